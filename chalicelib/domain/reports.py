@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from chalicelib.domain.bounds import Amount, ExitStatus, Instant
+from chalicelib.domain.gateways import GatewaySeat
 from chalicelib.domain.jobs import Login, PullProgress
 from chalicelib.domain.reasons import JobReason
 from chalicelib.printable import printable, printable_lines
@@ -89,3 +90,9 @@ class GatewayReport(Said):
     https: Port | None = None
     state: Literal["starting", "installing", "running", "failed"]
     message: Annotated[Lines, Field(max_length=1000)] = ""
+
+    def is_of(self, seat: GatewaySeat | None) -> bool:
+        if seat is None or seat.leaving:
+            return False
+        said = (self.id, self.num, self.http, self.https)
+        return said == (seat.gateway_id, seat.num, seat.http_port, seat.https_port)

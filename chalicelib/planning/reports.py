@@ -6,15 +6,17 @@ States only move forward, so a late or repeated report is harmless: the table of
 from __future__ import annotations
 
 from chalicelib.domain.events import EventType
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import HOUR, SECOND, Micros, spoken
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason
-from chalicelib.domain.reports import TaskReport
+from chalicelib.domain.reports import GatewayReport, TaskReport
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB, TO_UNMOUNT
 from chalicelib.machines.table import allows
+from chalicelib.planning.gateways import heard as heard_of_gateway
 from chalicelib.planning.readiness import heard
 from chalicelib.planning.taking_back import take_back
 from chalicelib.planning.transitions import Draft
@@ -66,6 +68,17 @@ class Fold:
         spot = self.instance.offer.instance.resources.spot
         if spot and self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
             self.instance = take_back(self.draft, self.instance, self.draft.now + round(seconds * SECOND))
+
+    def gateway(self, gateway: Gateway | None, report: GatewayReport | None) -> None:
+        """What the agent says of the replica here. One that is to leave has left once its agent says nothing of it any
+        more; what it says of another one is late."""
+        seat = self.instance.gateway
+        if seat is not None and seat.leaving and report is None:
+            self.instance = self.instance.with_(gateway=None)
+            self.draft.save(self.instance)
+            self.draft.wake(f"gateway/{seat.gateway_id}")
+        elif gateway is not None and report is not None and report.is_of(seat):
+            heard_of_gateway(self.draft, gateway, self.instance, report.state, report.message)
 
     def _heard(self, job: Job, report: TaskReport) -> Job:
         """The host is back if it was away, and its message about a running task is shown to the user."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.job_specs import JobSpec
@@ -36,7 +37,7 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change
-from chalicelib.usecases import job_keys, rights, routing
+from chalicelib.usecases import agent_gateways, job_keys, rights, routing
 from chalicelib.usecases.agent_credentials import Admission, admit, outlived
 from chalicelib.usecases.agent_logs import take_chunks, take_logs
 from chalicelib.usecases.agent_message import Message, read_message
@@ -95,6 +96,7 @@ class _Exchange:
     jobs: dict[str, Job] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)  # of jobs that start, by id
     volumes: dict[str, Volume] = field(default_factory=dict)  # of jobs that haven't started, by id
+    gateway: Gateway | None = None  # of which the machine carries a replica, if its agent says how that is
     ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
     uploads: list[dict[str, Any]] = field(default_factory=list)  # where to put what the message announces
@@ -115,7 +117,8 @@ class _Exchange:
         if instance.status is InstanceStatus.terminated or should_leave(instance):
             return _gone(self.message)
         self._load(instance)
-        given = Given(self.now, (instance, *self.jobs.values(), *self.runs.values(), *self.volumes.values()))
+        beside = () if self.gateway is None else (self.gateway,)
+        given = Given(self.now, (instance, *self.jobs.values(), *self.runs.values(), *self.volumes.values(), *beside))
         after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
         self._commit(given, entry, draft, known)
         self._wake(instance, known)
@@ -133,6 +136,8 @@ class _Exchange:
         starting = [job.assignment for job in jobs if job.assignment and not job.finished]
         wanted = dict.fromkeys(keys.volume(each.id) for assignment in starting for each in assignment.volumes)
         self.volumes = {each.id: each for each in self.plane.read.find_many(Volume, list(wanted)) if each}
+        if instance.gateway is not None and self.message.gateway is not None:
+            self.gateway = self.plane.read.find(Gateway, keys.gateway(instance.gateway.gateway_id))
 
     def _read_jobs(self, wanted: Sequence[Key]) -> tuple[list[Job | None], str]:
         """The jobs and, if the agent says by which it goes, the revision of who may log in to them: one read."""
@@ -178,6 +183,8 @@ class _Exchange:
             if after.ready_at is not None and job.ready_at is None:
                 self.became_ready.append(after)
             self.jobs[job_id] = after
+        if not repeated:
+            fold.gateway(self.gateway, self.message.gateway)
         if self.message.taken_back_in is not None and not repeated:
             fold.taken_back(self.message.taken_back_in)
         return fold.instance, draft
@@ -302,11 +309,14 @@ class _Exchange:
             answer["boot"] = "past"
         if self.plane.streams is not None and (orders := self.plane.streams.orders(instance.id)):
             answer["streams"] = orders
+        if (carried := agent_gateways.wanted(instance.gateway)) is not None:
+            answer["gateway"] = carried
         asked = any(task["want"] != "run" or not task.keys().isdisjoint(NEWS) for task in tasks)
         answer["news"] = (
             asked
             or past
             or self.unfinished
+            or agent_gateways.must_act(instance.gateway, self.message.gateway)
             or bool(entry.credential or self.message.logs or self.message.chunks or "streams" in answer)
         )
         return answer
@@ -343,7 +353,8 @@ class _Exchange:
         ending = instance.status is InstanceStatus.terminating
         starting = any(job.status is not JobStatus.running for job in jobs)
         last = max((at for at in (instance.idle_since, *(job.running_at for job in jobs)) if at), default=0)
-        changing = self.unfinished or _joining(instance) or ending or starting or self._followed(entry)
+        settling = agent_gateways.settling(instance.gateway, self.message.gateway)
+        changing = self.unfinished or _joining(instance) or ending or starting or settling or self._followed(entry)
         pause = self.plane.pace.pause(changing=changing, since=self.now - last)
         return min(pause, ROUTER_PAUSE) if any(task.workers is not None for task in self.message.tasks) else pause
 
