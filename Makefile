@@ -54,6 +54,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@$(PYTHON) .ci/venv.py .venvs/ministack tests/emulators/ministack.lock
 	@touch $@
 
+.venvs/pebble/.installed: tests/harness/pebble.lock
+	@$(PYTHON) .ci/deb.py .venvs/pebble tests/harness/pebble.lock
+	@mkdir -p .venvs/pebble && touch $@
+
 .venvs/provider/.installed: tests/e2e/sign_on/package-lock.json
 	@mkdir -p .venvs/provider && cp tests/e2e/sign_on/package*.json tests/e2e/sign_on/.npmrc .venvs/provider
 	@cd .venvs/provider && npm ci --silent --no-audit --no-fund
@@ -69,7 +73,7 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
 	@$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadscope
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about two minutes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chalicelib.machines.certificate import CERTIFICATE
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
 from chalicelib.machines.gateway import GATEWAY
@@ -18,9 +19,9 @@ PAGE = Path(__file__).parent / "states.md"
 
 _INTRO = """# States
 
-The states of runs, jobs, instances, fleets, volumes, gateways, gangs and workflows, and the events that move them. This
-page is generated from the tables in `chalicelib/machines` (`python -m docs.draw_states`), which alone define every
-change.
+The states of runs, jobs, instances, fleets, volumes, gateways, certificates, gangs and workflows, and the events that
+move them. This page is generated from the tables in `chalicelib/machines` (`python -m docs.draw_states`), which alone
+define every change.
 
 Every state that isn't final has a deadline that moves it on, listed below its diagram.
 """
@@ -32,6 +33,7 @@ _ABOUT = {
     "fleet": "A deleted fleet stays `terminating` until its last instance is gone.",
     "volume": "A volume is `deleted` only when its provider confirms it; an external one stays there.",
     "gateway": "A gateway is `running` once all its replicas take requests, and `deleted` once no machine has one.",
+    "certificate": "A certificate is asked for at an authority, step by step. What was issued before serves meanwhile.",
     "gang": "The places of one attempt of a task on several nodes: all of them, or none.",
     "workflow": "A fixed sequence of steps, such as setting up a host. It is finished, or undone to the last step.",
 }
@@ -46,7 +48,13 @@ def section(machine: StateMachine) -> str:
 
 def page() -> str:
     return "\n".join(
-        [_INTRO, *(section(machine) for machine in (RUN, JOB, INSTANCE, FLEET, VOLUME, GATEWAY, GANG, WORKFLOW))]
+        [
+            _INTRO,
+            *(
+                section(machine)
+                for machine in (RUN, JOB, INSTANCE, FLEET, VOLUME, GATEWAY, CERTIFICATE, GANG, WORKFLOW)
+            ),
+        ]
     )
 
 

@@ -3,7 +3,7 @@
 | artefact  | what is in it                                                | run by                                    |
 |-----------|--------------------------------------------------------------|-------------------------------------------|
 | `chalice` | what `chalice package` packs, and the packages that it needs | the API and the schedules of `app.py`     |
-| `clouds`  | `functions` and `chalicelib`, with boto3                     | whatever calls AWS's own cloud, or none   |
+| `clouds`  | `functions` and `chalicelib`, with boto3 and acme            | whatever calls AWS's own cloud, or none   |
 | `ssh`     | the same, with paramiko                                      | `bootstrap_host`                          |
 
 A provider's SDK may be larger than all of this, so each provider with one gets an artefact of its own.
@@ -55,7 +55,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "chalice": Kind(requirements.NEEDED, most_zipped=25 * MEGABYTE),
-    "clouds": Kind(requirements.NEEDED),
+    "clouds": Kind((*requirements.NEEDED, "acme")),
     "ssh": Kind((*requirements.NEEDED, "paramiko")),
 }
 

@@ -84,6 +84,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
     }
     beside = {
         "chalicelib/engine/commit.py",
+        "chalicelib/engine/effects/certificates.py",  # the account at an authority
         "chalicelib/engine/effects/placement_groups.py",  # their handles, before a machine joins one
         "chalicelib/engine/effects/purchases.py",  # handles, between two calls
         "chalicelib/engine/effects/volumes.py",  # which volume has a disk
@@ -101,6 +102,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/usecases/agent_credentials.py",  # presence
         "chalicelib/usecases/automate.py",  # that a rule is done with an event, where nothing had to change
         "chalicelib/usecases/automations.py",  # configurations that rules apply
+        "chalicelib/usecases/certificates.py",  # one that is dropped, and whose host is back
         "chalicelib/usecases/backends.py",  # the settings of backends
         "chalicelib/store/log_blobs.py",  # where the parts of a log are
         "chalicelib/usecases/exports.py",  # which hosts are whose to use

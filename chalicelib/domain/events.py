@@ -53,7 +53,7 @@ class EventType(StrEnum):
 
 
 class Target(Value):
-    type: str  # project, user, fleet, instance, run, job, workflow, gang, volume, gateway, secret, backend, automation
+    type: str  # project, user, fleet, instance, run, job, workflow, gang, volume, gateway, certificate, secret, …
     id: str
     name: str
 
@@ -127,6 +127,8 @@ def _status(event: Event) -> str:
     moved = f"{event.before} → {event.after}"
     if event.targets[0].type in ("workflow", "gang"):
         return _joined(f"{event.targets[0].type} {moved}", event.detail)
+    if event.targets[0].type == "certificate":
+        return _joined(f"{_named(event)}{moved}", event.detail)
     tells = event.after == "terminating" or event.targets[0].type == "run"
     return _joined(moved, _spaced(event.reason) if tells else "", event.detail)
 
@@ -140,6 +142,7 @@ def _created(event: Event) -> str:
         "workflow": "workflow started",
         "gang": "claims its places",
         "automation": f"configuration {event.targets[0].name} stored",
+        "certificate": f"certificate of {event.targets[0].name} wanted",
     }
     return _joined(words.get(event.targets[0].type, "created"), event.detail)
 
@@ -153,7 +156,8 @@ def _changed(event: Event) -> str:
 def _named(event: Event) -> str:
     """What the event is about, where clients that don't know its type are shown its project alone."""
     target = event.targets[0]
-    return {"backend": "backend ", "automation": f"configuration {target.name} "}.get(target.type, "")
+    named = {"automation": f"configuration {target.name} ", "certificate": f"certificate of {target.name}: "}
+    return {"backend": "backend ", **named}.get(target.type, "")
 
 
 def _ordered(event: Event) -> str:
@@ -189,7 +193,7 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.ordered: _ordered,
     EventType.resubmitted: lambda event: f"resubmitted, attempt {event.number}",
     EventType.repeated: lambda event: f"the purchase failed and will be retried: {event.detail}",
-    EventType.failed: lambda event: f"{event.reason}: {event.detail}",
+    EventType.failed: lambda event: f"{_named(event)}{event.reason}: {event.detail}",
     EventType.found: lambda event: _joined("its agent reports changes", _spaced(", ".join(event.fields))),
     EventType.unreachable: lambda event: "unreachable: its agent missed a report",
     EventType.reachable: lambda event: "reachable again",

@@ -16,6 +16,8 @@
 | Join      | join/<id>        | status                  | joins/<fleet>, created#id          |                        |
 | Volume    | volume/<id>      | status                  | volumes/<project>, created#id      | ended-volumes (*****)  |
 | Gateway   | gateway/<id>     | status                  | gateways/<project>, created#id     | ended-gateways (*****) |
+| Certificate | certificate/<id> | status                | certificates/<gateway>, host       |                        |
+| Registration | authority     | directory               |                                    |                        |
 | Event     | events/<project> | at#id of the first      | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Admins    | users            | admins                  |                                    |                        |
@@ -189,6 +191,14 @@ def default_gateway(project_id: str) -> Key:
 def disk(backend: str, region: str, disk_id: str) -> Key:
     """Of an external volume, by its provider's id: one volume at a time has it."""
     return Key(f"disk/{backend}/{region}/{disk_id}", STATUS)
+
+
+def certificate(certificate_id: str) -> Key:
+    return Key(f"certificate/{certificate_id}", STATUS)
+
+
+def registration(directory: str) -> Key:
+    return Key("authority", directory)
 
 
 def event(project_id: str, at: Micros, event_id: str) -> Key:
@@ -373,6 +383,10 @@ def volumes_of(project_id: str) -> str:
 
 def gateways_of(project_id: str) -> str:
     return f"gateways/{project_id}"
+
+
+def certificates_of(gateway_id: str) -> str:
+    return f"certificates/{gateway_id}"
 
 
 def free_of(project_id: str) -> str:

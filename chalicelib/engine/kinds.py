@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from chalicelib.domain.certificates import Certificate
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
@@ -25,6 +26,7 @@ from chalicelib.domain.volumes import AttachmentState, Volume
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.load import Loader
 from chalicelib.errors import Bug
+from chalicelib.machines.certificate import CERTIFICATE
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
 from chalicelib.machines.gateway import GATEWAY
@@ -34,7 +36,8 @@ from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
-from chalicelib.planning import disk_rules, gateway_rules, invariants, quota_rules, service_rules
+from chalicelib.planning import certificate_rules, disk_rules, gateway_rules, invariants, quota_rules, service_rules
+from chalicelib.planning.certificates import conclude_certificate, decide_certificate
 from chalicelib.planning.closing import decide_closing
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.gateways import decide_gateway
@@ -205,6 +208,18 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.gateway(id, now),
             ),
             steps=(gateway_rules.gateways,),
+        ),
+        Kind(
+            "certificate",
+            Certificate,
+            CERTIFICATE,
+            Unit(
+                decide_certificate,
+                woken_by=frozenset({"gateway", "certificate"}),
+                load=lambda load, id, now: load.certificate(id, now),
+                conclude=conclude_certificate,
+            ),
+            steps=(certificate_rules.certificates,),
         ),
         Kind(
             "workflow",

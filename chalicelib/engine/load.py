@@ -11,6 +11,7 @@ import orjson
 from pydantic import ValidationError
 
 from chalicelib.domain import keys
+from chalicelib.domain.certificates import Certificate
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang, gang_lead
@@ -37,6 +38,7 @@ from chalicelib.planning.mounts import may_mount, named_volumes
 from chalicelib.planning.quotas import Usage
 from chalicelib.planning.replicas import wasnt_wanted
 from chalicelib.planning.snapshots import (
+    CertificateSnapshot,
     FleetSnapshot,
     FleetView,
     GatewaySnapshot,
@@ -222,6 +224,12 @@ class Loader:
             instances={instance.id: instance for instance in instances if instance},
             wanted=self._wanted(volume, now),
         )
+
+    def certificate(self, certificate_id: str, now: Micros) -> CertificateSnapshot | None:
+        certificate = self.read.find(Certificate, keys.certificate(certificate_id))
+        if certificate is None:
+            return None
+        return CertificateSnapshot(now, certificate, self.read.find(Gateway, keys.gateway(certificate.gateway_id)))
 
     def gateway(self, gateway_id: str, now: Micros) -> GatewaySnapshot | None:
         gateway = self.read.find(Gateway, keys.gateway(gateway_id))

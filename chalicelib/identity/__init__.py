@@ -1,1 +1,1 @@
-"""Providers of accounts."""
+"""Who is who: providers of people's accounts, and authorities that certify hosts."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from chalicelib.domain.certificates import Certificate
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
@@ -212,6 +213,25 @@ class FleetSnapshot:
 
     def views(self) -> tuple[FleetView, ...]:
         return (self.view,)
+
+
+@dataclass(frozen=True)
+class CertificateSnapshot:
+    """For `certificate/<id>`, and for the outcome of an effect on it."""
+
+    now: Micros
+    certificate: Certificate
+    gateway: Gateway | None
+
+    @property
+    def unit(self) -> str:
+        return self.certificate.unit
+
+    def nouns(self) -> Iterator[Noun]:
+        yield self.certificate
+
+    def views(self) -> tuple[FleetView, ...]:
+        return ()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from chalicelib.domain.certificates import Certificate, CertificateStatus
 from chalicelib.domain.events import Event, EventType, Target, Trade
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.gangs import Gang, GangStatus
@@ -23,6 +24,7 @@ from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason, job_
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.machines.certificate import CERTIFICATE
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
 from chalicelib.machines.gateway import GATEWAY
@@ -43,11 +45,13 @@ def target(noun: Noun) -> Target:
 
 
 def _targets(noun: Noun) -> Iterator[Target]:
-    """What an event about this noun is filed under: a workflow's also under its subject, which people know, and so a
-    gang's under its run."""
+    """What an event about this noun is filed under: a workflow's also under its subject, which people know, so a gang's
+    under its run, and a certificate's under its gateway."""
     yield target(noun)
     if isinstance(noun, Gang):
         yield Target.made(type=Run.kind, id=noun.run_id, name=noun.run_name)
+    if isinstance(noun, Certificate):
+        yield Target.made(type="gateway", id=noun.gateway_id, name=noun.gateway_name)
     if isinstance(noun, Workflow):
         kind, _, subject_id = noun.subject.partition("/")
         yield Target.made(type=kind, id=subject_id, name=noun.name)
@@ -179,6 +183,12 @@ class Draft:
         new = GatewayStatus(apply(GATEWAY, gateway.status, event))
         moved = gateway.with_(**{"status": new, "last_processed_at": self.now, **changes})
         self._moved(gateway, moved, note)
+        return moved
+
+    def move_certificate(self, certificate: Certificate, event: str, *, note: str = "", **changes: Any) -> Certificate:
+        new = CertificateStatus(apply(CERTIFICATE, certificate.status, event))
+        moved = certificate.with_(**{"status": new, "last_processed_at": self.now, **changes})
+        self._moved(certificate, moved, note)
         return moved
 
     def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:

@@ -118,6 +118,7 @@ class EmbeddedRoot(Root):
                 rights=self._rights_changed,
                 figures=self.figures,
                 templates=partial(templates_in, folder / "templates"),
+                authority=settings.authority.made(),
                 sign_on=providers_of_accounts(config.sign_on or (), clock),
             )
         )

@@ -28,12 +28,13 @@ from chalicelib.runtime import observing
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.ports import Ports, nothing
 from chalicelib.runtime.root import Root
-from chalicelib.runtime.settings import CLOUDS, LambdaSettings, Parameters, emulator
+from chalicelib.runtime.settings import CLOUDS, LambdaSettings, Parameters, authority_in, emulator
 from chalicelib.usecases.context import SignsOn
 from chalicelib.usecases.pace import PER_CALL
 
 if TYPE_CHECKING:
     from chalicelib.domain.state_changes import StateChange
+    from chalicelib.engine.authority import Authority
     from chalicelib.engine.driving import Driving, Starting
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class LambdaRoot(Root):
                 aside=Aside(clients, settings.aside_queue) if settings.aside_queue else nothing,
                 count=partial(observing.count, settings.table),
                 bus=EventBus(clients, settings.bus) if settings.bus else None,
+                authority=_authority(settings.acme),
                 images=settings.images,
                 retention=settings.retention,
                 sign_on=_sign_on(settings.sign_on, clock),
@@ -116,6 +118,15 @@ def _sign_on(text: str, clock: Clock) -> Mapping[str, SignsOn]:
     return providers_of_accounts(file.config.sign_on or (), clock)
 
 
+def _authority(text: str) -> Authority | None:
+    """A mistake there must stop nothing but certificates."""
+    try:
+        return authority_in(text).made()
+    except Invalid as wrong:
+        log.error("no certificates can be asked for: %s", wrong)
+        return None
+
+
 _here: LambdaRoot | None = None
 
 
@@ -130,7 +141,7 @@ def root() -> LambdaRoot:
 
 
 def parameters(clients: Clients) -> Parameters:
-    """One call, of which a page is enough: there are four at most."""
+    """One call, of which a page is enough: there are five at most."""
 
     def read(path: str) -> dict[str, str]:
         found = clients("ssm").get_parameters_by_path(Path=path, WithDecryption=True)

@@ -16,6 +16,7 @@ from chalicelib.engine.ports import unheard
 from chalicelib.usecases.context import Images, Limits, Providers, SignsOn
 
 if TYPE_CHECKING:
+    from chalicelib.engine.authority import Authority
     from chalicelib.engine.figures import Figures
     from chalicelib.engine.ports import (
         Aside,
@@ -78,6 +79,7 @@ class Ports:
     aside: Aside = nothing  #          no event is given up              what Lambda gave up
     count: Count = uncounted  #        the log alone                     metrics in CloudWatch
     bus: Bus | None = None  #          webhooks and rules here            EventBridge
+    authority: Authority | None = None  # from the environment           from SSM
     # What the operator chose:
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)

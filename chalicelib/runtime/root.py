@@ -117,6 +117,8 @@ class Root:
             lambda: self._program,
             self._performers,
             executions=ports.workflows,
+            seal=ports.seal,
+            authority=ports.authority,
         )
         return Executor(acting, self._load, wake=ports.wake, news=ports.news, figures=ports.figures)
 

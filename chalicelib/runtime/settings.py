@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.domain.retention import Retention
@@ -17,12 +17,31 @@ from chalicelib.runtime.addresses import checked_url
 from chalicelib.usecases.context import Images, Limits
 from chalicelib.usecases.pace import PER_CALL
 
+if TYPE_CHECKING:
+    from chalicelib.engine.authority import Authority
+
 DEFAULT_PORT = 3000
+LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
 MOST_LOCAL_HOSTS = 64  # each is a process, and they share one machine
 MOST_DAYS = 36_500  # a hundred years: for whoever wants to keep everything
 LOG_LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("auto", "docker", "process")
 SWITCHES = {"on": True, "off": False, "1": True, "0": False, "true": True, "false": False, "yes": True, "no": False}
+
+
+@dataclass(frozen=True)
+class AuthoritySettings:
+    """The certificate authority that certifies gateways' hosts; Let's Encrypt unless set."""
+
+    server: str = LETS_ENCRYPT  # its directory
+    ca: str = ""  # PEM: whom to trust about it, where it isn't known to all
+    eab_kid: str = ""  # of an account that it gave
+    eab_hmac_key: str = field(default="", repr=False)
+
+    def made(self) -> Authority:
+        from chalicelib.identity.acme import Acme
+
+        return Acme(self.server, self.ca, self.eab_kid, self.eab_hmac_key)
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,7 @@ class ServerSettings:
     trust_jobs: bool = False  # every member's plain processes run as the server's user
     docker_socket: Path = Path("/var/run/docker.sock")
     services_domain: str = "localhost"  # services have hosts under it: RUN.PROJECT.localhost
+    authority: AuthoritySettings = field(default_factory=AuthoritySettings)
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)
     retention: Retention = field(default_factory=Retention)
@@ -72,12 +92,13 @@ class ServerSettings:
 def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -> ServerSettings:
     """Settings from `DSTACK_*` variables, overridden by the flags that were given (None: not given).
 
-    Raises Invalid, naming the variable or the flag, for an invalid value. The admin token is removed from the process's
-    environment, or an agent started from here and its jobs would inherit it.
+    Raises Invalid, naming the variable or the flag, for an invalid value. Secrets are removed from the process's
+    environment, or an agent started from here and its jobs would inherit them.
     """
     if environ is None:
         environ = dict(os.environ)
         os.environ.pop("DSTACK_SERVER_ADMIN_TOKEN", None)
+        os.environ.pop("DSTACK_ACME_EAB_HMAC_KEY", None)
     env = {name: value for name, value in environ.items() if value}  # an empty variable counts as unset
     values: dict[str, object] = {
         "host": env.get("DSTACK_SERVER_HOST", ServerSettings.host),
@@ -101,6 +122,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "job_users": _job_users(env),
         "services_domain": env.get("DSTACK_SERVER_SERVICES_DOMAIN", ServerSettings.services_domain),
         "trust_jobs": _switch(env, "DSTACK_SERVER_TRUST_JOBS", ServerSettings.trust_jobs),
+        "authority": _authority(env),
         "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
         "images": _images(env),
         "retention": _retention(env),
@@ -133,8 +155,8 @@ class LambdaSettings:
 
     They are in SSM under one path, `/dstack-STAGE`, and are read with one call: the install's two keys, which the
     deploy command makes, and `settings`, a JSON object that the stack writes itself, because only CloudFormation knows
-    what its resources are called; and `sign-on`, if the operator put it there. A variable of the function overrides the
-    stack's value.
+    what its resources are called; and, if the operator put them there, `sign-on` and `acme`. A variable of the function
+    overrides the stack's value.
     """
 
     table: str
@@ -154,6 +176,7 @@ class LambdaSettings:
     endpoint: str | None = None  # an emulator's address, in tests
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
     sign_on: str = field(default="", repr=False)  # the section of that name of a server's file, as YAML
+    acme: str = field(default="", repr=False)  # the certificate authority's settings, as JSON
     images: Images = field(default_factory=Images)
     retention: Retention = field(default_factory=Retention)
 
@@ -186,6 +209,7 @@ class LambdaSettings:
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
             sign_on=found.get("sign-on", ""),
+            acme=found.get("acme", ""),
             images=_images(env),
             retention=_retention(env),
         )
@@ -259,6 +283,61 @@ def _images(env: Mapping[str, str]) -> Images:
         python=env.get("DSTACK_DEFAULT_PYTHON", Images.python),
         docker=env.get("DSTACK_DIND_IMAGE", Images.docker),
     )
+
+
+def _authority(env: Mapping[str, str]) -> AuthoritySettings:
+    """`DSTACK_ACME_SERVER` and so on."""
+    names = [field.name for field in fields(AuthoritySettings)]
+    given = {name: env[f"DSTACK_ACME_{name.upper()}"] for name in names if f"DSTACK_ACME_{name.upper()}" in env}
+    if path := given.get("ca"):
+        try:
+            given["ca"] = Path(path).expanduser().read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Invalid(
+                f"DSTACK_ACME_CA is {path!r}, which can't be read: {error}.",
+                hint="Set it to a PEM file with the certificates to trust about the certificate authority.",
+            ) from error
+    return _checked(
+        AuthoritySettings(**given), "DSTACK_ACME_SERVER", "DSTACK_ACME_EAB_KID and DSTACK_ACME_EAB_HMAC_KEY"
+    )
+
+
+def authority_in(text: str) -> AuthoritySettings:
+    """The same from the parameter `acme`, a JSON object whose `ca` is PEM itself. Raises Invalid."""
+    try:
+        told = json.loads(text or "{}")
+        given = AuthoritySettings(**{name: str(value) for name, value in told.items()})
+    except (ValueError, TypeError, AttributeError) as wrong:
+        known = ", ".join(field.name for field in fields(AuthoritySettings))
+        raise Invalid(f"The parameter acme isn't a JSON object of {known}: {wrong}.") from wrong
+    return _checked(given, "`server` in the parameter acme", "`eab_kid` and `eab_hmac_key` in the parameter acme")
+
+
+def _checked(given: AuthoritySettings, server: str, bound: str) -> AuthoritySettings:
+    if not re.fullmatch(r"https://[^\s/@]+(/\S*)?", given.server):
+        raise Invalid(
+            f"{server} is {given.server[:200]!r}, not the https address of an ACME directory.",
+            hint=f"Set it as in {server}={LETS_ENCRYPT}.",
+        )
+    if bool(given.eab_kid) != bool(given.eab_hmac_key):
+        raise Invalid(f"Of {bound}, one is set without the other.", hint="The authority gives both together.")
+    if not re.fullmatch(r"[A-Za-z0-9_-]*=*", given.eab_hmac_key):
+        raise Invalid(f"Of {bound}, the key isn't base64url.", hint="Copy it from the authority as it shows it.")
+    if given.ca:
+        _check_certificates(given.ca)
+    return given
+
+
+def _check_certificates(pem: str) -> None:
+    import ssl
+
+    try:
+        ssl.create_default_context(cadata=pem)
+    except ssl.SSLError as wrong:
+        raise Invalid(
+            f"What is to be trusted about the certificate authority isn't a list of certificates: {wrong.reason}.",
+            hint="It takes PEM: -----BEGIN CERTIFICATE----- and so on.",
+        ) from wrong
 
 
 def _retention(env: Mapping[str, str]) -> Retention:

@@ -111,7 +111,8 @@ def test_without_its_row_it_is_nothing(place: Engine) -> None:
 
 def test_a_row_that_is_added_leaves_the_table_as_it_was() -> None:
     assert "lease" not in KINDS.units
-    assert list(KINDS.units) == ["queue", "run", "instance", "fleet", "volume", "workflow", "closing"]
+    units = ["queue", "run", "instance", "fleet", "volume", "gateway", "certificate", "workflow", "closing"]
+    assert list(KINDS.units) == units
     assert isinstance(Engine.in_memory().store, MemoryStore)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.errors import Bug
+from chalicelib.machines.certificate import CERTIFICATE
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
 from chalicelib.machines.gateway import GATEWAY
@@ -20,7 +21,7 @@ from chalicelib.machines.table import StateMachine, allows, apply, mermaid
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
 
-MACHINES = (RUN, JOB, INSTANCE, FLEET, VOLUME, GATEWAY, GANG, WORKFLOW)
+MACHINES = (RUN, JOB, INSTANCE, FLEET, VOLUME, GATEWAY, CERTIFICATE, GANG, WORKFLOW)
 MODULES = Path(__file__).parents[2] / "chalicelib"
 walked = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.noun)
 
@@ -64,6 +65,7 @@ def test_every_edge_leads_to_a_state(machine: StateMachine) -> None:
 
 @walked
 def test_the_statuses_of_the_domain_are_those_of_the_table(machine: StateMachine) -> None:
+    from chalicelib.domain.certificates import CertificateStatus
     from chalicelib.domain.fleets import FleetStatus
     from chalicelib.domain.gangs import GangStatus
     from chalicelib.domain.gateways import GatewayStatus
@@ -75,6 +77,7 @@ def test_the_statuses_of_the_domain_are_those_of_the_table(machine: StateMachine
 
     nouns = {"run": RunStatus, "job": JobStatus, "instance": InstanceStatus, "fleet": FleetStatus}
     nouns |= {"volume": VolumeStatus, "gateway": GatewayStatus, "gang": GangStatus, "workflow": WorkflowStatus}
+    nouns |= {"certificate": CertificateStatus}
     known = nouns[machine.noun]
     reserved = {"fleet": {"submitted", "failed"}}.get(machine.noun, set())  # the wire's, which we never enter
     assert {status.value for status in known} - reserved == set(machine.states)

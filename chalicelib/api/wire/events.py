@@ -10,7 +10,7 @@ from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Project
 
 # Kinds of target that clients of this line don't know; each stands beside one that they do.
-_OURS = ("workflow", "gang", "backend", "automation")
+_OURS = ("workflow", "gang", "backend", "automation", "certificate")
 
 
 def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) -> dict[str, Any]:

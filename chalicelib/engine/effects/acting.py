@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from chalicelib.engine.authority import Authority
 from chalicelib.engine.ports import Backends, Clock, Executions, Performer
 from chalicelib.errors import BackendError, Transient
 from chalicelib.planning.failures import MEANINGS
 from chalicelib.store.port import Store
+from chalicelib.store.seal import Sealer
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,8 @@ class Acting:
     )
     performers: Mapping[str, Performer] = field(default_factory=dict)  # of workflows' steps, by definition
     executions: Executions | None = None  # None: the engine's looks drive every workflow
+    seal: Sealer | None = None
+    authority: Authority | None = None  # which certifies gateways' hosts
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.attachments import Attachments
+from chalicelib.engine.effects.certificates import Certificates
 from chalicelib.engine.effects.executions import Driven
 from chalicelib.engine.effects.placement_groups import Groups
 from chalicelib.engine.effects.purchases import Purchases
@@ -27,7 +28,7 @@ class Family(Protocol):
     def __init__(self, here: Acting) -> None: ...
 
 
-FAMILIES: tuple[type[Family], ...] = (Purchases, Groups, Steps, Driven, VolumeEffects, Attachments)
+FAMILIES: tuple[type[Family], ...] = (Purchases, Groups, Steps, Driven, VolumeEffects, Attachments, Certificates)
 
 _KINDS: Mapping[str, type[Effect]] = {kind.__name__: kind for family in FAMILIES for kind in family.effects}
 

@@ -1,0 +1,158 @@
+"""Certificates: order them, have the authority look, fetch what it has signed.
+
+The account at an authority is one an installation. Its key is stored before the authority hears of it, so that of two
+who register at once both use the same. Whoever repeats an order whose answer was lost is given the same order by the
+authority, as long as it is pending; the key of its certificate is made anew, since the authority doesn't know it yet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from chalicelib.domain import keys
+from chalicelib.domain.certificates import Certificate, Order, Pair, Registration, sealed_for
+from chalicelib.engine.authority import Authority, Registered, Seen, Unregistered
+from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.errors import BackendError, Bug, Conflict, Gone, Unfit
+from chalicelib.planning.certificates import (
+    AnswerChallenge,
+    CertificateMade,
+    CollectCertificate,
+    LookAtOrder,
+    NotCertified,
+    OrderPlaced,
+    OrderSeen,
+    PlaceOrder,
+)
+from chalicelib.planning.plan import Effect, Outcome
+from chalicelib.store import nouns
+from chalicelib.store.seal import Sealer
+
+log = logging.getLogger(__name__)
+
+
+class Certificates:
+    effects: ClassVar[Mapping[type[Effect], str]] = {
+        PlaceOrder: "order",
+        AnswerChallenge: "answer",
+        LookAtOrder: "look",
+        CollectCertificate: "collect",
+    }
+
+    def __init__(self, here: Acting) -> None:
+        self.here = here
+
+    def order(self, effect: PlaceOrder) -> Outcome | None:
+        return self._step(effect, self._order)
+
+    def answer(self, effect: AnswerChallenge) -> Outcome | None:
+        return self._step(effect, lambda found: self._seen(effect, self._authority(found).answer(*self._known(found))))
+
+    def look(self, effect: LookAtOrder) -> Outcome | None:
+        return self._step(effect, lambda found: self._seen(effect, self._authority(found).look(*self._known(found))))
+
+    def collect(self, effect: CollectCertificate) -> Outcome | None:
+        return self._step(effect, self._collect)
+
+    def _order(self, certificate: Certificate) -> Outcome:
+        authority, seal = self._authority(None), self._seal
+        key = authority.new_key()
+        placed = authority.order(self._account(authority), certificate.name, key)
+        order = Order(
+            directory=authority.directory,
+            url=placed.url,
+            challenge=placed.challenge,
+            token=placed.token,
+            answer=placed.answer,
+            key=seal.seal(key, context=sealed_for(certificate.id)),
+            placed_at=self.here.clock.now(),
+        )
+        return OrderPlaced(certificate.unit, certificate.act_until or 0, order)
+
+    def _collect(self, certificate: Certificate) -> Outcome:
+        authority, order = self._authority(certificate), _order_of(certificate)
+        key = self._seal.open(order.key, context=sealed_for(certificate.id))
+        found = authority.collect(self._account(authority), order.url, certificate.name, key)
+        until = certificate.act_until or 0
+        if isinstance(found, Seen):
+            return OrderSeen(certificate.unit, until, found.state, found.error)
+        pair = Pair(chain=found.chain, key=order.key, since=found.since, until=found.until)
+        return CertificateMade(certificate.unit, until, pair)
+
+    def _step(self, effect: Effect, step: Callable[[Certificate], Outcome]) -> Outcome | None:
+        certificate = nouns.find(self.here.store, Certificate, keys.certificate(effect.unit.partition("/")[2]))
+        if certificate is None or certificate.act_until != effect.act_until:
+            log.info("%s is too late: its certificate has moved on", effect)
+            return None
+        try:
+            with translated(f"the certificate of {certificate.name}"):
+                return step(certificate)
+        except Unregistered as error:
+            self._forget_account()
+            return NotCertified(effect.unit, *said(error), effect.act_until)
+        except BackendError as error:
+            return NotCertified(effect.unit, *said(error), effect.act_until)
+
+    def _seen(self, effect: Effect, seen: Seen) -> Outcome:
+        return OrderSeen(effect.unit, effect.act_until, seen.state, seen.error)
+
+    def _known(self, certificate: Certificate) -> tuple[Registered, str]:
+        return self._account(self._authority(certificate)), _order_of(certificate).url
+
+    def _authority(self, certificate: Certificate | None) -> Authority:
+        """Where the certificate's order is; None: where the next one goes."""
+        authority = self.here.authority
+        if authority is None:
+            raise Unfit("The settings of the certificate authority can't be used; the server's log says why.")
+        if certificate is not None and _order_of(certificate).directory != authority.directory:
+            raise Gone(f"The order is at another certificate authority, {_order_of(certificate).directory}.")
+        return authority
+
+    def _account(self, authority: Authority) -> Registered:
+        """The installation's, which the authority has confirmed."""
+        known = self._registration(authority)
+        key = self._seal.open(known.key, context=known.context)
+        if known.url:
+            return Registered(key, known.url)
+        url = authority.register(key)
+        try:
+            self.here.store.commit([nouns.put(known.with_(url=url))])
+        except Conflict:
+            log.info("the account at %s was confirmed by another process too", authority.directory)
+        return Registered(key, url)
+
+    def _forget_account(self) -> None:
+        """The next attempt registers the same key anew."""
+        known = self._registration(self._authority(None))
+        if known.url:
+            self.here.store.commit([nouns.put(known.with_(url=""))])
+
+    def _registration(self, authority: Authority) -> Registration:
+        place = keys.registration(authority.directory)
+        found = nouns.find(self.here.store, Registration, place)
+        if found is not None:
+            return found
+        new = Registration(directory=authority.directory, key="", created_at=self.here.clock.now())
+        new = new.with_(key=self._seal.seal(authority.new_key(), context=new.context))
+        try:
+            self.here.store.commit([nouns.put(new)])
+        except Conflict:  # another process was faster
+            found = nouns.find(self.here.store, Registration, place)
+            if found is not None:
+                return found
+            raise
+        return new.with_(version=1)
+
+    @property
+    def _seal(self) -> Sealer:
+        if self.here.seal is None:
+            raise Bug("certificates are asked for where nothing can be sealed")
+        return self.here.seal
+
+
+def _order_of(certificate: Certificate) -> Order:
+    if certificate.order is None:
+        raise Bug(f"the certificate of {certificate.name} has no order")
+    return certificate.order

@@ -1,0 +1,119 @@
+"""The certificates of a gateway's hosts, as its machine is told of them.
+
+A host has one as soon as its gateway is told about it: asking what to serve is what asks for certificates, keeps them
+in use, and says that the gateway answers the challenges of those that are under way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from chalicelib.domain import keys
+from chalicelib.domain.certificates import Certificate, certificate_id, sealed_for
+from chalicelib.domain.events import EventType
+from chalicelib.domain.gateways import Gateway
+from chalicelib.errors import Conflict
+from chalicelib.planning.certificates import heard, used
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.snapshots import Given
+from chalicelib.planning.transitions import Draft
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.store.port import Delete
+from chalicelib.usecases.context import Plane
+
+log = logging.getLogger(__name__)
+
+LETS_ENCRYPT = "lets-encrypt"
+
+
+@dataclass(frozen=True)
+class Told:
+    """Of a gateway's hosts: what it shows, and what it answers."""
+
+    certificates: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # host → certificate, key: PEM
+    challenges: dict[str, str] = field(default_factory=dict)  # token → answer
+    unheard: tuple[Certificate, ...] = ()  # of which the gateway isn't known to answer the challenge yet
+
+
+def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
+    """What this gateway is told of these hosts of its services. Whatever is missing is asked for."""
+    if gateway.ending or _kind(gateway) != LETS_ENCRYPT:
+        return Told()
+    wanted, now = sorted(set(hosts)), plane.clock.now()
+    found = plane.read.find_many(Certificate, [keys.certificate(certificate_id(gateway.id, host)) for host in wanted])
+    there = []
+    for host, certificate in zip(wanted, found, strict=True):
+        if certificate is None:
+            _commit(plane, host, (), _new(gateway, host, now))
+        elif certificate.dropped:  # its host wasn't used for long, and is back
+            _forget(plane, certificate)
+        else:
+            _commit(plane, host, (certificate,), used(certificate, now))
+            there.append(certificate)
+    return Told(
+        {each.name: _shown(plane, each) for each in there if each.serves(now)},
+        {each.order.token: each.order.answer for each in there if each.order is not None and each.order.token},
+        tuple(each for each in there if each.asks and not each.heard),
+    )
+
+
+def take_heard(plane: Plane, those: Iterable[Certificate]) -> None:
+    """The gateway has been told their challenges, and answers them."""
+    for each in those:
+        _commit(plane, each.name, (each,), heard(each, plane.clock.now()))
+
+
+def of_gateway(plane: Plane, gateway_id: str) -> list[Certificate]:
+    """By host; those that are dropped aren't listed."""
+    listed = all_of(plane.store, "gsi1", keys.certificates_of(gateway_id))
+    found = (nouns.read(Certificate, record) for record in listed)
+    return [each for each in found if not each.dropped]
+
+
+def _kind(gateway: Gateway) -> str:
+    given = gateway.written.get("certificate", {"type": LETS_ENCRYPT})
+    return str(given["type"]) if given else ""
+
+
+def _shown(plane: Plane, certificate: Certificate) -> dict[str, str]:
+    pair = certificate.pair
+    assert pair is not None, "one that serves is there"
+    return {"certificate": pair.chain, "key": plane.seal.open(pair.key, context=sealed_for(certificate.id))}
+
+
+def _new(gateway: Gateway, host: str, now: int) -> Plan:
+    made = Certificate(
+        id=certificate_id(gateway.id, host),
+        project_id=gateway.project_id,
+        gateway_id=gateway.id,
+        gateway_name=gateway.name,
+        name=host,
+        used_at=now,
+        created_at=now,
+        last_processed_at=now,
+        due_at=now,
+    )
+    draft = Draft(now)
+    draft.save(made)
+    draft.tell(EventType.created, made)
+    draft.wake(made.unit)
+    return draft.plan()
+
+
+def _commit(plane: Plane, host: str, known: Sequence[Certificate], plan: Plan) -> None:
+    if plan.empty:
+        return
+    try:
+        plane.door.take(Given(plane.clock.now(), tuple(known)), plan)
+    except Conflict:  # somebody else asked, or a pass moved it: the next question finds out
+        log.info("the certificate of %s has changed meanwhile", host)
+
+
+def _forget(plane: Plane, certificate: Certificate) -> None:
+    try:
+        plane.store.commit([Delete(keys.certificate(certificate.id), certificate.version)])
+    except Conflict:
+        log.info("the certificate of %s has changed meanwhile", certificate.name)

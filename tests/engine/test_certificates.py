@@ -1,0 +1,354 @@
+"""Certificates from the first question of a gateway to the last renewal, on virtual time, whoever is killed."""
+
+from __future__ import annotations
+
+import logging
+from itertools import pairwise
+
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.certificates import CertificateStatus, Registration
+from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
+from chalicelib.errors import InvalidCredentials, Throttled, Transient, Unfit
+from chalicelib.machines.certificate import LOOK_DAILY, ORDER_AGAIN, ORDER_SELDOM, TO_CALL, TO_HEAR, UNUSED
+from chalicelib.planning.certificates import AnswerChallenge, CollectCertificate, LookAtOrder, PlaceOrder
+from chalicelib.store import nouns
+from chalicelib.usecases import certificates
+from tests.world.certificates import HOST, LIFE, Killed, Stage
+
+CALLS = ("register", "order", "answer", "look", "collect")
+STEPS = (PlaceOrder, AnswerChallenge, LookAtOrder, CollectCertificate)
+issued = CertificateStatus.issued
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def has_one(stage: Stage) -> bool:
+    found = stage.found()
+    return found is not None and found.status is issued
+
+
+def certified(stage: Stage) -> Stage:
+    stage.until(lambda: has_one(stage))
+    return stage
+
+
+def test_a_host_that_a_gateway_is_told_of_gets_a_certificate(stage: Stage) -> None:
+    assert stage.ask().certificates == {}
+    certified(stage)
+    assert stage.ask().certificates == {HOST: {"certificate": f"CERTIFICATE 1 OF {HOST}", "key": "PRIVATE KEY 1"}}
+    assert stage.ask().challenges == {}
+    assert stage.authority.issued == stage.authority.looked == 1
+    assert stage.told() == [
+        f"certificate of {HOST} wanted",
+        *(
+            f"certificate of {HOST}: {step}"
+            for step in ("waiting → ordered", "ordered → validating", "validating → finalizing", "finalizing → issued")
+        ),
+    ]
+
+
+def test_the_authority_looks_only_once_the_gateway_answers(stage: Stage) -> None:
+    said = stage.ask()
+    stage.settle()
+    assert stage.certificate().status is CertificateStatus.ordered
+    stage.place.at += 3 * HOUR
+    stage.settle()
+    assert "answer" not in stage.authority.calls  # the gateway hasn't asked since
+    said = stage.ask()
+    (token,) = said.challenges
+    assert said.challenges[token] == stage.answers[token] and not stage.certificate().heard
+    certified(stage)
+    assert stage.authority.looked == 1
+
+
+def test_a_gateway_that_never_answers_has_its_order_placed_anew(stage: Stage) -> None:
+    stage.ask()
+    stage.settle()
+    stage.place.at += TO_HEAR
+    stage.settle()
+    waits = stage.certificate()
+    assert waits.status is CertificateStatus.waiting and "is its machine running?" in waits.message
+    assert stage.authority.looked == 0
+
+
+def test_many_hosts_of_a_gateway_have_one_each_and_one_account(stage: Stage) -> None:
+    stage.hosts = [f"{name}.example.com" for name in "abc"]
+    stage.until(lambda: len(stage.ask().certificates) == 3)
+    assert len(stage.authority.accounts) == 1
+    assert {each.name for each in certificates.of_gateway(stage.place.plane, stage.gateway.id)} == set(stage.hosts)
+
+
+def test_it_is_renewed_once_two_thirds_of_its_life_are_over(stage: Stage) -> None:
+    certified(stage)
+    first = stage.certificate().pair
+    assert first is not None and first.until - first.since == LIFE
+    end = first.since + LIFE * 2 // 3
+    while stage.place.at + HOUR < end:
+        stage.after(min(6 * HOUR, end - HOUR - stage.place.at))
+        assert stage.authority.issued == 1
+    shown = stage.ask().certificates
+    stage.until(lambda: stage.authority.issued == 2 and has_one(stage), MINUTE)
+    assert stage.place.at < end + HOUR
+    assert stage.ask().certificates[HOST]["certificate"] == f"CERTIFICATE 2 OF {HOST}"
+    assert shown[HOST]["key"] != stage.ask().certificates[HOST]["key"]
+
+
+def test_what_is_there_serves_while_its_successor_is_asked_for(stage: Stage) -> None:
+    certified(stage)
+    stage.reachable = False
+    pair = stage.certificate().pair
+    assert pair is not None
+    while stage.place.at < pair.until - HOUR:
+        stage.after(6 * HOUR)
+        if stage.place.at < pair.until:
+            assert HOST in stage.ask().certificates
+    stage.after(7 * HOUR)
+    assert HOST not in stage.ask().certificates  # it has expired: the gateway shows nobody's
+    stage.reachable = True
+    stage.until(lambda: HOST in stage.ask().certificates, MINUTE)
+    assert stage.certificate().failures == 0
+
+
+def test_a_host_that_cannot_be_reached_is_tried_ever_less_often_and_says_why(stage: Stage) -> None:
+    stage.reachable = False
+    at: list[int] = []
+    begin = stage.place.at
+    while stage.place.at < begin + 30 * HOUR:
+        # Its gateway takes the challenge, though nobody reaches it.
+        stage.place.at += 10 * SECOND
+        stage.settle()
+        said = stage.ask()
+        certificates.take_heard(stage.place.plane, said.unheard)
+        stage.settle()
+        at += [stage.place.at] * (stage.authority.looked - len(at))
+    pauses = [(later - earlier) / MINUTE for earlier, later in pairwise(at)]
+    assert [round(each) for each in pauses[:9]] == [5, 10, 20, 40, 80, 160, 320, 360, 360]
+    assert max(sum(hour <= each < hour + HOUR for each in at) for hour in at) <= 5  # as Let's Encrypt allows
+    message = stage.certificate().message
+    assert f"http://{HOST}/.well-known/acme-challenge/" in message
+    assert "connection refused" in message and "DNS record with the gateway's address" in message
+    assert "The next attempt is at " in message
+    assert any("refused" in line and HOST in line for line in stage.told())
+
+
+def test_a_host_that_is_reachable_at_last_has_its_certificate(stage: Stage) -> None:
+    stage.reachable = False
+    stage.ask()
+    stage.settle()
+    certificates.take_heard(stage.place.plane, stage.ask().unheard)
+    stage.settle()
+    stage.place.at += 10 * SECOND
+    stage.settle()
+    assert stage.certificate().failures == 1
+    stage.reachable = True
+    stage.until(lambda: has_one(stage), MINUTE)
+    assert stage.certificate().message == "" and stage.certificate().failures == 0
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_whoever_is_killed_before_the_answer_goes_on_with_the_same_order(stage: Stage, call: str) -> None:
+    stage.authority.dies = call
+    killed = 0
+    for _ in range(300):
+        try:
+            stage.after(SECOND)
+        except Killed:
+            killed += 1
+        if has_one(stage):
+            break
+    assert (killed, stage.authority.issued, stage.authority.looked) == (1, 1, 1)
+    assert len(stage.authority.orders) == len(stage.authority.accounts) == 1
+    assert HOST in stage.ask().certificates
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+def test_an_effect_that_is_lost_is_repeated(stage: Stage, step: type) -> None:
+    lost: list[object] = []
+    stage.lost = lambda effect: isinstance(effect, step) and not lost and not lost.append(effect)  # type: ignore[func-returns-value]
+    certified(stage)
+    assert (len(lost), stage.authority.issued, len(stage.authority.orders)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_effect_that_comes_twice_makes_nothing_twice(stage: Stage, call: str) -> None:
+    seen = []
+    stage.lost = lambda effect: bool(seen.append(effect))  # type: ignore[func-returns-value]
+    certified(stage)
+    before = (stage.authority.issued, len(stage.authority.orders), list(stage.authority.calls))
+    for effect in seen:
+        stage.executor.execute(effect)
+    assert (stage.authority.issued, len(stage.authority.orders), list(stage.authority.calls)) == before
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_authority_that_is_away_keeps_its_order(stage: Stage, call: str) -> None:
+    stage.authority.faults[call] = [Transient("The certificate authority doesn't answer.") for _ in range(4)]
+    stage.until(lambda: has_one(stage), SECOND)
+    assert not stage.authority.faults[call]
+    assert len(stage.authority.orders) == 1 and stage.certificate().failures == 0
+    told = [line for line in stage.told() if "doesn't answer. The next attempt is at" in line]
+    assert 2 <= len(told) <= 3  # at the first, the second and the fourth: one that looks has looked once before
+
+
+def test_an_authority_that_says_how_long_to_wait_is_waited_for(stage: Stage) -> None:
+    stage.authority.faults["order"] = [Throttled("too many orders", retry_after=1800)]
+    stage.ask()
+    stage.settle()
+    begin = stage.place.at
+    assert "too many orders The next attempt is at" in stage.certificate().message
+    stage.until(lambda: "order" in stage.authority.calls, 10 * SECOND)
+    assert 30 * MINUTE <= stage.place.at - begin < 31 * MINUTE
+
+
+@pytest.mark.parametrize("error", [Unfit, InvalidCredentials])
+def test_a_refused_order_waits_as_after_a_failure(stage: Stage, error: type[Exception]) -> None:
+    stage.authority.faults["order"] = [error("it certifies no such name")]
+    stage.ask()
+    stage.settle()
+    refused = stage.certificate()
+    assert refused.status is CertificateStatus.waiting and refused.failures == 1
+    assert refused.message.startswith("it certifies no such name")
+    assert refused.due_at is not None and refused.due_at - stage.place.at >= ORDER_AGAIN - SECOND
+    assert any("it certifies no such name" in line for line in stage.told())
+    certified(stage)
+
+
+def test_an_order_that_the_authority_forgot_is_placed_anew(stage: Stage) -> None:
+    stage.ask()
+    stage.settle()
+    stage.authority.orders.clear()
+    stage.until(lambda: has_one(stage), MINUTE)
+    assert stage.authority.issued == 1
+
+
+def test_an_order_at_another_authority_is_given_up(stage: Stage) -> None:
+    stage.ask()
+    stage.settle()
+    stage.authority.directory = "https://other.test/directory"
+    stage.authority.accounts.clear()
+    stage.until(lambda: has_one(stage), MINUTE)
+    order = next(iter(stage.authority.orders.values()))
+    assert order.state == "pending"  # the first is left to its authority
+    assert stage.authority.issued == 1
+
+
+def test_a_slow_authority_is_asked_less_and_less_often(stage: Stage) -> None:
+    stage.authority.slow = 12
+    certified(stage)
+    assert stage.authority.calls.count("look") < 20
+
+
+def test_a_host_that_is_not_used_any_more_is_not_renewed(stage: Stage) -> None:
+    certified(stage)
+    stage.hosts = ()
+    pair = stage.certificate().pair
+    assert pair is not None
+    while stage.place.at < pair.until - DAY:
+        stage.after(DAY)
+        assert not stage.certificate().dropped
+    assert stage.authority.issued == 1
+    stage.after(2 * DAY)
+    dropped = stage.certificate()
+    assert dropped.dropped and dropped.pair is None and dropped.place().expires_at is not None
+    stage.hosts = (HOST,)  # its service is back
+    stage.until(lambda: HOST in stage.ask().certificates, MINUTE)
+
+
+def test_a_service_that_comes_back_finds_its_certificate(stage: Stage) -> None:
+    certified(stage)
+    stage.hosts = ()
+    for _ in range(70):  # its time to be renewed passes
+        stage.after(DAY)
+    assert stage.authority.issued == 1
+    stage.hosts = (HOST,)
+    assert HOST in stage.ask().certificates  # at once,
+    stage.until(lambda: stage.authority.issued == 2, MINUTE)  # and it is renewed
+
+
+def test_what_is_used_is_written_once_a_day(stage: Stage) -> None:
+    certified(stage)
+    version = stage.certificate().version
+    for _ in range(100):
+        stage.ask()
+    assert stage.certificate().version == version
+    stage.place.at += LOOK_DAILY
+    stage.ask()
+    stage.ask()
+    assert stage.certificate().version == version + 1
+    assert LOOK_DAILY < UNUSED
+
+
+def test_nothing_is_kept_of_a_gateway_that_is_deleted(stage: Stage) -> None:
+    certified(stage)
+    stage.end()
+    stage.place.at += LOOK_DAILY
+    stage.settle()
+    dropped = stage.certificate()
+    assert dropped.dropped and (dropped.pair, dropped.order, dropped.due_at) == (None, None, None)
+    record = stage.place.store.get(keys.certificate(dropped.id))
+    assert record is not None and record.expires_at == (stage.place.at // SECOND) + 86_400
+    assert certificates.of_gateway(stage.place.plane, stage.gateway.id) == []
+    assert certificates.told(stage.place.plane, stage.place.again(stage.gateway), [HOST]).certificates == {}
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+def test_a_gateway_that_is_deleted_meanwhile_leaves_no_order(stage: Stage, at: int) -> None:
+    stage.ask()
+    for _ in range(200):
+        if len(stage.authority.calls) >= at:
+            break
+        stage.after(SECOND)
+    stage.end()
+    for _ in range(3):
+        stage.place.at += LOOK_DAILY
+        stage.settle()
+    assert stage.certificate().dropped and stage.certificate().order is None
+
+
+def test_private_keys_are_in_no_record_event_or_log(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    stage.reachable = False
+    stage.ask()
+    stage.settle()
+    certificates.take_heard(stage.place.plane, stage.ask().unheard)
+    stage.reachable = True
+    stage.until(lambda: has_one(stage), MINUTE)
+    account = nouns.find(stage.place.store, Registration, keys.registration(stage.authority.directory))
+    assert account is not None and account.key.startswith("v1.") and account.url
+    said = stage.ask()
+    assert "PRIVATE KEY" in said.certificates[HOST]["key"] and "PRIVATE KEY" not in repr(said)
+    for text in (stage.all_of_it(), *stage.told(), caplog.text):
+        assert "PRIVATE KEY" not in text
+    assert len(stage.all_of_it()) > 1000
+
+
+def test_a_certificates_key_opens_for_no_other(stage: Stage) -> None:
+    certified(stage)
+    pair = stage.certificate().pair
+    assert pair is not None
+    with pytest.raises(Exception, match="doesn't open"):
+        stage.place.plane.seal.open(pair.key, context="certificate/another")
+
+
+def test_gateways_that_want_none_get_none(stage: Stage) -> None:
+    stage.place.save(stage.place.again(stage.gateway).with_(configuration='{"type": "gateway", "certificate": null}'))
+    assert stage.ask().certificates == {} and stage.found() is None
+
+
+def test_failures_never_wait_longer_than_seldom(stage: Stage) -> None:
+    stage.ask()
+    stage.settle()
+    stage.place.save(stage.certificate().with_(failures=50))
+    stage.authority.orders.clear()
+    stage.ask()
+    stage.ask()
+    stage.settle()
+    waits = stage.certificate()
+    assert waits.status is CertificateStatus.waiting and waits.due_at is not None
+    assert waits.due_at - stage.place.at <= ORDER_SELDOM
+    assert TO_CALL < ORDER_AGAIN
