@@ -100,6 +100,12 @@ class Forbidden(DstackError):
     status = 403
 
 
+class Ended(DstackError):
+    """What the caller is about was there, and is gone for good."""
+
+    status = 410
+
+
 class StorageFull(DstackError):
     """The disk or table can't take the write. Nothing was changed."""
 

@@ -129,7 +129,7 @@ class Job(Noun):
     ready_at: Micros | None = None  # of a replica: when it could first get requests
     draining_at: Micros | None = None  # of a replica: since when it gets no new ones, because it will be stopped
     host_port: int | None = None  # of a replica that shares its host's network: the port that it was given there
-    address: str | None = None  # of a replica in a container of this very machine: where the server reaches its port
+    address: str | None = None  # of a replica in a container: where its host reaches its port
     queue: int | None = None  # of a replica: requests that wait inside its engine, as that says
     log_end: int = 0  # bytes of log stored so far
     due_at: Micros | None = None

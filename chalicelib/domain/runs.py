@@ -69,6 +69,8 @@ class Run(Noun):
         default=(), validation_alias=AliasChoices("retries", "resubmission_attempt")
     )
     scales: tuple[Scale, ...] = ()  # of a service: how many replicas each of its groups should have
+    gateway_id: str | None = None  # of a service: the gateway that takes its requests; None: the server itself
+    url: str = ""  # of a service with a gateway: where it is
     fleet_id: str | None = None
     fleet_name: str | None = None
     stop_at: Micros | None = None  # terminating: when a graceful stop becomes an abort

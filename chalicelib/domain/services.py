@@ -19,6 +19,16 @@ SERVER = "server"  # the door of a service without a gateway
 ROUTER = "router/"  # with the id of its job, the door of a service's router to its workers: it counts nothing
 
 
+def doors_of(gateway_id: str) -> str:
+    """What the names of a gateway's doors begin with."""
+    return f"gateway/{gateway_id}/"
+
+
+def door_of(gateway_id: str, num: int) -> str:
+    """The door that a replica of a gateway is."""
+    return f"{doors_of(gateway_id)}{num}"
+
+
 class Bucket(Value):
     """Ten seconds at one door. A request counts if a replica got it, or should have: refused ones don't, those that
     waited in vain do."""

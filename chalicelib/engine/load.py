@@ -22,7 +22,7 @@ from chalicelib.domain.job_specs import JobSpec, spec_of
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run
-from chalicelib.domain.services import Traffic
+from chalicelib.domain.services import ROUTER, SERVER, Traffic, door_of
 from chalicelib.domain.volumes import Volume
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.ports import Backends, Catalog
@@ -93,6 +93,7 @@ class Loader:
         had = {each.id for job in jobs if job.assignment and not job.finished for each in job.assignment.volumes}
         waits = any(gang.holds for gang in gangs)
         names = {name for spec in specs for each in named_volumes(spec.volumes) for name in each} if waits else set()
+        doors, traffic = self._doors(run)
         return RunSnapshot(
             now=now,
             run=run,
@@ -106,16 +107,29 @@ class Loader:
             volumes={v.id: v for v in self.read.find_many(Volume, [keys.volume(i) for i in sorted(had)]) if v},
             named=self.read.volumes_named(run.project_id, names),
             imported=frozenset(fleet.id for _, fleet in shared),
-            traffic=self._traffic(run),
+            doors=doors,
+            traffic=traffic,
             former=former,
         )
 
-    def _traffic(self, run: Run) -> tuple[Traffic, ...]:
-        """Of a service: what its doors have seen."""
+    def _doors(self, run: Run) -> tuple[tuple[str, ...], tuple[Traffic, ...]]:
+        """Of a service: the doors that its requests come through, and what those have seen that they may come through.
+        What it saw at others, before it was moved, counts for nothing."""
         if not run.scales or run.finished:
-            return ()
-        doors = all_of(self.store, "main", keys.traffic(run.id, "").pk)
-        return tuple(nouns.read(Traffic, record) for record in doors)
+            return (), ()
+        open, known = self._at(run.gateway_id) if run.gateway_id else ((SERVER,), (SERVER,))
+        found = all_of(self.store, "main", keys.traffic(run.id, "").pk)
+        heard = (record for record in found if record.key.sk in known or record.key.sk.startswith(ROUTER))
+        return open, tuple(nouns.read(Traffic, record) for record in heard)
+
+    def _at(self, gateway_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The doors of a gateway: those that take requests, and all."""
+        gateway = self.read.find(Gateway, keys.gateway(gateway_id))
+        if gateway is None:
+            return (), ()
+        parts = (gateway.running, gateway.replicas)
+        open, known = (tuple(door_of(gateway_id, each.num) for each in part) for part in parts)
+        return open, known
 
     def _former(self, run: Run, jobs: Iterable[Job]) -> dict[int, tuple[JobSpec, ...]]:
         """The specs of the deployments before that a service's replicas are still of. What was scaled down needs none:

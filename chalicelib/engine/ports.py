@@ -85,6 +85,9 @@ class Streams(Protocol):
     def orders(self, instance_id: str) -> list[dict[str, Any]]:
         """What the instance's agent should dial now: each order with `id` and `ticket`."""
 
+    def pass_on(self, instance_id: str, order: Mapping[str, Any]) -> None:
+        """The instance's agent should dial somebody else, who made the order's `id` and `ticket`: it is told once."""
+
     def claim(self, stream_id: str, ticket: str) -> None:
         """An agent dials. Raises Forbidden for a ticket that isn't good, or not any more."""
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.job_specs import JobSpec, ProbeSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.reports import TaskReport
 
 
-def heard(job: Job, spec: JobSpec, report: TaskReport, instance: Instance, now: Micros) -> Job:
+def heard(job: Job, spec: JobSpec, report: TaskReport, now: Micros) -> Job:
     """A running replica after its agent's report; the same one if that says nothing new."""
     said: dict[str, Any] = {"probes": _streaks(job, spec, report)}
     if report.listens and not job.listens:
@@ -25,7 +24,7 @@ def heard(job: Job, spec: JobSpec, report: TaskReport, instance: Instance, now: 
         said["queue"] = report.queue
     if report.host_port is not None:
         said["host_port"] = report.host_port
-    if report.address is not None and instance.local:  # others' addresses mean nothing to this server
+    if report.address is not None:
         said["address"] = str(report.address)
     after = job.with_(**said)
     if after.ready_at is None and (report.listens is None or _ready(after, spec)):

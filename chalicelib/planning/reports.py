@@ -133,7 +133,7 @@ class Fold:
         return job
 
     def _replica(self, job: Job, report: TaskReport, spec: JobSpec) -> Job:
-        after = heard(job, spec, report, self.instance, self.draft.now)
+        after = heard(job, spec, report, self.draft.now)
         if after is not job:
             self.draft.save(after)
             self.draft.wake(f"run/{job.run_id}")

@@ -286,14 +286,13 @@ def _let_go(look: Look, job: Job) -> bool:
 
 
 def _doors_to(look: Look, job: Job) -> list[Traffic]:
-    """Those that send requests to this replica: behind a router, each router that is ready."""
-    if not _routes(look, job, "worker"):
-        return _doors(look)
+    """Those that send requests to this replica, whether or not they have ever reported: behind a router, each router
+    that is ready."""
+    names = list(look.snapshot.doors)
+    if _routes(look, job, "worker"):
+        there = (other for other in look.latest() if _standing(other) is Standing.serving)
+        names = [f"{ROUTER}{other.id}" for other in there if _routes(look, other, "router")]
     known = {each.door: each for each in look.snapshot.traffic}
-    ready = (
-        other for other in look.latest() if _standing(other) is Standing.serving and _routes(look, other, "router")
-    )
-    names = [f"{ROUTER}{router.id}" for router in ready]
     return [known.get(name) or Traffic(run_id=job.run_id, door=name, at=0) for name in names]
 
 

@@ -20,7 +20,7 @@ from chalicelib.domain.job_specs import JobSpec, spec_of
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
-from chalicelib.domain.services import Traffic
+from chalicelib.domain.services import SERVER, Traffic
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.volumes import Volume
@@ -146,7 +146,8 @@ class RunSnapshot:
     volumes: Mapping[str, Volume] = field(default_factory=dict)  # by id: those its jobs have
     named: Mapping[str, Volume] = field(default_factory=dict)  # by name: those that its nodes are waiting for
     imported: frozenset[str] = frozenset()  # fleets of other projects that this one may use; read if a job is on one
-    traffic: tuple[Traffic, ...] = ()  # of a service: what each of its doors has seen
+    doors: tuple[str, ...] = (SERVER,)  # of a service: through which its requests come
+    traffic: tuple[Traffic, ...] = ()  # what each of them has seen
     former: Mapping[int, tuple[JobSpec, ...]] = field(default_factory=dict)  # of earlier deployments of a service
 
     def spec_of(self, job: Job) -> JobSpec | None:

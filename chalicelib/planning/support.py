@@ -71,6 +71,7 @@ HOSTS = "tests/planning/test_hosts.py"
 SERVICES = "tests/planning/test_service_run.py"
 SCHEDULE = "tests/planning/test_schedule.py"
 DOORS = "tests/usecases/test_serving.py"
+_GATEWAYS = "tests/usecases/test_service_gateways.py"
 UTILIZATION = "tests/planning/test_utilization.py"
 _LOGIN = ("user", "port", "identity_file", "ssh_key.public", "ssh_key.private")
 _DOOR = ("auth", "strip_prefix", "rate_limits")
@@ -191,12 +192,10 @@ RUN: dict[str, Support] = {
     ),
     "configuration.model.chat_template": NotBuilt("the engine applies its own template", "give it to the engine"),
     "configuration.model.eos_token": NotBuilt("the engine knows its own", "give it to the engine"),
-    "configuration.gateway": NotBuilt(
-        "there are no gateways yet", "remove it: the server itself is the door", (False,)
-    ),
-    "configuration.https": NotBuilt(
-        "only gateways can do without", "remove it: a service is reached as its server is", (True, "auto")
-    ),
+    **{
+        f"configuration.{name}": Supported(f"{_GATEWAYS}::test_a_service_is_where_its_configuration_says")
+        for name in ("gateway", "https")
+    },
     **_scaled("configuration.scaling."),
     **_scaled("configuration.groups.scaling."),
     "configuration.groups.router.type": NotBuilt(

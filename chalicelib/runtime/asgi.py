@@ -29,13 +29,16 @@ from chalicelib.runtime.health import PATH, Health
 from chalicelib.runtime.lanes import Busy, Lane
 from chalicelib.runtime.streams import Streams
 from chalicelib.serving.ports import End, Receive, Scope, Send
+from chalicelib.usecases.gateway_words import GATEWAYS
 
 if TYPE_CHECKING:
     from chalicelib.serving.door import Door
 
 T = TypeVar("T")
 
-SYNC_PATH = "/agent/sync"
+Ask = Callable[[bytes], Reply]  # a call, by its body
+
+SYNC_PATH, GATEWAY_PATH = "/agent/sync", "/agent/gateway"
 STREAM_PATHS = (CLIENT_STREAM, AGENT_STREAM) = (
     "/api/project/{project_name}/streams/{run_name}",
     "/agent/streams/{stream_id}",
@@ -188,7 +191,7 @@ class AsgiBridge:
             async with lane.memory.held(caller, exchange.memory(limit)):
                 body = await exchange.body(limit)
                 call = partial(self._call, head, exchange.query)
-                work = self._sync if head.route.path == SYNC_PATH else _once
+                work = self._work(head, exchange.query)
                 reply = await work(lane, caller, call, body)
                 del body
             if head.route.access is not Access.public and reply.status not in (401, 403):
@@ -253,13 +256,25 @@ class AsgiBridge:
         }
         return self._serve(head._replace(params=params, request=replace(head.request, query=fields, body=body)))
 
-    async def _sync(self, lane: Lane, caller: str, call: Callable[[bytes], Reply], body: bytes) -> Reply:
-        """An agent's call: answered as soon as there is news, at the latest when its wait ends."""
+    def _work(self, head: Head, query: bytes) -> Callable[[Lane, str, Ask, bytes], Coroutine[Any, Any, Reply]]:
+        if head.route.path == SYNC_PATH:
+            return self._sync
+        if head.route.path == GATEWAY_PATH:
+            return partial(self._until_news, GATEWAYS, _patience_of(query))
+        return _once
+
+    async def _sync(self, lane: Lane, caller: str, call: Ask, body: bytes) -> Reply:
         small = len(body) <= SMALL  # parsed sooner than handed to a thread
         instance_id, patience = _wait_of(body) if small else await lane.turns.run(caller, partial(_wait_of, body))
-        if patience <= 0 or not instance_id:
+        return await self._until_news(instance_id, patience, lane, caller, call, body)
+
+    async def _until_news(
+        self, listener: str, patience: float, lane: Lane, caller: str, call: Ask, body: bytes
+    ) -> Reply:
+        """The answer to an agent's call as soon as there is news, at the latest when its patience ends."""
+        if patience <= 0 or not listener:
             return await _once(lane, caller, call, body)
-        event = self._polls.listen(instance_id)
+        event = self._polls.listen(listener)
         try:
             reply, over = await lane.turns.run(caller, partial(self._poll, call, body))
             end = asyncio.get_running_loop().time() + patience
@@ -275,15 +290,15 @@ class AsgiBridge:
                 reply, over = await lane.turns.run(caller, partial(self._poll, call, body))
             return reply
         finally:
-            self._polls.leave(instance_id, event)
+            self._polls.leave(listener, event)
 
-    def _poll(self, call: Callable[[bytes], Reply], body: bytes) -> tuple[Reply, bool]:
+    def _poll(self, call: Ask, body: bytes) -> tuple[Reply, bool]:
         """The reply, and whether it ends the poll."""
         reply = call(body)
         return reply, reply.status != 200 or self._has_news(orjson.loads(reply.body))
 
 
-async def _once(lane: Lane, caller: str, call: Callable[[bytes], Reply], body: bytes) -> Reply:
+async def _once(lane: Lane, caller: str, call: Ask, body: bytes) -> Reply:
     return await lane.turns.run(caller, partial(call, body))
 
 
@@ -414,6 +429,12 @@ def _size_of(headers: Mapping[str, str]) -> int | None:
         return None
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def _patience_of(query: bytes) -> float:
+    """How long a gateway's question may wait for news."""
+    text = parse_qs(query.decode("latin-1")).get("wait", ["0"])[-1]
+    return min(LONGEST_POLL, float(text)) if text.isascii() and text.isdigit() else 0.0
 
 
 def _wait_of(body: bytes) -> tuple[str, float]:

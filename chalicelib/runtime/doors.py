@@ -1,19 +1,26 @@
-"""The embedded server's door to services: what it knows comes from the store, and what it saw goes there."""
+"""The doors to services, and how they hear of changes: the embedded server's own, for which what it knows comes from
+the store and what it saw goes there; and gateways, which wait for news in a long poll."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.keys import STATUS
 from chalicelib.domain.services import SERVER, Traffic
 from chalicelib.domain.serving import Served
 from chalicelib.runtime.relays import Relays
 from chalicelib.serving.door import Door, Settings
-from chalicelib.store.port import Change, Put
+from chalicelib.store import nouns
+from chalicelib.store.listing import every
+from chalicelib.store.port import Change, Delete, Put
 from chalicelib.usecases import serving, traffic
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.gateway_words import GATEWAYS
 
 RUN = "run/"
+OF_GATEWAYS = ("gateway/", "certificate/")
+_GATEWAY = b'"gateway_id":'  # in the record of a run
 _DRAINING = b'"draining_at":'  # in the record of a job: unset fields aren't written
 
 
@@ -42,6 +49,39 @@ class StoredServices:
 def door_of(plane: Callable[[], Plane], now: Callable[[], Micros], relays: Relays, settings: Settings) -> Door:
     stored = StoredServices(plane)
     return Door(stored, stored, stored.report, now, settings=settings, way=relays.way, gone=relays.forget)
+
+
+class GatewayNews:
+    """Which commits change what gateways are told: those of a service that has one, and of gateways themselves. Called
+    from any thread."""
+
+    def __init__(self, ring: Callable[[Iterable[str]], None]) -> None:
+        self._ring = ring
+        self._runs: set[str] = set()  # that have a gateway, or had one
+
+    def begin(self, plane: Plane) -> None:
+        """What was submitted before this process began."""
+        for record in list(every(plane.store, "projects", "name/")):
+            live = plane.read.live_runs(nouns.pointed(record))
+            self._runs.update(run.id for run in live if run.gateway_id is not None)
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        self._runs.update(run for change in changes if (run := _through_gateway(change)))
+        if any(self._matters(change.key.pk) for change in changes):
+            self._ring((GATEWAYS,))
+        for change in changes:
+            if isinstance(change, Delete) and change.key.sk == STATUS:
+                self._runs.discard(change.key.pk.removeprefix(RUN))
+
+    def _matters(self, place: str) -> bool:
+        return place.startswith(OF_GATEWAYS) or (place.startswith(RUN) and place.removeprefix(RUN) in self._runs)
+
+
+def _through_gateway(change: Change) -> str:
+    """The id of the run that this writes, if it has a gateway."""
+    if not isinstance(change, Put) or not change.key.pk.startswith(RUN) or change.key.sk != STATUS:
+        return ""
+    return change.key.pk.removeprefix(RUN) if _GATEWAY in change.record.body else ""
 
 
 def tell(door: Door, changes: Sequence[Change]) -> None:

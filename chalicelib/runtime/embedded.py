@@ -21,7 +21,7 @@ from chalicelib.runtime.accept import doors_share, most_connections
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.data_folder import kept_secret, templates_in
-from chalicelib.runtime.doors import door_of, tell
+from chalicelib.runtime.doors import GatewayNews, door_of, tell
 from chalicelib.runtime.loop import Effects, Loop, Ticker
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.relays import Relays
@@ -80,6 +80,7 @@ class EmbeddedRoot(Root):
         publish(blobs, program.read_bytes())
         clouds = [self.simulated(settings, server_url, program)] if settings.fake_cloud else []
         self.polls, self.effects, self.figures = Polls(), Effects(), Figures()
+        self.gateway_news = GatewayNews(self.polls.ring)
         self.ask_again = ASK_AGAIN
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 4)))  # up to four descriptors each
@@ -142,6 +143,7 @@ class EmbeddedRoot(Root):
         self.effects.start(self.executor.execute)
         self.loop.start(self.figures.passes(self.reconciler.run))
         opened(self.plane, SERVER)
+        self.gateway_news.begin(self.plane)
         self.erasures.start()
         self.sweeps.start()
 
@@ -167,6 +169,7 @@ class EmbeddedRoot(Root):
 
     def _heard(self, changes: Sequence[Change]) -> None:
         tell(self.door, changes)
+        self.gateway_news.tell(changes)
 
     def _rights_changed(self) -> None:
         self.door.rights_changed()

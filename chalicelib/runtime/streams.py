@@ -18,7 +18,7 @@ import hmac
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from chalicelib.errors import Forbidden, Refused
 
 log = logging.getLogger(__name__)
 MOST = 4000
+MOST_PASSED = 256  # orders of gateways that wait for one agent
 PATIENCE = 15.0  # seconds that a client waits for the agent
 TICKET_SECONDS = 30.0
 AGAIN = 0.4  # seconds after which a ticket that nobody has used is told once more: the response may have been lost
@@ -97,6 +98,7 @@ class Streams:
         self._lock = threading.Lock()
         self._streams: dict[str, _Open] = {}
         self._of_user: Counter[str] = Counter()
+        self._passed: dict[str, deque[tuple[float, Mapping[str, Any]]]] = {}  # orders of gateways, by instance
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -123,14 +125,21 @@ class Streams:
 
     def orders(self, instance_id: str) -> list[dict[str, Any]]:
         """What this instance's agent should dial: for its next response."""
-        now, found = self._clock(), []
+        now = self._clock()
         with self._lock:
+            found = [dict(order) for at, order in self._passed.pop(instance_id, ()) if now - at < TICKET_SECONDS]
             for each in self._streams.values():
                 due = not each.claimed and now - each.told >= AGAIN and now - each.opened < TICKET_SECONDS
                 if due and each.instance_id == instance_id:
                     each.told = now
                     found.append({"id": each.id, "ticket": each.ticket, **each.order})
         return found
+
+    def pass_on(self, instance_id: str, order: Mapping[str, Any]) -> None:
+        """This instance's agent should dial a gateway. It is told once: a gateway asks again for what doesn't come."""
+        with self._lock:
+            waiting = self._passed.setdefault(instance_id, deque(maxlen=MOST_PASSED))
+            waiting.append((self._clock(), order))
 
     def claim(self, stream_id: str, ticket: str) -> None:
         """The agent is here. A ticket is good once. Raises Forbidden."""

@@ -66,6 +66,17 @@ def holds(presence: Presence, credential: str) -> bool:
     return any(hmac.compare_digest(given, one) for one in kept if one)
 
 
+def known(plane: Plane, credential: str) -> Instance:
+    """The instance whose agent holds this. Raises Forbidden."""
+    instance_id = instance_of(credential)
+    keyed = [keys.instance(instance_id), keys.presence(instance_id)]
+    found = plane.store.get_many(keyed) if instance_id else [None, None]
+    presence = None if found[1] is None else nouns.read(Presence, found[1])
+    if found[0] is None or presence is None or not holds(presence, credential):
+        raise Forbidden("This credential doesn't belong to an instance")
+    return nouns.read(Instance, found[0])
+
+
 def readmit(plane: Plane, instance_id: str) -> None:
     """Deletes the credential, so that the bootstrap token works once more: for a host whose agent lost its data."""
     presence = nouns.find(plane.store, Presence, keys.presence(instance_id))

@@ -7,13 +7,12 @@ import re
 from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
-from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.programs import NEWEST, blob_of
 from chalicelib.domain.tenants import Archive
-from chalicelib.errors import Forbidden, NotFound
+from chalicelib.errors import NotFound
 from chalicelib.store import nouns
-from chalicelib.usecases.agent_credentials import holds, instance_of
+from chalicelib.usecases.agent_credentials import known
 from chalicelib.usecases.agent_tasks import archives_of
 from chalicelib.usecases.context import Plane
 
@@ -25,7 +24,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def archive_content(plane: Plane, credential: str, archive_id: str) -> bytes:
     """The bytes of an archive of one of the instance's jobs. Any other archive is treated as unknown."""
-    instance = _instance(plane, credential)
+    instance = known(plane, credential)
     wanted = [keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims]
     jobs = [job for job in nouns.find_many(plane.store, Job, wanted) if job is not None and not job.finished]
     if any(archive_id in archives_of(plane, job) for job in jobs):
@@ -34,17 +33,6 @@ def archive_content(plane: Plane, credential: str, archive_id: str) -> bytes:
         if content is not None:
             return content
     raise NotFound("No job of this instance has such an archive.")
-
-
-def _instance(plane: Plane, credential: str) -> Instance:
-    instance_id = instance_of(credential)
-    found = (
-        plane.store.get_many([keys.instance(instance_id), keys.presence(instance_id)]) if instance_id else [None, None]
-    )
-    presence = None if found[1] is None else nouns.read(Presence, found[1])
-    if found[0] is None or presence is None or not holds(presence, credential):
-        raise Forbidden("This credential doesn't belong to an instance")
-    return nouns.read(Instance, found[0])
 
 
 def publish(blobs: Blobs, content: bytes) -> str:

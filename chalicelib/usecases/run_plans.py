@@ -40,7 +40,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import files, plans, quotas, repos, run_volumes, specs
+from chalicelib.usecases import files, plans, quotas, repos, run_volumes, service_gateways, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.runs import TRIES, holder, named
@@ -94,6 +94,7 @@ class _Draft:
     placed: RunSpec  # the same, for placing it
     job_specs: tuple[JobSpec, ...]  # of each job or, of a service, of each replica group
     scales: tuple[Scale, ...]  # of a service
+    door: service_gateways.Found  # of a service
 
     @property
     def starting(self) -> tuple[JobSpec, ...]:
@@ -249,7 +250,9 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     found = [*support.refusals(effective), *files.missing(plane, user, effective)]
     found += repos.refusals(plane, user, project, effective)
     found += support.reservation_refusals(effective, plane.backends.facts(project.id).values())
-    if not plane.serves:
+    door = service_gateways.find(plane, project, effective)
+    found += door.problems
+    if not plane.serves and door.gateway is None:
         found += support.doorless(effective)
     if not plane.permissions.run_privileged(user, role):
         found += support.privileged(effective)
@@ -258,7 +261,7 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key, isolated=isolated)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
     scales = services.first_scales(effective.configuration)
-    return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived), scales)
+    return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived), scales, door)
 
 
 def _obstacles(plane: Plane, row: RunRow, draft: _Draft) -> list[str]:
@@ -357,12 +360,17 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
         made.tell(EventType.created, noun)
     made.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
-    beside: list[Change] = [name, undeleted(plane.store, project)]
+    beside: list[Change] = [name, undeleted(plane.store, project), *_held(draft)]
     plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
     texts = body.job_texts()
     if body.groups:
         texts = tuple(body.replica_text(job.replica_group, job.replica_num) for job in jobs)
     return RunRow(run, body.run_spec, texts, jobs)
+
+
+def _held(draft: _Draft) -> list[Change]:
+    """The gateway, as it was found: whoever deletes it at the same moment sees the run, or the run isn't written."""
+    return [] if draft.door.gateway is None else [nouns.put(draft.door.gateway)]
 
 
 def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
@@ -386,6 +394,8 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
         message=waits,
         resume_at=starts,
         scales=draft.scales,
+        gateway_id=draft.door.way.gateway_id,
+        url=draft.door.way.url,
         due_at=starts or now + LOOK,  # it is woken besides, and so is the queue, where its first jobs are due at once
     )
 
@@ -426,6 +436,9 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
     """Write the next deployment of a live run: its spec, and the priority of its waiting jobs. What it means for a
     service's replicas is its pass's to decide."""
     changed = specs.changed_fields(_clear(plane, row), draft.spec)
+    way = _next_way(row.run, draft, changed)
+    if way != service_gateways.way_of(row.run):
+        changed = sorted({*changed, "configuration.gateway"})
     if not changed:
         return row
     now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
@@ -435,6 +448,8 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
         changed_by=user.name,
         last_processed_at=now,
         scales=services.next_scales(draft.spec.configuration, row.run.scales),
+        gateway_id=way.gateway_id,
+        url=way.url,
     )
     body = _next_body(plane, run, draft, plane.read.run_body(run.id, row.run.deployment_num))
     waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
@@ -444,8 +459,15 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
         change.save(noun)
     change.tell(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
     change.wake(f"queue/{project.id}", f"run/{run.id}")
-    plane.door.take(Given(now, (row.run, *row.jobs)), change.plan())
+    beside = _held(draft) if way == draft.door.way else []
+    plane.door.take(Given(now, (row.run, *row.jobs)), change.plan(), beside)
     return RunRow(run, body.run_spec, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))
+
+
+def _next_way(run: Run, draft: _Draft, changed: Sequence[str]) -> service_gateways.Way:
+    """Another default gateway moves no service that is there: its configuration says as much of it as before."""
+    moves = "configuration.gateway" in changed or run.gateway_id == draft.door.way.gateway_id
+    return draft.door.way if moves else service_gateways.way_of(run)
 
 
 def _next_body(plane: Plane, run: Run, draft: _Draft, old: RunBody) -> RunBody:

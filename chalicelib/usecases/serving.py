@@ -1,13 +1,16 @@
 """Services as their doors need to know them, and who may come in.
 
 What a door is told follows from the run, its configuration and its jobs alone, so it changes with a commit of the run's
-partition, and never otherwise. Where a replica's network is the server's own, the door goes there directly; where it
-isn't, the door has another way to the replica's host.
+partition, and never otherwise. A replica on the door's own machine is reached directly; otherwise the door has another
+way to the replica's host. A service has one door, the server, or those of its gateway.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
@@ -15,10 +18,12 @@ from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.domain.specs.services import OpenAIChatModel, ServiceConfiguration
 from chalicelib.domain.tenants import GlobalRole, Member, Project, User, hash_token
 from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
 
 LOOPBACK = "127.0.0.1"
+Near = Callable[[Instance], bool]  # is it the door's own machine?
 
 
 def named(plane: Plane, project_name: str, run_name: str) -> Served | None:
@@ -39,9 +44,28 @@ def with_models(plane: Plane, project_name: str) -> list[Served]:
 
 
 def served(plane: Plane, run_id: str) -> Served | None:
-    """A run as a live service; None: it isn't one, or not any more."""
+    """A run as a live service whose door is the server; None: it isn't one, or not any more."""
+    return _served(plane, run_id, None, lambda machine: machine.local)
+
+
+def through(plane: Plane, gateway: Gateway, machine: Instance) -> list[tuple[Run, Served]]:
+    """The live services of a gateway, as its replica on this machine needs to know them."""
+
+    def near(other: Instance) -> bool:
+        return other.id == machine.id or (other.local and machine.local)
+
+    listed = all_of(plane.store, "gsi2", keys.live_runs_of(gateway.project_id))
+    runs = (plane.read.parse(Run, record) for record in listed)
+    mine = [run for run in runs if run.gateway_id == gateway.id]
+    found = ((run, _served(plane, run.id, gateway.id, near)) for run in mine)
+    return [(run, service) for run, service in found if service is not None]
+
+
+def _served(plane: Plane, run_id: str, gateway_id: str | None, near: Near) -> Served | None:
     run, jobs = plane.read.run_and_jobs(run_id)
     if run is None or run.deleted or run.finished or run.status is RunStatus.terminating:
+        return None
+    if run.gateway_id != gateway_id:
         return None
     config = _configuration(plane, run.id, run.deployment_num)
     project = nouns.find(plane.store, Project, keys.project(run.project_id))
@@ -60,7 +84,7 @@ def served(plane: Plane, run_id: str) -> Served | None:
         rate_limits=config.rate_limits,
         model=_model(config),
         routed=bool(_routers(config)),
-        replicas=_replicas(plane, run, config, jobs),
+        replicas=_replicas(plane, run, config, jobs, near),
     )
 
 
@@ -80,7 +104,9 @@ def _routers(config: ServiceConfiguration) -> frozenset[str]:
     return frozenset(group.name or str(at) for at, group in enumerate(groups) if group.router is not None)
 
 
-def _replicas(plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...]) -> tuple[ServedReplica, ...]:
+def _replicas(
+    plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...], near: Near
+) -> tuple[ServedReplica, ...]:
     newest = {job.replica_num: job for job in jobs}  # in order of submission
     placed = [
         (job, job.assignment.instance_id, own)
@@ -91,7 +117,7 @@ def _replicas(plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[
     ]
     machines = plane.read.find_many(Instance, [keys.instance(instance_id) for _, instance_id, _ in placed])
     return tuple(
-        _replica(job, instance_id, own, local=machine is not None and machine.local)
+        _replica(job, instance_id, own, near=machine is not None and near(machine))
         for (job, instance_id, own), machine in zip(placed, machines, strict=True)
     )
 
@@ -101,14 +127,14 @@ def _asked(job: Job, own: ServiceConfiguration) -> bool:
     return not routers or job.replica_group in routers
 
 
-def _replica(job: Job, instance_id: str, own: ServiceConfiguration, *, local: bool) -> ServedReplica:
-    """`local`: it runs on the server's own machine."""
-    shared = local and job.host_port is not None  # it has its host's network
+def _replica(job: Job, instance_id: str, own: ServiceConfiguration, *, near: bool) -> ServedReplica:
+    """`near`: it runs on the door's own machine."""
+    here = LOOPBACK if job.host_port is not None else job.address  # it has its host's network, or one within it
     return ServedReplica(
         job_id=job.id,
         instance_id=instance_id,
         port=job.host_port or own.port.container_port,
-        address=LOOPBACK if shared else job.address or "",
+        address=(here or "") if near else "",
         group=job.replica_group,
         ready=job.ready_at is not None,
         draining=job.draining_at is not None,
@@ -117,9 +143,18 @@ def _replica(job: Job, instance_id: str, own: ServiceConfiguration, *, local: bo
 
 def member(plane: Plane, token: str, project_name: str) -> bool:
     """Is this the token of an active member of the project, or of a global admin?"""
-    hashed = hash_token(token)
-    names = [keys.token(hashed), keys.project_name(project_name)]
+    names = [keys.token(hash_token(token)), keys.project_name(project_name)]
     user_id, project_id = (None if found is None else nouns.pointed(found) for found in plane.store.get_many(names))
+    return _lets_in(plane, hash_token(token), user_id, project_id)
+
+
+def member_of(plane: Plane, token: str, project_id: str) -> bool:
+    """The same, of a project by its id."""
+    found = plane.store.get(keys.token(hash_token(token)))
+    return _lets_in(plane, hash_token(token), None if found is None else nouns.pointed(found), project_id)
+
+
+def _lets_in(plane: Plane, hashed: str, user_id: str | None, project_id: str | None) -> bool:
     user = nouns.find(plane.store, User, keys.user(user_id)) if user_id else None
     if user is None or not user.active or not rights.good(plane.store, user, hashed, plane.clock.now()):
         return False

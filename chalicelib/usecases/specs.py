@@ -30,7 +30,8 @@ RUN_IN_PLACE = ("configuration_path", "configuration.priority")
 SERVICE_IN_PLACE = (  # what of it changes the replicas themselves is rolled out
     *RUN_IN_PLACE,
     *("repo_data", "repo_code_hash", "file_archives"),
-    *(f"configuration.{name}" for name in ("replicas", "groups", "scaling", "port", "probes", "resources", "volumes")),
+    *(f"configuration.{name}" for name in ("replicas", "groups", "scaling", "port", "probes", "gateway")),
+    *(f"configuration.{name}" for name in ("resources", "volumes")),
     *(f"configuration.{name}" for name in ("docker", "files", "image", "user", "privileged", "entrypoint", "shell")),
     *(f"configuration.{name}" for name in ("working_dir", "python", "nvcc", "single_branch", "env", "commands")),
 )

@@ -130,7 +130,7 @@ def what(town: Town, route: Route, project: str, caller: Caller) -> str:
         return "."
     if 200 <= reply.status < 300 or NOTHING.encode() in reply.body:
         return "+"
-    assert reply.status == 400, reply
+    assert reply.status in (400, 410), reply
     return "u" if b"doesn't support" in reply.body else "w"
 
 

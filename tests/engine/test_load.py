@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.gateways import ReplicaState
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.runs import RunBody
-from chalicelib.domain.services import Scale
+from chalicelib.domain.services import SERVER, Scale, Traffic, door_of
 from chalicelib.engine.load import MOST_SAMPLES, Loader, room
 from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.planning.unused import Sample
@@ -20,6 +21,7 @@ from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.metrics import metric_puts
+from tests.world import gateway_seats
 from tests.world import nouns as b
 from tests.world.engine import Engine
 
@@ -95,6 +97,27 @@ def test_what_was_scaled_down_needs_no_spec_any_more(place: Engine) -> None:
         found = loader(place).run(run.id, place.at)
         assert found is not None
         assert found.former.keys() == wanted
+
+
+def test_of_what_doors_have_seen_only_that_of_the_services_own_counts(place: Engine) -> None:
+    run = place.again(b.run("one").with_(id=place.again(place.run("one")).run_id))
+    serves = run.with_(scales=(Scale(group="0", desired=1),))
+    place.save(serves)
+    gateway = gateway_seats.gateway(run.project_id, b.host(0), b.host(1))
+    first, second = gateway.replicas
+    gateway = gateway.with_(replicas=(first, second.with_(state=ReplicaState.provisioning)))
+    doors = [SERVER, *(door_of(gateway.id, num) for num in range(3))]
+    place.save(gateway, *(Traffic(run_id=run.id, door=door, at=place.at) for door in doors))
+
+    def looked(gateway_id: str | None) -> tuple[tuple[str, ...], list[str]]:
+        place.save(serves.with_(version=place.again(run).version, gateway_id=gateway_id))
+        found = loader(place).run(run.id, place.at)
+        assert found is not None
+        return found.doors, [each.door for each in found.traffic]
+
+    assert looked(None) == ((SERVER,), [SERVER])
+    assert looked(gateway.id) == ((doors[1],), doors[1:3])  # one that isn't ready yet lets nothing go, but counts
+    assert looked("gone") == ((), [])
 
 
 def test_a_page_of_the_queue_is_no_longer_than_asked_and_goes_on(place: Engine) -> None:

@@ -14,9 +14,6 @@ from chalicelib.domain.reports import TaskReport
 from chalicelib.planning.readiness import heard
 from tests.world import nouns as b
 
-HERE = b.host(0, b.fleet("local"), offer=b.offer("host", 0.0, backend="remote", region="remote"))
-ELSEWHERE = b.host(0, b.fleet("cloud"), offer=b.offer("m", 1.0))
-
 
 def spec_of(*needed: int, unwatched: bool = False) -> JobSpec:
     probes = tuple({"type": "http", "url": f"/{at}", "ready_after": count} for at, count in enumerate(needed))
@@ -40,7 +37,7 @@ def replica(**changes: Any) -> Job:
 
 def told(job: Job, spec: JobSpec, now: int = 7, **said: Any) -> Job:
     report = TaskReport.model_validate({"id": job.id, "state": "running", **said})
-    return heard(job, spec, report, HERE, now)
+    return heard(job, spec, report, now)
 
 
 def test_without_probes_it_is_ready_once_it_listens() -> None:
@@ -85,10 +82,9 @@ def test_streaks_of_other_probes_than_it_has_count_for_nothing() -> None:
     assert told(replica(), spec_of(1), listens=True, probes=[1, 1]).ready_at is None
 
 
-def test_only_the_servers_own_machine_tells_an_address() -> None:
+def test_its_address_on_its_host_is_kept() -> None:
     report = TaskReport.model_validate({"id": "t", "state": "running", "listens": True, "address": "172.17.0.2"})
-    assert heard(replica(), spec_of(), report, HERE, 1).address == "172.17.0.2"
-    assert heard(replica(), spec_of(), report, ELSEWHERE, 1).address is None
+    assert heard(replica(), spec_of(), report, 1).address == "172.17.0.2"
 
 
 @pytest.mark.parametrize(

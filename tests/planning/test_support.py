@@ -76,15 +76,13 @@ VALUES: dict[str, Any] = {
     "model.format": {"name": "m", "format": "tgi"},
     "model.chat_template": {"name": "m", "format": "tgi", "chat_template": "{{ messages }}"},
     "model.eos_token": {"name": "m", "format": "tgi", "eos_token": "</s>"},
-    "gateway": "edge",
-    "https": False,
     "groups.router.type": [{"replicas": 1, "commands": ["a"], "router": {"type": "dynamo"}}],
     "resources.shm_size": "1GB",
     "placement": "cluster",
     "retry": {"on_events": ["no-capacity"], "duration": "1h"},
     "ssh_config": {"user": "u", "identity_file": "k", "hosts": ["10.0.0.1"]},
 }
-SERVICES = ("model", "gateway", "https")  # fields that only a service has
+SERVICES = ("model",)  # fields that only a service has
 GROUP = {"commands": ["a"]}
 REMOTE = {
     "repo_type": "remote",

@@ -17,11 +17,13 @@ from chalicelib.api.dispatch import Head, Reply, Request
 from chalicelib.runtime import health
 from chalicelib.runtime.asgi import DRAINED, SMALL, AsgiBridge, Polls
 from chalicelib.runtime.lanes import Lane
+from chalicelib.usecases.gateway_words import GATEWAYS
 from tests.world.embedded import Inline
 
 MB = 2**20
 LIMIT = 8 * MB
 RUNS, SYNC, INFO = "/api/runs/list", "/agent/sync", "/api/server/get_info"
+WORD = "/agent/gateway"
 TOKEN = {"authorization": "Bearer good"}
 DENIED = Reply(403, {"content-type": "application/json"}, b'{"detail":{"msg":"Invalid token","code":null}}')
 
@@ -73,6 +75,7 @@ class FakeApp:
     parsed_by: list[int] = field(default_factory=list)
     status: int = 200
     answer: str = "{}"
+    news: bool = True
 
     def serve(self, head: Head) -> Reply:
         self.served.append(head.request)
@@ -84,14 +87,18 @@ class FakeApp:
 
     def has_news(self, answer: Mapping[str, Any]) -> bool:
         self.parsed_by.append(threading.get_ident())
-        return True
+        return self.news
 
     def bridge(self) -> AsgiBridge:
+        return self.bridge_and_polls()[0]
+
+    def bridge_and_polls(self) -> tuple[AsgiBridge, Polls]:
         users, agents = (
             Lane(threads, 2, body=LIMIT, memory=self.memory, patience=self.patience)
             for threads in (self.users, self.agents)
         )
-        return AsgiBridge(self.serve, self.refusal, users, agents, Polls(), has_news=self.has_news, linger=0.01)
+        polls = Polls()
+        return AsgiBridge(self.serve, self.refusal, users, agents, polls, has_news=self.has_news, linger=0.01), polls
 
     def ask(
         self,
@@ -115,10 +122,11 @@ async def one(
     *,
     method: str = "POST",
     size: int | None = None,
+    query: bytes = b"",
 ) -> None:
     length = {"content-length": str(len(client.body) if size is None else size)}
     sent = [(name.encode(), value.encode()) for name, value in {**length, **headers}.items()]
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": sent}
+    scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": sent}
     await bridge(scope, client.receive, client.send)
 
 
@@ -236,6 +244,32 @@ def test_agents_are_answered_while_users_hold_every_thread() -> None:
         assert client.status == 200
         for task in held:
             task.cancel()
+
+    asyncio.run(story())
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_gateway_waits_for_news_and_holds_no_thread_meanwhile() -> None:
+    async def story() -> None:
+        fake = FakeApp(answer='{"news": false}', news=False)
+        bridge, polls = fake.bridge_and_polls()
+        polls.bind()
+        asked = [Client() for _ in range(3)]
+        waiting = [
+            asyncio.create_task(one(bridge, WORD, each, method="GET", query=b"since=1&wait=25")) for each in asked
+        ]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (len(fake.served), {each.status for each in asked}) == (3, {0})
+        fake.answer, fake.news = '{"news": true}', True
+        polls.ring([GATEWAYS])
+        await asyncio.gather(*waiting)
+        assert [each.answer for each in asked] == [b'{"news": true}'] * 3
+        fake.news = False
+        await one(bridge, WORD, once := Client(), method="GET", query=b"since=1&wait=x")
+        assert once.status == 200  # who doesn't say how long doesn't wait
 
     asyncio.run(story())
 

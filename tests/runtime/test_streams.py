@@ -448,3 +448,16 @@ def test_a_server_that_stops_says_so_to_both() -> None:
         assert client.over == agent.over == "closed" and len(streams) == 0
 
     played(story(), loop)
+
+
+def test_what_a_gateway_asks_for_is_told_once_and_not_for_ever() -> None:
+    now = 0.0
+    streams = Streams(lambda: "s", lambda: "t", clock=lambda: now)
+    asked = {"id": "x", "ticket": "y", "task": "job-1", "target": "port:80", "gateway": "http://g"}
+    streams.pass_on(HOST, asked)
+    assert streams.orders("another") == []
+    assert streams.orders(HOST) == [asked]
+    assert streams.orders(HOST) == []
+    streams.pass_on(HOST, asked)
+    now = TICKET_SECONDS
+    assert streams.orders(HOST) == []

@@ -71,6 +71,7 @@ def test_only_running_replicas_are_named_with_what_they_may_get(rig: Rig) -> Non
     run, jobs = begun(rig, replicas=4)
     ready = running(jobs[1], ready_at=b.NOW)
     rig.save(running(jobs[0]), ready, running(jobs[2], ready_at=b.NOW, draining_at=b.NOW))
+    rig.save(*(b.host(num).with_(id=f"i{num}") for num in range(3)))
     found = told(rig, run).replicas
     assert [(each.job_id, each.ready, each.draining) for each in found] == [
         (jobs[0].id, False, False),

@@ -32,7 +32,7 @@ class _Service:
         self.let_go: Set[str] = set()
         self.reported_at = 0
         self.news = False  # something that can't wait for the next ten seconds
-        self.quiet = True  # the last report said that there is nothing to report
+        self.quiet = False  # the last report said so; a first one is made at once: another program may have said other
 
     def sample(self, counted: Mapping[str, int], now: int) -> None:
         total = counted["total"]

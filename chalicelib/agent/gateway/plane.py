@@ -24,7 +24,8 @@ class Plane:
         self._links: "queue.SimpleQueue[Link]" = queue.SimpleQueue()  # those that nobody uses
 
     def word(self, since: str) -> Dict[str, Any]:
-        """What is to be served, once it isn't `since` any more; empty if it still is. Raises LinkError."""
+        """What is to be served, once it isn't `since` any more; without services if it still is. `ask_in`: seconds
+        until the next question. Raises LinkError."""
         return self._call("GET", "/agent/gateway?since=%s&wait=%d" % (quote(since, safe=""), WAIT), None, WAIT)
 
     def report(self, reports: List[Dict[str, Any]]) -> None:

@@ -24,7 +24,7 @@ from .nginx import Nginx, NginxError
 from .relays import Order, Relays
 
 LOOK = 1.0  # seconds
-AGAIN, SELDOM = 1.0, 30.0  # seconds between calls to a control plane that is away: at first, at last
+AGAIN, SELDOM = 1.0, 10.0  # seconds between calls to a control plane that is away: at first, at last
 EMPTY: Dict[str, Any] = {"version": "", "services": []}
 
 
@@ -127,7 +127,8 @@ class Gateway:
             began = time.monotonic()
             try:
                 word = self._plane.word(self._word.get("version", ""))
-                pause = AGAIN if not word or self.take(word) else min(SELDOM, 2 * pause)
+                good = "services" not in word or self.take(word)
+                pause = max(AGAIN, float(word.get("ask_in", 0))) if good else min(SELDOM, 2 * pause)
             except LinkError as problem:
                 if problem.status == 410:
                     self._log("the control plane knows this gateway no more: %s" % problem)

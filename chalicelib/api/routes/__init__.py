@@ -137,6 +137,10 @@ _ROWS = (
     ("POST", "/agent/sync", Access.agent, "agent.sync"),
     ("GET", "/agent/files/{archive_id}", Access.agent, "agent.file"),
     ("GET", "/agent/streams/{stream_id}", Access.agent, "streams.dial"),
+    ("GET", "/agent/gateway", Access.agent, "agent_gateway.word"),
+    ("POST", "/agent/gateway/traffic", Access.agent, "agent_gateway.traffic"),
+    ("POST", "/agent/gateway/rights", Access.agent, "agent_gateway.rights"),
+    ("POST", "/agent/gateway/streams", Access.agent, "agent_gateway.streams"),
     ("GET", "/agent/agent.pyz", Access.public, "agent.program"),
     ("GET", "/agent/join.sh", Access.public, "joins.script"),
     ("POST", "/agent/join", Access.public, "joins.redeem"),  # by a command's token, which the body has

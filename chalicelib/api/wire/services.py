@@ -11,10 +11,11 @@ from chalicelib.domain.specs.services import OpenAIChatModel
 
 
 def service_json(run: Run, run_spec: str, project_name: str) -> dict[str, Any] | None:
-    """Addresses are those of the server itself: paths, which clients put behind its own. None: it's no service."""
+    """Without a gateway, addresses are those of the server itself: paths, which clients put behind its own. None: it's
+    no service."""
     if not run.scales:
         return None
-    url = f"/proxy/services/{project_name}/{run.name}/"
+    url = run.url or f"/proxy/services/{project_name}/{run.name}/"
     written = orjson.loads(run_spec)["configuration"].get("model")
     scales = [
         {

@@ -1,0 +1,96 @@
+"""What a gateway's control program calls, with the credential of its machine's agent (`agent/gateway/plane.py`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from chalicelib.api.auth import bearer
+from chalicelib.api.route import Answer, Call
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.services import Bucket, Traffic
+from chalicelib.usecases import gateway_words
+from chalicelib.usecases.gateway_words import Order, Seat
+
+_NOTHING = Answer(b"", status=204)
+_Id = Annotated[str, Field(min_length=1, max_length=64)]
+_Count = Annotated[int, Field(ge=0, le=2**31)]
+_At = Annotated[Micros, Field(ge=0, le=2**53)]
+
+
+class _Bucket(BaseModel):
+    at: _At
+    requests: _Count
+    busy: Annotated[float, Field(ge=0, le=2**31, allow_inf_nan=False)]
+
+
+class _Report(BaseModel):
+    run_id: _Id
+    at: _At
+    quiet: bool
+    held: _Count
+    waits_since: _At | None
+    buckets: Annotated[tuple[_Bucket, ...], Field(max_length=64)]
+    let_go: Annotated[tuple[_Id, ...], Field(max_length=1000)]
+
+
+class _Reports(BaseModel):
+    reports: Annotated[tuple[_Report, ...], Field(max_length=10_000)]
+
+
+class _Asked(BaseModel):
+    token: Annotated[str, Field(max_length=4096)]
+    project: _Id
+
+
+class _Stream(BaseModel):
+    id: _Id
+    ticket: Annotated[str, Field(min_length=1, max_length=128)]
+    instance: _Id
+    task: _Id
+    target: _Id
+    lazily: bool = True
+
+
+class _Streams(BaseModel):
+    streams: Annotated[tuple[_Stream, ...], Field(max_length=10_000)]
+
+
+def word(call: Call) -> Any:
+    return gateway_words.word(call.plane, _seat(call), call.query.get("since", ""))
+
+
+def traffic(call: Call) -> Answer:
+    seat = _seat(call)
+    gateway_words.report(call.plane, seat, [_heard(seat, each) for each in call.parse(_Reports).reports])
+    return _NOTHING
+
+
+def rights(call: Call) -> Any:
+    seat, asked = _seat(call), call.parse(_Asked)
+    return {"allowed": gateway_words.allowed(call.plane, seat, asked.token, asked.project)}
+
+
+def streams(call: Call) -> Answer:
+    seat = _seat(call)
+    orders = [Order(**each.model_dump()) for each in call.parse(_Streams).streams]
+    gateway_words.pass_on(call.plane, seat, orders)
+    return _NOTHING
+
+
+def _seat(call: Call) -> Seat:
+    return gateway_words.seat_of(call.plane, bearer(call.headers))
+
+
+def _heard(seat: Seat, told: _Report) -> Traffic:
+    return Traffic(
+        run_id=told.run_id,
+        door=seat.door,
+        at=told.at,
+        quiet=told.quiet,
+        held=told.held,
+        waits_since=told.waits_since,
+        buckets=tuple(Bucket(at=each.at, requests=each.requests, busy=each.busy) for each in told.buckets),
+        let_go=told.let_go,
+    )

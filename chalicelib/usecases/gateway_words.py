@@ -1,0 +1,144 @@
+"""What a gateway's machine asks the control plane: what to serve and who may come; and what it reports.
+
+It speaks with the credential of the agent that runs there, and what it may ask follows from the seat that its machine
+has: the services of that gateway, in its project, and nothing of anybody else's. The word is made anew for each
+question, from the records as they are; its version is the hash of what it says, so that nothing has to be kept to know
+whether there is news.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.runs import Run
+from chalicelib.domain.services import Traffic, door_of
+from chalicelib.domain.serving import Served
+from chalicelib.errors import Ended, NotSupported
+from chalicelib.planning.gateway_hosts import model_host
+from chalicelib.usecases import serving, traffic
+from chalicelib.usecases.agent_credentials import known
+from chalicelib.usecases.context import Plane
+
+GATEWAYS = "gateways"  # as whom all of them wait for news
+PAUSE = 10.0  # the longest between two questions where the server holds none, in seconds
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A replica of a gateway, and its machine."""
+
+    gateway: Gateway
+    num: int
+    machine: Instance
+
+    @property
+    def door(self) -> str:
+        return door_of(self.gateway.id, self.num)
+
+
+def seat_of(plane: Plane, credential: str) -> Seat:
+    """Raises Forbidden, or Ended for an instance that carries no gateway, or not any more."""
+    machine = known(plane, credential)
+    has = machine.gateway
+    gateway = None if has is None else plane.read.find(Gateway, keys.gateway(has.gateway_id))
+    if has is None or gateway is None or gateway.deleted:
+        raise Ended("This instance carries no gateway.")
+    return Seat(gateway, has.num, machine)
+
+
+# --- what to serve ----------------------------------------------------------------------------------------------------
+
+
+def word(plane: Plane, seat: Seat, since: str) -> dict[str, Any]:
+    """What is to be served, as `agent/gateway/entries.py` has it; without `news` if that is `since` still, and a long
+    poll waits until it isn't. `ask_in`: seconds until the next question, at least."""
+    found = serving.through(plane, seat.gateway, seat.machine)
+    said = _said(found)
+    version = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+    ask_in = 0.0 if plane.pace.long_poll else _pause(plane, [service for _, service in found])
+    if version == since:
+        return {"news": False, "ask_in": ask_in}
+    return {"news": True, "ask_in": ask_in, "version": version, **said}
+
+
+def _said(found: Iterable[tuple[Run, Served]]) -> dict[str, Any]:
+    found = sorted(found, key=lambda each: each[0].id)
+    models = {model_host(host_of(run)): service.project_id for run, service in found if service.model is not None}
+    return {"services": [_service(run, service) for run, service in found], "model_hosts": models}
+
+
+def _service(run: Run, service: Served) -> dict[str, Any]:
+    return {**service.model_dump(mode="json"), "hosts": [host_of(run)], "https": False}
+
+
+def host_of(run: Run) -> str:
+    return urlsplit(run.url).hostname or ""
+
+
+def _pause(plane: Plane, services: Iterable[Served]) -> float:
+    replicas = [each for service in services for each in service.replicas]
+    changing = not replicas or any(each.draining or not each.ready for each in replicas)
+    return min(PAUSE, plane.pace.pause(changing=changing, since=0))
+
+
+# --- who may come, and what came --------------------------------------------------------------------------------------
+
+
+def allowed(plane: Plane, seat: Seat, token: str, project_id: str) -> bool:
+    """May whoever has this token call the project's services? Nobody is told anything about another project."""
+    return project_id == seat.gateway.project_id and serving.member_of(plane, token, project_id)
+
+
+def report(plane: Plane, seat: Seat, told: Sequence[Traffic]) -> None:
+    """Keep what was seen of the gateway's services. One that has just been moved elsewhere isn't its to tell of."""
+    runs = plane.read.find_many(Run, [keys.run(each.run_id) for each in told])
+    mine = [
+        each
+        for run, each in zip(runs, told, strict=True)
+        if run is not None and (run.project_id, run.gateway_id) == (seat.gateway.project_id, seat.gateway.id)
+    ]
+    traffic.report(plane, seat.door, mine)
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Order:
+    """A stream that a gateway wants to a replica: its agent dials the gateway with the ticket."""
+
+    id: str
+    ticket: str
+    instance: str
+    task: str
+    target: str
+    lazily: bool = True
+
+
+def pass_on(plane: Plane, seat: Seat, orders: Sequence[Order]) -> None:
+    """To the agents of replicas of its services, with the gateway's address. Others are none of its business."""
+    if plane.streams is None:
+        raise NotSupported("This control plane runs in AWS Lambda, where agents can't be asked for streams at once.")
+    services = serving.through(plane, seat.gateway, seat.machine)
+    there = {(each.instance_id, each.job_id, f"port:{each.port}") for _, served in services for each in served.replicas}
+    good = [order for order in orders if (order.instance, order.task, order.target) in there]
+    for order in good:
+        told = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
+        plane.streams.pass_on(order.instance, {**told, "lazily": order.lazily, "gateway": _address(seat)})
+    plane.news({order.instance for order in good})
+
+
+def _address(seat: Seat) -> str:
+    """Where agents dial this replica of the gateway."""
+    replica = next((each for each in seat.gateway.replicas if each.num == seat.num), None)
+    host = (replica and replica.hostname) or seat.machine.hostname or serving.LOOPBACK
+    return f"http://{f'[{host}]' if ':' in host else host}:{seat.gateway.http_port}"

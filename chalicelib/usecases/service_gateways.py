@@ -1,0 +1,118 @@
+"""Where a service is: at a gateway, or at the server itself. Found out when it is applied, and kept with the run.
+Another default gateway moves no service, and another domain moves one when it is applied again: never under its users'
+feet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.runs import Run
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.domain.tenants import Project
+from chalicelib.errors import Problem
+from chalicelib.planning.gateway_hosts import MODELS, url_of
+from chalicelib.usecases.context import Plane
+
+_FIELD, _HTTPS = "configuration.gateway", "configuration.https"
+
+
+class Way(NamedTuple):
+    """What a run keeps of it."""
+
+    gateway_id: str | None = None  # None: the server
+    url: str = ""
+
+
+def way_of(run: Run) -> Way:
+    return Way(run.gateway_id, run.url)
+
+
+AT_THE_SERVER = Way()
+
+
+@dataclass(frozen=True)
+class Found:
+    gateway: Gateway | None = None
+    way: Way = AT_THE_SERVER
+    problems: tuple[Problem, ...] = ()
+
+
+def find(plane: Plane, project: Project, spec: RunSpec) -> Found:
+    """What the spec says, as things are."""
+    config = spec.configuration
+    if not isinstance(config, ServiceConfiguration):
+        return Found()
+    found = _chosen(plane, project, config)
+    if isinstance(found, Problem):
+        return Found(problems=(found,))
+    if found is None:
+        return Found(problems=tuple(_at_the_server(config)))
+    problems = tuple(_obstacles(found, spec.run_name or "", config))
+    if problems:
+        return Found(found, problems=problems)
+    url = url_of(found, spec.run_name or "", https=_https(found, config))
+    return Found(found, Way(found.id, url))
+
+
+def _chosen(plane: Plane, project: Project, config: ServiceConfiguration) -> Gateway | Problem | None:
+    asked = config.gateway
+    if asked is False:
+        return None
+    if asked is None or asked is True:
+        default = plane.read.default_gateway(project.id)
+        if default is None and asked:
+            text = f"project {project.name} has no default gateway"
+            return Problem(text, path=_FIELD, hint=_others(plane, project), code="missing")
+        return default
+    if asked.project not in (None, project.name):
+        text = f"{asked} is a gateway of another project, and those can't be shared yet"
+        return Problem(text, path=_FIELD, hint=_others(plane, project), code="not-built")
+    named = next((each for each in plane.read.gateways(project.id) if each.name == asked.name), None)
+    if named is None:
+        text = f"there is no gateway {asked.name} in project {project.name}"
+        return Problem(text, path=_FIELD, hint=_others(plane, project), code="missing")
+    return named
+
+
+def _others(plane: Plane, project: Project) -> str:
+    """What can be written instead."""
+    names = [each.name for each in plane.read.gateways(project.id) if not each.ending]
+    if names:
+        return f"write `gateway: {names[0]}`" + (f", or one of {', '.join(names[1:])}" if names[1:] else "")
+    return "apply a configuration with `type: gateway` first" + (
+        ", or write `gateway: false`: the server itself is the door then" if plane.serves else ""
+    )
+
+
+def _at_the_server(config: ServiceConfiguration) -> Iterator[Problem]:
+    if config.https is False:
+        text, hint = "only gateways can do without", "remove it: a service is reached as its server is"
+        yield Problem(text, path=_HTTPS, hint=hint, code="not-built")
+
+
+def _obstacles(gateway: Gateway, run_name: str, config: ServiceConfiguration) -> Iterator[Problem]:
+    if gateway.ending:
+        hint = "name another one, or wait and create it anew"
+        yield Problem(f"gateway {gateway.name} is being deleted", path=_FIELD, hint=hint, code="not-possible")
+    if not gateway.domain:
+        text = f"gateway {gateway.name} has no domain, so a service has no name there"
+        hint = f"give it one: dstack gateway update {gateway.name} --domain example.com"
+        yield Problem(text, path=_FIELD, hint=hint, code="missing")
+    if run_name == MODELS:
+        text = f"at a gateway, the host `{MODELS}.…` has the models of the whole project"
+        yield Problem(text, path="configuration.name", hint="choose another name", code="taken")
+    if config.https is True and gateway.https_port is None:
+        text, hint = f"gateway {gateway.name} serves no https", "write `https: auto`, or give it an `https_port`"
+        yield Problem(text, path=_HTTPS, hint=hint, code="not-possible")
+
+
+def _https(gateway: Gateway, config: ServiceConfiguration) -> bool:
+    """Unless the service says, it follows the gateway."""
+    if isinstance(config.https, bool):
+        return config.https
+    return gateway.https_port is not None and gateway.written.get("certificate", True) is not None

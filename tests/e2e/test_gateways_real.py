@@ -1,0 +1,248 @@
+"""A gateway in front of services of a real server: the server, its local fleet, and nginx on one of its hosts, as the
+host's agent runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.gateway_role import folder_of, remove
+from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.instances import Instance
+from chalicelib.errors import Conflict
+from chalicelib.store import nouns
+from chalicelib.store.sqlite import SqliteStore
+from tests.bench.measure import wait_local_host
+from tests.e2e.test_services_real import START
+from tests.harness.server import PATIENCE, Server, until
+from tests.runtime.live import wait_for
+from tests.serving.caller import Answer, Caller
+from tests.serving.nginx_door import free_port, installed
+from tests.world import gateway_seats
+
+DOMAIN = "example.test"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    one = Server(
+        tmp_path_factory.mktemp("gateways") / "home",
+        flags=("--local-hosts", "4"),
+        env={"DSTACK_AGENT_RUNTIME": "process"},
+    )
+    one.home.mkdir()
+    try:
+        wait_local_host(one.start())
+        yield one
+    finally:
+        one.close()
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The gateway on the first of the server's hosts, which that host's agent runs."""
+
+    port: int
+    data: Path  # the agent's folder
+
+    def word(self) -> str:
+        """What it was told last."""
+        with suppress(FileNotFoundError):
+            return (Path(folder_of(str(self.data))) / "word.json").read_text()
+        return ""
+
+
+@pytest.fixture(scope="module")
+def gateway(server: Server) -> Iterator[Edge]:
+    installed()
+    store = SqliteStore(server.data / "plane.db")
+    target = nouns.find_target(store, keys.project_name("main"))
+    assert target is not None
+    data = next(path for path in sorted(server.data.glob("agent*")) if (path / "credential").exists())
+    machine = nouns.find(store, Instance, keys.instance((data / "credential").read_text().partition(".")[0]))
+    assert machine is not None
+    made = Edge(free_port(), data)
+    edge = gateway_seats.gateway(target[0], machine, domain=DOMAIN, http_port=made.port, https_port=None)
+    gateway_seats.record(store, edge, default=True)
+    try:
+        until("its seat", lambda: _seat(store, machine.id, edge))
+        until("nginx to listen", lambda: _listens(made.port))
+        yield made
+    finally:
+        store.close()
+        server.close()
+        remove(str(data), patience=1.0)
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+        return True
+    return False
+
+
+def _seat(store: SqliteStore, instance_id: str, edge: Gateway) -> bool:
+    machine = nouns.find(store, Instance, keys.instance(instance_id))
+    assert machine is not None
+    with suppress(Conflict):  # the server writes it too
+        store.commit([nouns.put(gateway_seats.seated(machine, edge))])
+        return True
+    return False
+
+
+def apply(server: Server, name: str, **fields: Any) -> str:
+    said = {"type": "service", "name": name, "port": 8000, "commands": [START], **fields}
+    said["resources"] = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
+    path = server.home / f"{name}.dstack.yml"
+    path.write_text(json.dumps(said))
+    return server.cli("apply", "-y", "-d", "-f", str(path))
+
+
+def ask(gateway: Edge, name: str, path: str = "/echo", *, token: str = "") -> Answer:
+    with Caller(("127.0.0.1", gateway.port), PATIENCE) as caller:
+        caller.head("GET", path, f"{name}.{DOMAIN}", [("Authorization", f"Bearer {token}")] if token else [])
+        return caller.answer()
+
+
+def answers(gateway: Edge, name: str, token: str = "") -> Answer:
+    def good() -> Answer | None:
+        with suppress(OSError):
+            found = ask(gateway, name, token=token)
+            return found if found.status == 200 else None
+        return None
+
+    found: Answer = until(f"{name} to answer", good)
+    return found
+
+
+@contextmanager
+def asked_all_along(gateway: Edge, name: str, threads: int = 2) -> Iterator[list[int]]:
+    """The statuses of requests that go on all the time, each on a connection of its own; 0: no answer."""
+    stop, statuses = threading.Event(), []
+
+    def calls() -> None:
+        while not stop.is_set():
+            try:
+                statuses.append(ask(gateway, name).status)
+            except OSError:
+                statuses.append(0)
+            time.sleep(0.005)
+
+    with ThreadPoolExecutor(threads) as pool:
+        going = [pool.submit(calls) for _ in range(threads)]
+        try:
+            yield statuses
+        finally:
+            stop.set()
+        for each in going:
+            each.result()
+
+
+def test_services_are_told_apart_by_their_hosts(server: Server, gateway: Edge) -> None:
+    said = apply(server, "one", auth=False)
+    assert f"http://one.{DOMAIN}:{gateway.port}/" in said
+    apply(server, "two", auth=False)
+    one, two = answers(gateway, "one"), answers(gateway, "two")
+    assert one.header("x-replica") != two.header("x-replica")
+    assert ask(gateway, "three").status == 404
+    server.cli("stop", "two", "-y")
+    until("it to be gone", lambda: ask(gateway, "two").status == 404, seconds=30)
+    assert ask(gateway, "one").status == 200
+    server.cli("stop", "one", "-y")
+
+
+def test_only_members_come_in_and_who_is_none_any_more_is_out_within_a_minute(
+    server: Server, gateway: Edge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apply(server, "guarded")
+    answers(gateway, "guarded", server.token)
+    assert [ask(gateway, "guarded", token=token).status for token in ("", "nonsense")] == [403, 403]
+    made = server.call("/api/users/create", {"username": "eve", "global_role": "user", "email": None})
+    eve = made["creds"]["token"]
+    assert ask(gateway, "guarded", token=eve).status == 403
+    server.cli("project", "add-member", "eve", "--role", "user")
+    until("a new member to be let in", lambda: ask(gateway, "guarded", token=eve).status == 200, seconds=10)
+    server.cli("project", "remove-member", "eve", "-y")
+    began = time.monotonic()
+    until("her to be out", lambda: ask(gateway, "guarded", token=eve).status == 403, seconds=62)
+    with capsys.disabled():
+        print(f"\n  out {time.monotonic() - began:.1f} s after she was removed")
+    server.cli("stop", "guarded", "-y")
+
+
+def test_the_first_request_wakes_a_service_that_has_no_replicas(
+    server: Server, gateway: Edge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apply(server, "asleep", replicas="0..1", scaling={"metric": "rps", "target": 100}, auth=False)
+    wait_for(server, "asleep", "pending")
+    until("the gateway to know it", lambda: "asleep." in gateway.word(), seconds=10)
+    began = time.monotonic()
+    assert ask(gateway, "asleep").status == 200
+    with capsys.disabled():
+        print(f"\n  from no replica to the first answer: {time.monotonic() - began:.2f} s")
+    server.cli("stop", "asleep", "-y")
+
+
+def test_a_new_version_takes_over_and_no_request_is_lost(
+    server: Server, gateway: Edge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apply(server, "turn", auth=False, replicas=2, env={"VERSION": "1"})
+    answers(gateway, "turn")
+    until("both replicas", lambda: len({ask(gateway, "turn").header("x-replica") for _ in range(9)}) == 2)
+    first = {ask(gateway, "turn").header("x-replica") for _ in range(9)}
+    with asked_all_along(gateway, "turn") as statuses:
+        until("requests to flow", lambda: len(statuses) > 20, seconds=20)
+        began = time.monotonic()
+        apply(server, "turn", auth=False, replicas=2, env={"VERSION": "2"})
+
+        def others() -> bool:
+            return not first & {ask(gateway, "turn").header("x-replica") for _ in range(9)}
+
+        until("the others to take over", others)
+        took = time.monotonic() - began
+    assert set(statuses) == {200}
+    with capsys.disabled():
+        print(f"\n  {len(statuses)} requests during a rollout of {took:.1f} s, none failed")
+    server.cli("stop", "turn", "-y")
+
+
+def test_without_the_control_plane_requests_go_on_and_after_it_rollouts_too(
+    server: Server, gateway: Edge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apply(server, "steady", auth=False)
+    before = answers(gateway, "steady").header("x-replica")
+    port = int(server.url.rpartition(":")[2])
+    with asked_all_along(gateway, "steady") as statuses:
+        until("requests to flow", lambda: len(statuses) > 20, seconds=20)
+        server.stop(signal.SIGKILL)
+        time.sleep(AWAY)
+        server.start(port=port)
+        began = time.monotonic()
+        until("the gateway to be back", lambda: _heard_again(gateway, server), seconds=60)
+        back = time.monotonic() - began
+        apply(server, "steady", auth=False, env={"VERSION": "2"})
+        until("another to take over", lambda: ask(gateway, "steady").header("x-replica") != before)
+    assert set(statuses) == {200}
+    with capsys.disabled():
+        print(f"\n  {len(statuses)} requests while the plane was away for {AWAY:.0f} s and after, none failed;")
+        print(f"  the gateway was back {back:.1f} s after the plane")
+    server.cli("stop", "steady", "-y")
+
+
+AWAY = 60.0
+
+
+def _heard_again(gateway: Edge, server: Server) -> bool:
+    apply(server, "sign", auth=False, replicas="0..1", scaling={"metric": "rps", "target": 100})
+    return "sign." in gateway.word()

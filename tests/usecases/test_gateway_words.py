@@ -1,0 +1,202 @@
+"""What a gateway's machine is told, and what of what it says is kept: its own services', and nobody else's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from chalicelib.agent.gateway import entries
+from chalicelib.api import dispatch
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.runs import Run
+from chalicelib.domain.services import Traffic, door_of
+from chalicelib.domain.tenants import ProjectRole
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.usecases.pace import EMBEDDED, PER_CALL
+from tests.api.rig import Response, Rig, submit
+from tests.world import gateway_seats as seats
+from tests.world import nouns as b
+
+MACHINE = b.host(0, b.fleet("edge"), hostname="10.0.0.9")
+
+
+class Streams:
+    """It remembers what is passed on."""
+
+    def __init__(self) -> None:
+        self.passed: list[tuple[str, dict[str, Any]]] = []
+
+    def pass_on(self, instance_id: str, order: dict[str, Any]) -> None:
+        self.passed.append((instance_id, order))
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig.at(tmp_path)
+
+
+def edge(rig: Rig, *machines: Instance, **rest: Any) -> Any:
+    machines = tuple(each.with_(project_id=rig.project.id) for each in machines or (MACHINE,))
+    return seats.keep(rig.world.store, seats.gateway(rig.project.id, *machines, **rest), *machines)
+
+
+def serve(rig: Rig, name: str, *, on: Instance | None = None, **fields: Any) -> tuple[Run, Job]:
+    """A service with a replica that is ready; `on` that machine."""
+    config = {"type": "service", "port": 8000, "commands": ["serve"], "gateway": "edge", **fields}
+    made = submit(rig, {"run_name": name, "configuration": config})
+    run = nouns.find(rig.world.store, Run, keys.run(made["id"]))
+    records = all_of(rig.world.store, "main", f"run/{made['id']}", low="job/", high="job0")
+    job = next(nouns.read(Job, record) for record in records)
+    assert run is not None
+    place = Assignment(
+        instance_id="elsewhere" if on is None else on.id,
+        instance_name="i",
+        fleet_id="f",
+        fleet_name="f",
+        offer=b.offer("m1", 1.0),
+        assigned_at=b.NOW,
+    )
+    job = job.with_(status=JobStatus.running, assignment=place, ready_at=b.NOW, address="172.17.0.2")
+    rig.save(job)
+    return run, job
+
+
+def ask(rig: Rig, path: str, body: Any = None, *, as_: Instance = MACHINE, **query: str) -> Response:
+    method, raw = ("GET", b"") if body is None else ("POST", orjson.dumps(body))
+    sent = {"authorization": f"Bearer {seats.credential(as_)}"}
+    found = dispatch.answer(rig.world.plane, dispatch.Request(method, f"/agent/gateway{path}", query, sent, raw))
+    return Response(found.status, found.body)
+
+
+def word(rig: Rig, since: str = "", as_: Instance = MACHINE) -> Any:
+    reply = ask(rig, "", since=since, as_=as_)
+    assert reply.status == 200, reply.body
+    return reply.json
+
+
+def test_it_is_told_its_own_services_with_their_hosts(rig: Rig) -> None:
+    edge(rig)
+    run, job = serve(rig, "chat", model="m", rate_limits=[{"rps": 2}])
+    serve(rig, "other", gateway=False)
+    (service,) = word(rig)["services"]
+    assert (service["run_id"], service["hosts"], service["project_name"]) == (run.id, ["chat.example.test"], "main")
+    assert [(each["job_id"], each["address"]) for each in service["replicas"]] == [(job.id, "")]
+    assert word(rig)["model_hosts"] == {"gateway.example.test": rig.project.id}
+    found = entries.entries(word(rig), "/relays")
+    assert {"host|chat.example.test", "host|gateway.example.test"} == set(found)
+
+
+def test_a_replica_on_its_own_machine_is_reached_directly(rig: Rig) -> None:
+    edge(rig)
+    serve(rig, "near", on=MACHINE)
+    ((replica,),) = [each["replicas"] for each in word(rig)["services"]]
+    assert replica["address"] == "172.17.0.2"
+
+
+def test_the_same_word_is_said_once(rig: Rig) -> None:
+    edge(rig)
+    rig.world.plane = replace(rig.world.plane, pace=EMBEDDED)
+    _, job = serve(rig, "chat")
+    first = word(rig)
+    assert first["news"] and word(rig, first["version"]) == {"news": False, "ask_in": 0.0}
+    found = nouns.find(rig.world.store, Job, keys.job(job.run_id, 0, 0, 0))
+    assert found is not None
+    rig.save(found.with_(draining_at=b.NOW))
+    second = word(rig, first["version"])
+    assert second["news"] and second["services"][0]["replicas"][0]["draining"]
+
+
+def test_where_calls_cost_money_it_is_told_when_to_ask_again(rig: Rig) -> None:
+    edge(rig)
+    rig.world.plane = replace(rig.world.plane, pace=PER_CALL)
+    _, job = serve(rig, "chat")
+    assert word(rig)["ask_in"] == 10
+    found = nouns.find(rig.world.store, Job, keys.job(job.run_id, 0, 0, 0))
+    assert found is not None
+    rig.save(found.with_(ready_at=None))
+    assert word(rig)["ask_in"] == 2
+
+
+def test_an_agent_without_a_gateway_and_one_whose_gateway_is_gone_are_told_so(rig: Rig) -> None:
+    plain = b.host(1, b.fleet("edge"))
+    rig.save(plain, seats.agent(plain))
+    assert ask(rig, "", as_=plain).status == 410
+    stranger = b.host(2, b.fleet("edge"))
+    assert ask(rig, "", as_=stranger).status == 403
+    rig.save(seats.seated(stranger, seats.gateway(rig.project.id)), seats.agent(stranger))
+    assert ask(rig, "", as_=stranger).status == 410  # its gateway's record was erased
+
+
+def test_rights_are_those_of_its_project_only(rig: Rig) -> None:
+    edge(rig)
+    other = rig.another_project("far")
+    ann, eve = rig.user("ann", ProjectRole.user), rig.user("eve", ProjectRole.admin, other)
+    allowed = [
+        ask(rig, "/rights", {"token": token, "project": project}).json["allowed"]
+        for token, project in ((ann, rig.project.id), (eve, rig.project.id), (eve, other.id), ("x", rig.project.id))
+    ]
+    assert allowed == [True, False, False, False]
+    rig.deactivate("ann")
+    assert not ask(rig, "/rights", {"token": ann, "project": rig.project.id}).json["allowed"]
+
+
+def told(run: Run, **more: Any) -> dict[str, Any]:
+    bucket = {"at": b.NOW, "requests": 3, "busy": 0.5}
+    report = {"run_id": run.id, "at": b.NOW, "quiet": False, "held": 0, "waits_since": None, "buckets": [bucket]}
+    return {**report, "let_go": [], **more}
+
+
+def test_what_it_saw_is_kept_under_its_door(rig: Rig) -> None:
+    made = edge(rig)
+    run, job = serve(rig, "chat")
+    assert ask(rig, "/traffic", {"reports": [told(run, let_go=[job.id])]}).status == 204
+    found = nouns.find(rig.world.store, Traffic, keys.traffic(run.id, door_of(made.id, 0)))
+    assert found is not None
+    assert (found.let_go, [each.requests for each in found.buckets]) == ((job.id,), [3])
+
+
+def test_what_it_says_of_other_services_is_dropped(rig: Rig) -> None:
+    made = edge(rig)
+    run, _ = serve(rig, "other", gateway=False)
+    assert ask(rig, "/traffic", {"reports": [told(run), told(run, run_id="nobody")]}).status == 204
+    assert nouns.find(rig.world.store, Traffic, keys.traffic(run.id, door_of(made.id, 0))) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"at": -1},
+        {"held": -1},
+        {"quiet": "perhaps"},
+        {"let_go": ["x" * 65]},
+        {"buckets": [{"at": 0, "requests": -1, "busy": 0}]},
+        {"buckets": [{"at": 0, "requests": 1, "busy": -1}]},
+        {"waits_since": "now"},
+    ],
+)
+def test_nonsense_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
+    edge(rig)
+    run, _ = serve(rig, "chat")
+    assert ask(rig, "/traffic", {"reports": [told(run, **wrong)]}).status == 400
+
+
+def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> None:
+    edge(rig, http_port=8080)
+    streams = Streams()
+    rig.world.plane = replace(rig.world.plane, streams=streams)
+    _, job = serve(rig, "chat")
+    _, other = serve(rig, "other", gateway=False)
+    order = {"id": "s1", "ticket": "t1", "instance": "elsewhere", "task": job.id, "target": "port:8000", "lazily": True}
+    wrong = [{"task": other.id}, {"instance": MACHINE.id}, {"target": "port:22"}, {"target": "ssh"}]
+    orders = [order, *({**order, "id": f"w{at}", **each} for at, each in enumerate(wrong))]
+    assert ask(rig, "/streams", {"streams": orders}).status == 204
+    gateway = {"gateway": "http://10.0.0.9:8080"}
+    kept = {"id": "s1", "ticket": "t1", "task": job.id, "target": "port:8000", "lazily": True}
+    assert streams.passed == [("elsewhere", {**kept, **gateway})]
