@@ -102,7 +102,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/usecases/agent_credentials.py",  # presence
         "chalicelib/usecases/automate.py",  # that a rule is done with an event, where nothing had to change
         "chalicelib/usecases/automations.py",  # configurations that rules apply
-        "chalicelib/usecases/certificates.py",  # one that is dropped, and whose host is back
+        "chalicelib/usecases/certificates.py",  # one in the place of one that was dropped
         "chalicelib/usecases/backends.py",  # the settings of backends
         "chalicelib/store/log_blobs.py",  # where the parts of a log are
         "chalicelib/usecases/exports.py",  # which hosts are whose to use

@@ -21,7 +21,6 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
-from chalicelib.store.port import Delete
 from chalicelib.usecases.context import Plane
 
 log = logging.getLogger(__name__)
@@ -48,8 +47,8 @@ def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
     for host, certificate in zip(wanted, found, strict=True):
         if certificate is None:
             _commit(plane, host, (), _new(gateway, host, now))
-        elif certificate.dropped:  # its host wasn't used for long, and is back
-            _forget(plane, certificate)
+        elif certificate.dropped:
+            _again(plane, certificate, _new(gateway, host, now))
         else:
             _commit(plane, host, (certificate,), used(certificate, now))
             there.append(certificate)
@@ -74,6 +73,8 @@ def of_gateway(plane: Plane, gateway_id: str) -> list[Certificate]:
 
 
 def _kind(gateway: Gateway) -> str:
+    if gateway.https_port is None:
+        return ""
     given = gateway.written.get("certificate", {"type": LETS_ENCRYPT})
     return str(given["type"]) if given else ""
 
@@ -112,8 +113,13 @@ def _commit(plane: Plane, host: str, known: Sequence[Certificate], plan: Plan) -
         log.info("the certificate of %s has changed meanwhile", host)
 
 
-def _forget(plane: Plane, certificate: Certificate) -> None:
+def _again(plane: Plane, dropped: Certificate, plan: Plan) -> None:
+    """A new one in the place of one that was dropped, whose host wasn't used for long and is back."""
+    (step,) = plan.steps
+    (made,) = step.saves
     try:
-        plane.store.commit([Delete(keys.certificate(certificate.id), certificate.version)])
+        plane.store.commit([nouns.put(made.with_(version=dropped.version)), *map(nouns.put, step.events)])
     except Conflict:
-        log.info("the certificate of %s has changed meanwhile", certificate.name)
+        log.info("the certificate of %s has changed meanwhile", dropped.name)
+    else:
+        plane.wake(step.wake)

@@ -24,8 +24,9 @@ from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import Served
 from chalicelib.errors import Ended, NotSupported
 from chalicelib.planning.gateway_hosts import model_host
-from chalicelib.usecases import serving, traffic
+from chalicelib.usecases import certificates, serving, traffic
 from chalicelib.usecases.agent_credentials import known
+from chalicelib.usecases.certificates import Told
 from chalicelib.usecases.context import Plane
 
 GATEWAYS = "gateways"  # as whom all of them wait for news
@@ -62,31 +63,45 @@ def word(plane: Plane, seat: Seat, since: str) -> dict[str, Any]:
     """What is to be served, as `agent/gateway/entries.py` has it; without `news` if that is `since` still, and a long
     poll waits until it isn't. `ask_in`: seconds until the next question, at least."""
     found = serving.through(plane, seat.gateway, seat.machine)
-    said = _said(found)
+    certified = certificates.told(plane, seat.gateway, _to_certify(found))
+    said = _said(seat.gateway, found, certified)
     version = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
-    ask_in = 0.0 if plane.pace.long_poll else _pause(plane, [service for _, service in found])
+    ask_in = 0.0 if plane.pace.long_poll else _pause(plane, [service for _, service in found], certified)
     if version == since:
+        certificates.take_heard(plane, certified.unheard)  # it has what this says
         return {"news": False, "ask_in": ask_in}
     return {"news": True, "ask_in": ask_in, "version": version, **said}
 
 
-def _said(found: Iterable[tuple[Run, Served]]) -> dict[str, Any]:
+def _said(gateway: Gateway, found: Iterable[tuple[Run, Served]], certified: Told) -> dict[str, Any]:
     found = sorted(found, key=lambda each: each[0].id)
     models = {model_host(host_of(run)): service.project_id for run, service in found if service.model is not None}
-    return {"services": [_service(run, service) for run, service in found], "model_hosts": models}
+    return {
+        "services": [_service(gateway, run, service, certified) for run, service in found],
+        "model_hosts": models,
+        "certificates": certified.certificates,
+        "challenges": certified.challenges,
+    }
 
 
-def _service(run: Run, service: Served) -> dict[str, Any]:
-    return {**service.model_dump(mode="json"), "hosts": [host_of(run)], "https": False}
+def _service(gateway: Gateway, run: Run, service: Served, certified: Told) -> dict[str, Any]:
+    """Nobody is sent to https before there is a certificate."""
+    secure = service.https is not False and host_of(run) in certified.certificates
+    return {**service.model_dump(mode="json"), "hosts": [host_of(run)], "https": gateway.https_port if secure else None}
+
+
+def _to_certify(found: Iterable[tuple[Run, Served]]) -> set[str]:
+    secure = [(host_of(run), service) for run, service in found if service.https is not False]
+    return {host for host, _ in secure} | {model_host(host) for host, service in secure if service.model is not None}
 
 
 def host_of(run: Run) -> str:
     return urlsplit(run.url).hostname or ""
 
 
-def _pause(plane: Plane, services: Iterable[Served]) -> float:
+def _pause(plane: Plane, services: Iterable[Served], certified: Told) -> float:
     replicas = [each for service in services for each in service.replicas]
-    changing = not replicas or any(each.draining or not each.ready for each in replicas)
+    changing = not replicas or bool(certified.challenges) or any(each.draining or not each.ready for each in replicas)
     return min(PAUSE, plane.pace.pause(changing=changing, since=0))
 
 

@@ -80,6 +80,13 @@ def test_a_service_with_tls_sends_others_there(door: NginxDoor, replica: Replica
     assert (answer.status, answer.header("location")) == (308, f"https://app.{DOMAIN}/echo?x=1")
 
 
+def test_a_port_for_tls_that_is_not_the_usual_one_is_named(door: NginxDoor, replica: Replica) -> None:
+    served = service((replica,))
+    word = {**served.model_dump(mode="json"), "hosts": [f"app.{DOMAIN}"], "https": 8443}
+    door.told({"services": [word]})
+    assert Visitor(door, served).ask("/echo").header("location") == f"https://app.{DOMAIN}:8443/echo"
+
+
 def test_a_challenge_is_answered_whatever_host_it_is_for(door: NginxDoor, replica: Replica) -> None:
     served = service((replica,), https=True, auth=True)
     door.serve(served, challenges={"tok-1": "tok-1.thumbprint"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from chalicelib.agent.gateway import entries
 from chalicelib.api import dispatch
 from chalicelib.domain import keys
+from chalicelib.domain.certificates import Certificate, CertificateStatus, Order, Pair, certificate_id, sealed_for
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run
@@ -19,6 +21,7 @@ from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
+from chalicelib.usecases import certificates
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
 from tests.api.rig import Response, Rig, submit
 from tests.world import gateway_seats as seats
@@ -200,3 +203,79 @@ def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> N
     gateway = {"gateway": "http://10.0.0.9:8080"}
     kept = {"id": "s1", "ticket": "t1", "task": job.id, "target": "port:8000", "lazily": True}
     assert streams.passed == [("elsewhere", {**kept, **gateway})]
+
+
+# --- certificates -----------------------------------------------------------------------------------------------------
+
+
+def certificate(rig: Rig, made: Any, host: str) -> Certificate:
+    found = nouns.find(rig.world.store, Certificate, keys.certificate(certificate_id(made.id, host)))
+    assert found is not None
+    return found
+
+
+def asked_at(made: Any, token: str) -> Order:
+    return Order(directory="https://ca", url="https://ca/1", token=token, answer=f"{token}.thumb", key="k", placed_at=1)
+
+
+def test_each_of_its_hosts_is_to_have_a_certificate(rig: Rig) -> None:
+    made = edge(rig)
+    serve(rig, "chat", model="llama")
+    serve(rig, "plain", https=False)
+    word(rig)
+    listed = [each.name for each in certificates.of_gateway(rig.world.plane, made.id)]
+    assert listed == ["chat.example.test", "gateway.example.test"]
+    assert f"certificate/{certificate(rig, made, listed[0]).id}" in rig.world.woken
+
+
+@pytest.mark.parametrize("rest", [{"https_port": None}, {"written": {"certificate": None}}], ids=["port", "null"])
+def test_a_gateway_that_wants_none_has_none(rig: Rig, rest: dict[str, Any]) -> None:
+    made = edge(rig, **rest)
+    serve(rig, "chat")
+    said = word(rig)
+    assert said["certificates"] == said["challenges"] == {}
+    assert certificates.of_gateway(rig.world.plane, made.id) == []
+
+
+def test_a_challenge_counts_as_answered_once_the_gateway_has_it(rig: Rig) -> None:
+    made = edge(rig)
+    serve(rig, "chat")
+    word(rig)
+    waits = certificate(rig, made, "chat.example.test")
+    rig.save(waits.with_(status=CertificateStatus.ordered, order=asked_at(made, "token-1")))
+    said = word(rig)
+    assert said["challenges"] == {"token-1": "token-1.thumb"}
+    assert not certificate(rig, made, waits.name).heard  # it is only on its way
+    assert word(rig, since=said["version"])["news"] is False
+    assert certificate(rig, made, waits.name).heard
+    rig.world.take_woken()
+    word(rig, since=said["version"])
+    assert rig.world.take_woken() == set()
+
+
+def test_people_are_sent_to_https_once_there_is_a_certificate(rig: Rig) -> None:
+    made = edge(rig, https_port=8443)
+    serve(rig, "chat")
+    assert [each["https"] for each in word(rig)["services"]] == [None]
+    one = certificate(rig, made, "chat.example.test")
+    key = rig.world.plane.seal.seal("KEY", context=sealed_for(one.id))
+    pair = Pair(chain="CHAIN", key=key, since=b.NOW, until=rig.world.at + 1_000_000)
+    rig.save(one.with_(status=CertificateStatus.issued, pair=pair))
+    said = word(rig)
+    assert said["certificates"] == {"chat.example.test": {"certificate": "CHAIN", "key": "KEY"}}
+    assert [each["https"] for each in said["services"]] == [8443]
+    assert json.loads(entries.entries(said, "")["host|chat.example.test"])["https"] == 8443
+    rig.world.at += 2_000_000  # it has expired
+    said = word(rig)
+    assert said["certificates"] == {} and [each["https"] for each in said["services"]] == [None]
+
+
+def test_a_certificates_key_is_told_to_its_gateway_alone(rig: Rig) -> None:
+    made, other = edge(rig), b.host(1, b.fleet("other"), hostname="10.0.0.8").with_(project_id=rig.project.id)
+    seats.keep(rig.world.store, seats.gateway(rig.project.id, other, name="other"), other)
+    serve(rig, "chat")
+    word(rig)
+    one = certificate(rig, made, "chat.example.test")
+    key = rig.world.plane.seal.seal("KEY", context=sealed_for(one.id))
+    rig.save(one.with_(status=CertificateStatus.issued, pair=Pair(chain="C", key=key, since=1, until=rig.world.at * 2)))
+    assert word(rig)["certificates"] and word(rig, as_=other)["certificates"] == {}

@@ -4,7 +4,7 @@ The control plane's word, as it comes and as it is kept on disk:
 
     version       of this word, for the next poll
     services      each with its `hosts`, and what a door needs to know of it: run_id, project_id, auth, https, body,
-                  rate_limits, model, routed, replicas
+                  rate_limits, model, routed, replicas; `https`: the port to which those are sent who come without TLS
     model_hosts   a host that serves every model of a project: {host: project_id}
     certificates  {host: {certificate, key}}, both PEM
     challenges    {token: answer} of certificates that are being asked for
@@ -73,7 +73,7 @@ def _service(service: Mapping[str, Any], relays: str) -> Dict[str, Any]:
         "run": service["run_id"],
         "project": service["project_id"],
         "auth": service["auth"],
-        "https": bool(service.get("https")),
+        "https": 443 if service.get("https") is True else service.get("https") or False,
         "body": service["body"],
         "hold": service.get("hold", HOLD),
         "limits": [_limit(each) for each in service.get("rate_limits", ())],

@@ -86,7 +86,8 @@ end
 
 local function check_way(service)
     if service.https and ngx.var.scheme == "http" then
-        ngx.header["Location"] = "https://" .. ngx.var.host .. ngx.var.request_uri
+        local port = service.https == 443 and "" or string.format(":%d", service.https)
+        ngx.header["Location"] = "https://" .. ngx.var.host .. port .. ngx.var.request_uri
         ngx.req.discard_body()
         return ngx.exit(308)
     end
