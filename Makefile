@@ -76,10 +76,9 @@ demo: install ## see a task run through a real control plane, from nothing to no
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
 	@$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadscope
 
-test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about two minutes
+test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
-	  -q -m "not slow" -n auto --dist worksteal --ignore-glob='*_real.py' --ignore=tests/e2e --ignore=tests/simulation \
-	  --ignore=tests/wire --ignore=tests/fuzz --ignore=tests/mutants --ignore=tests/bench --ignore-glob='*/backends/*aws*'
+	  -q -m "not slow" --quick -p tests.harness.cores --cores auto
 
 check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/ruff format --check .
@@ -90,7 +89,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/python .ci/sizes.py
 
 ledgers: $(VENV)/.dev ## the tests that are about lists: routes, fields, keys, statuses, roots; in seconds
-	@$(BIN)/python -m pytest $(LEDGERS:%=tests/%.py) -q -n auto --dist worksteal
+	@$(BIN)/python -m pytest $(LEDGERS:%=tests/%.py) -q -p tests.harness.cores --cores auto
 
 e2e-onprem: $(VENV)/.dev ## an SSH fleet on real hosts from end to end; its last line is JSON; HOSTS=20
 	@$(BIN)/python -m tests.e2e.onprem $(HOSTS)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.emulators import ministack
 from tests.emulators.ministack import Emulator
-from tests.harness import docker, spread
+from tests.harness import docker, quick, spread
 from tests.harness.conformance import Denied
 
 # Where a change is judged, every run tries the same examples, so that a red run can be repeated.
@@ -31,9 +32,28 @@ settings.register_profile("fast", settings.get_profile("full"), max_examples=15)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out what is long by nature, as `make test-fast` does")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*capabilities): a case of a suite, for those whose facts grant them")
     config.addinivalue_line("markers", "slow: starts processes, or takes seconds; `make test-fast` does without it")
+    quick.watch()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("quick") and quick.elsewhere(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    slow = item.get_closest_marker("slow") or quick.elsewhere(item.path)
+    quick.begins("" if slow else item.nodeid)
+    try:
+        return (yield)
+    finally:
+        quick.begins("")
 
 
 def pytest_collection(session: pytest.Session) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,10 @@ def sources(*words: str) -> Iterator[tuple[str, ast.Module]]:
             if name.startswith("chalicelib/agent/"):  # another program, with states of its own
                 continue
             if all(word in text for word in words):
-                yield name, ast.parse(text)
+                yield name, parsed(text)
+
+
+parsed = cache(ast.parse)  # each test asks for some of the same files
 
 
 def moves(tree: ast.Module) -> Iterator[int]:
@@ -49,6 +53,7 @@ def follows(tree: ast.Module) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_only_a_draft_moves_a_status() -> None:
     found = {f"{name}:{line}" for name, tree in sources("with_", "status") for line in moves(tree)}
     assert {place.partition(":")[0] for place in found} == {DRAFT}, found
@@ -65,6 +70,7 @@ def test_a_move_elsewhere_would_be_seen(line: str) -> None:
     assert list(moves(ast.parse(line)))
 
 
+@pytest.mark.slow
 def test_what_has_a_machine_is_written_through_the_committer() -> None:
     """`store.commit` with a noun that has a status stands in the committer, and where something is written beside the
     status: a handle, a mark of a look, the hosts of this machine's own fleet."""

@@ -101,6 +101,7 @@ def other_pythons(program: Path, out: Path) -> None:
             other.writestr(name, b"\0\1" + data[2:] if name.endswith(".pyc") else data)
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_where_it_is_already(tmp_path: Path) -> None:
     program, other = tmp_path / "agent.pyz", tmp_path / "other.pyz"
     build.write(str(program))
@@ -115,6 +116,7 @@ def test_nothing_is_compiled_where_it_is_already(tmp_path: Path) -> None:
     assert any("main.py" in name for name in compiled(other)), "else it compiles the sources, and runs"
 
 
+@pytest.mark.slow
 def test_supervisors_find_it_compiled(tmp_path: Path) -> None:
     program, other = tmp_path / "agent.pyz", tmp_path / "other.pyz"
     build.write(str(program))
@@ -128,6 +130,7 @@ def test_supervisors_find_it_compiled(tmp_path: Path) -> None:
         assert list(folder.glob("dstack_agent/*.pyc")) == []
 
 
+@pytest.mark.slow
 def test_it_runs_alone_and_rebuilds_itself(tmp_path: Path) -> None:
     program = tmp_path / "agent.pyz"
     build.write(str(program))
@@ -141,6 +144,7 @@ def test_it_runs_alone_and_rebuilds_itself(tmp_path: Path) -> None:
     assert (tmp_path / "again").read_bytes() == program.read_bytes()
 
 
+@pytest.mark.slow
 def test_sources_are_laid_out_once_and_changed_ones_apart(tmp_path: Path) -> None:
     """Otherwise a new agent would start its supervisors from the old one's sources."""
     one, two = tmp_path / "one.pyz", tmp_path / "two.pyz"
@@ -163,6 +167,7 @@ print(place)"""
     assert (tmp_path / second.strip() / "dstack_agent" / "more.py").exists()
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_explained(tmp_path: Path) -> None:
     build.write(str(tmp_path / "agent.pyz"))
     done = subprocess.run([sys.executable, str(tmp_path / "agent.pyz")], capture_output=True, text=True)

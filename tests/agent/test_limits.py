@@ -52,7 +52,7 @@ def test_agent_and_server_have_the_same_limits() -> None:
     assert limits.TASKS_MOST >= 2 * MOST_BLOCKS, "as many as `--local-blocks` allows, while as many others are removed"
 
 
-@pytest.mark.parametrize("count", [301, limits.TASKS_MOST])
+@pytest.mark.parametrize("count", [301, pytest.param(limits.TASKS_MOST, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "text",
     ["", "x" * 240_000, "\U0001f600" * 240_000, "\0\udcff\x1b" * 80_000],
@@ -83,6 +83,7 @@ def test_ten_long_messages_are_cut_to_what_the_server_keeps() -> None:
     assert first.message == "é" * 999 + "…" and first.working_dir == "/" + "d" * 4094 + "…"
 
 
+@pytest.mark.slow
 def test_tiny_records_of_many_tasks_come_in_many_messages() -> None:
     logs = TinyRecords()
     agent = greeted(session(logs))

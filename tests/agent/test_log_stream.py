@@ -278,6 +278,7 @@ def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
 # --- the port in the job's network ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_logs_ws_is_the_log_for_the_jobs_own_processes(site: Site) -> None:
     for name in ("task", "other"):
         Task.at(site.data, name).writer.append(1, name.encode())

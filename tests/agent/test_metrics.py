@@ -44,6 +44,7 @@ def test_a_sample_in_full(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_only_running_tasks_are_sampled_with_their_own_gpus(workshop: Workshop) -> None:
     running = workshop.start("echo up; sleep 60", gpu_devices=["GPU-b"])
     over = workshop.start("exit 0")
@@ -55,6 +56,7 @@ def test_only_running_tasks_are_sampled_with_their_own_gpus(workshop: Workshop) 
     assert samples[0]["memory_usage_bytes"] > 0 and samples[0]["at"] > 1_700_000_000_000_000
 
 
+@pytest.mark.slow
 def test_no_gpu_tool_is_run_for_tasks_without_gpus(workshop: Workshop) -> None:
     task = workshop.start("echo up; sleep 60")
     workshop.says(task, b"up")
@@ -65,6 +67,7 @@ def test_no_gpu_tool_is_run_for_tasks_without_gpus(workshop: Workshop) -> None:
     assert metrics.sample(workshop.roster.running(), {"process": workshop.runtime}, never)[0]["gpus"] == []
 
 
+@pytest.mark.slow
 def test_cpu_time_counts_those_who_are_gone(workshop: Workshop) -> None:
     task = workshop.start("sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'; echo worked; sleep 60")
     workshop.says(task, b"worked")

@@ -49,6 +49,7 @@ def said(process: subprocess.Popen[Any]) -> bytes:
     return out.readline()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "number"),
     [
@@ -73,6 +74,7 @@ def test_nobody_listens_to_nothing() -> None:
     process_tree.send([0x3FFFFFFF], signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_each_is_asked_by_its_own_signal(started: list[subprocess.Popen[Any]]) -> None:
     one = listener(started, "SIGTERM=3", "SIGINT=4")
     two = listener(started, "SIGTERM=default", "SIGINT=4")
@@ -157,6 +159,7 @@ input()
 CHILD = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print('up', flush=True); input()"
 
 
+@pytest.mark.slow
 def test_who_is_below_a_process_is_found_from_it(started: list[subprocess.Popen[Any]]) -> None:
     """Also below another of its threads, and without those that are beside it."""
     beside = subprocess.Popen(["sleep", "600"])

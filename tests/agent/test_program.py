@@ -349,6 +349,7 @@ def test_nothing_slow_holds_up_the_end_of_an_agent(desk: Desk) -> None:
     free.set()
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_cant_start_ends_its_task_in_words(desk: Desk) -> None:
     def launch(task: str, fetch: Fetch) -> None:
         Roster.launch(desk.roster, task, fetch)  # with a program that there isn't

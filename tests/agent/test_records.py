@@ -62,6 +62,7 @@ def test_it_is_shown_with_its_fields() -> None:
     assert (repr(Trim("t", 5)), repr(End())) == ("Trim(task='t', offset=5)", "End()")
 
 
+@pytest.mark.slow
 def test_an_agent_starts_without_what_only_some_need(tmp_path: Path) -> None:
     build.write(str(tmp_path / "agent.pyz"))
     words = """

@@ -183,6 +183,7 @@ def test_an_address_is_told_only_if_it_leads_to_the_replica(seen: Seen, app: App
     assert way.straight() == ""
 
 
+@pytest.mark.slow
 def test_hundreds_of_probes_take_no_more_threads(seen: Seen, app: App) -> None:
     app.health = 200
     probes = [{"url": f"/{n}", "interval": 60} for n in range(10)]

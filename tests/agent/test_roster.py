@@ -127,6 +127,7 @@ def test_remove_takes_what_the_tasks_own_runtime_left(desk: Desk) -> None:
     assert desk.roster.tasks() == []
 
 
+@pytest.mark.slow
 def test_a_launch_brings_archives_that_arent_there(desk: Desk) -> None:
     desk.create(files=[{"url": "/one"}, {"url": "/two"}])
     fetched: list[str] = []
@@ -142,6 +143,7 @@ def test_a_launch_brings_archives_that_arent_there(desk: Desk) -> None:
     assert sorted(path.name for path in Path(desk.roster.folder("t").files).iterdir()) == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_archives_of_a_task_that_is_to_end_arent_fetched(desk: Desk) -> None:
     desk.create(files=[{"url": "/one"}])
     desk.roster.abort("t")
@@ -233,6 +235,7 @@ def test_each_task_has_its_share_of_the_room_for_output(desk: Desk) -> None:
     assert asked == [1 << 30, 1 << 30, 1 << 28, 1 << 25]
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_fails_three_times_ends_its_task(desk: Desk) -> None:
     """Unless it got as far as a state, or another lives by now."""
     desk.roster = Roster(

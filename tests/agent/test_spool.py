@@ -90,6 +90,7 @@ def test_segments_are_one_log_and_go_when_they_are_held(tmp_path: Path) -> None:
     assert joined(reader.read(len(whole), 10)[1]) == b"end"
 
 
+@pytest.mark.slow
 def test_what_is_held_stays_for_a_while_for_those_who_attach(tmp_path: Path) -> None:
     _writer, whole = big(tmp_path, 80)
     reader, replay = SpoolReader(str(tmp_path)), ReplayReader(str(tmp_path))
@@ -103,6 +104,7 @@ def test_what_is_held_stays_for_a_while_for_those_who_attach(tmp_path: Path) -> 
     assert begins > 0 and joined(records) == whole[begins:]
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_short_keeps_nothing_that_the_server_holds(tmp_path: Path) -> None:
     writer, whole = big(tmp_path, 60)
     free = [spool.SHORT_BYTES]
@@ -127,6 +129,7 @@ def test_a_disk_that_is_short_keeps_nothing_that_the_server_holds(tmp_path: Path
     writer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a small disk")
 def test_a_log_larger_than_its_disk_goes_through_it(tmp_path: Path) -> None:
     """Even though the disk has no room for a whole segment."""

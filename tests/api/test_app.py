@@ -147,6 +147,7 @@ def test_two_planes_in_one_process_do_not_meet(rig: Rig, tmp_path: Path) -> None
     other.world.plane.store.close()
 
 
+@pytest.mark.slow
 def test_importing_the_app_brings_no_sdk() -> None:
     heavy = (
         "boto3",

@@ -100,7 +100,10 @@ BODIES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("what", BODIES)
+SLOW = {name: pytest.mark.slow for name in ("many unknown keys", "wrong values in a spec")}  # every one is named
+
+
+@pytest.mark.parametrize("what", [pytest.param(name, marks=SLOW.get(name, ())) for name in BODIES])
 def test_a_large_body_makes_no_larger_answer(rig: Rig, what: str) -> None:
     body = orjson.dumps(BODIES[what])
     for route in BUILT:

@@ -141,6 +141,7 @@ def test_json_that_is_nearly_right(used: Rig, route: Route) -> None:
             check(used, route, orjson.dumps(body))
 
 
+@pytest.mark.slow
 @settings(max_examples=many(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(body=st.dictionaries(st.text(max_size=12), VALUES, max_size=5))
 def test_any_json_at_all(used: Rig, body: dict[str, Any]) -> None:

@@ -169,12 +169,14 @@ def test_nothing_imports_an_sdk(code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_block_holds() -> None:
     command = [sys.executable, "-c", BLOCK + "import boto3"]
     done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False)
     assert "boto3 is blocked" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_registry_loads_no_provider() -> None:
     code = (
         f"import sys, {registry.__name__}; print(*(n for n in sys.modules if n.endswith('.config') and 'chalice' in n))"

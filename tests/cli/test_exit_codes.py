@@ -103,6 +103,7 @@ def test_the_reference_has_the_table_and_every_row_is_shown() -> None:
         assert f"| {code} | {name} | {when} |" in reference()
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error_to_write_about(tmp_path: Path) -> None:
     """As in `dstack --help | head -1`."""
     done = subprocess.run(

@@ -100,6 +100,7 @@ def test_common_commands_import_little(words: tuple[str, ...]) -> None:
     assert ("cli.commands.ps" in loaded) == (words[0] == "ps")
 
 
+@pytest.mark.slow
 def test_the_root_help_imports_no_command() -> None:
     assert not [name for name in modules_after("--help") if name.startswith(("cli.commands", "yaml", "http.client"))]
 

@@ -108,6 +108,7 @@ def codes(folder: Path) -> set[str]:
     return {code for code in found if re.fullmatch(r"[a-z0-9-]+", code)}
 
 
+@pytest.mark.slow
 def test_every_code_has_an_entry_and_every_entry_is_of_a_code() -> None:
     found = {code for part in ("configuration", "domain", "planning", "usecases") for code in codes(PACKAGE / part)}
     assert found == set(error_catalogue.ENTRIES)
@@ -139,6 +140,7 @@ def accepted(file: str) -> bool:
     return bool(editor().is_valid(value))
 
 
+@pytest.mark.slow
 def test_an_editor_takes_what_the_reader_takes() -> None:
     for case in recorded():
         differs = case.reason(STRICTER) or case.reason(KINDER)
@@ -230,6 +232,7 @@ def test_every_field_has_an_example_that_is_right() -> None:
     assert EXAMPLES.keys() <= used
 
 
+@pytest.mark.slow
 def test_checking_a_body_imports_no_yaml() -> None:
     script = "import sys, chalicelib.configuration, chalicelib.domain.specs.runs; sys.exit('yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

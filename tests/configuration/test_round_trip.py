@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -92,6 +93,7 @@ _volume = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=many(500))
 @given(_task | _dev | _service | _fleet | _volume)
 def test_wire_forms_are_read_as_themselves(written: dict[str, Any]) -> None:

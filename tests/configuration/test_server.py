@@ -425,6 +425,7 @@ def test_every_field_is_explained() -> None:
             assert described.get("description"), f"{name}.{field}"
 
 
+@pytest.mark.slow
 def test_the_schema_is_printed() -> None:
     command = [sys.executable, "-m", "chalicelib.configuration.schema", "server"]
     printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, text=True).stdout

@@ -199,7 +199,7 @@ def by_step_functions(machine: Mapping[str, Any], world: World) -> WorkflowStatu
 
 ERRORS = ["Transient", "Unfit", "a bug"]
 CASES = [
-    (name, relayed, step.name, times, error)
+    pytest.param(name, relayed, step.name, times, error, marks=pytest.mark.slow if times == 2600 else ())
     for name, definition in WORKFLOWS.items()
     for relayed in (True, False)
     for step in definition.steps
@@ -236,6 +236,7 @@ def test_a_cancelled_one_is_undone_at_once(name: str) -> None:
         }
 
 
+@pytest.mark.slow
 def test_undoing_goes_on_in_another_execution_and_is_never_given_up() -> None:
     world = World({("report", False): (1, "Unfit"), ("install", True): (5000, "Transient")})
     assert by_step_functions(MACHINES["add_host"], world) is WorkflowStatus.undone

@@ -114,6 +114,7 @@ def test_what_is_there_serves_while_its_successor_is_asked_for(stage: Stage) -> 
     assert stage.certificate().failures == 0
 
 
+@pytest.mark.slow
 def test_a_host_that_cannot_be_reached_is_tried_ever_less_often_and_says_why(stage: Stage) -> None:
     stage.reachable = False
     at: list[int] = []

@@ -131,7 +131,7 @@ def without_addresses(place: Engine, where: list[Instance]) -> None:
         place.save(place.again(machine).with_(internal_ip=""))
 
 
-@pytest.mark.parametrize("nodes", [2, 40])
+@pytest.mark.parametrize("nodes", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_of_two_that_want_the_same_volumes_the_later_waits_in_the_queue_and_then_starts(
     place: Engine, nodes: int
 ) -> None:

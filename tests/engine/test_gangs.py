@@ -23,7 +23,7 @@ from tests.world.gangs import cluster, gang_of, holders, jobs_of, task
 from tests.world.nouns import PROJECT
 
 QUEUE = f"queue/{PROJECT}"
-SIZES = [2, 30, 31, 100, 200]
+SIZES = [2, 30, 31, 100, pytest.param(200, marks=pytest.mark.slow)]
 SEVERAL = pytest.param(2 * CHUNK + 1, marks=pytest.mark.slow)  # one chunk has others on both sides
 
 
@@ -94,7 +94,7 @@ def cuts(nodes: int) -> Iterator[int]:
     yield from range(4 * -(-nodes // CHUNK) + 6)
 
 
-@pytest.mark.parametrize("nodes", [2, 31, SEVERAL])
+@pytest.mark.parametrize("nodes", [2, pytest.param(31, marks=pytest.mark.slow), SEVERAL])
 def test_a_process_that_dies_between_any_two_commits_leaves_a_gang_that_starts_or_holds_nothing(nodes: int) -> None:
     died = 0
     for at in cuts(nodes):
@@ -120,7 +120,8 @@ def test_a_process_that_dies_between_any_two_commits_leaves_a_gang_that_starts_o
     assert died >= 3
 
 
-@pytest.mark.parametrize("nodes", [31, SEVERAL])
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [31, 2 * CHUNK + 1])
 def test_a_stop_while_places_are_gathered_gives_them_all_back(nodes: int) -> None:
     for at in cuts(nodes):
         place = Engine.in_memory()
@@ -239,7 +240,7 @@ def test_a_run_stays_running_when_one_node_is_done_before_another_begins(place: 
     assert place.again(run).status is RunStatus.running
 
 
-@pytest.mark.parametrize("nodes", [3, 100])
+@pytest.mark.parametrize("nodes", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_failure_that_retry_covers_starts_all_nodes_again(place: Engine, nodes: int) -> None:
     hosts = cluster(place, nodes)
     run = task(place, "train", nodes, retry={"on_events": ["error"]})
@@ -320,6 +321,7 @@ def test_a_finished_run_is_kept_unless_it_is_large(place: Engine) -> None:
     assert kept == {2: True, 30: False}
 
 
+@pytest.mark.slow
 def test_a_start_costs_in_proportion_to_its_nodes() -> None:
     commits: dict[int, int] = {}
     for nodes in (10, 50, 100, 200):

@@ -110,6 +110,7 @@ def test_full_house_is_cheap_to_look_at(place: Engine) -> None:
     assert place.store.read < 20
 
 
+@pytest.mark.slow
 def test_few_free_places_read_few_jobs(place: Engine) -> None:
     place.hosts(3)
     for number in range(500):

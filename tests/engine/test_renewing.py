@@ -192,6 +192,7 @@ def test_an_archive_without_an_entry_counts_from_now(rig: Rig) -> None:
     assert turn(rig).archives == [sent["id"]]
 
 
+@pytest.mark.slow
 def test_it_goes_through_all_there_is_in_bounded_turns_and_once(rig: Rig) -> None:
     other = Rig(rig.world, rig.another_project("other"))
     runs = [clear(rig), clear(other)]

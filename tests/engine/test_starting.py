@@ -103,7 +103,7 @@ def goes_on(plane: Plane, run: Run) -> None:
     assert gang(plane, run).status is GangStatus.released
 
 
-@pytest.mark.parametrize("nodes", [2, 31, 200])
+@pytest.mark.parametrize("nodes", [2, 31, pytest.param(200, marks=pytest.mark.slow)])
 def test_an_execution_follows_a_start_to_its_end(nodes: int) -> None:
     plane = Plane.in_memory()
     cluster(plane, nodes)
@@ -115,6 +115,7 @@ def test_an_execution_follows_a_start_to_its_end(nodes: int) -> None:
     assert plane.called == [(name, False) for name in STAGES], "each stage is asked for once, however many nodes"
 
 
+@pytest.mark.slow
 def test_it_makes_the_stages_itself_if_no_pass_comes() -> None:
     """Whoever claimed the first places has died; an execution was begun."""
     plane = Plane.in_memory()

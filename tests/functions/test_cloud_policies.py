@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
+
 from chalicelib.backends.aws.backend import AwsBackend
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE
@@ -105,6 +107,7 @@ def end_all(site: Site) -> None:
             site.backend.delete_volume(volume.handle)
 
 
+@pytest.mark.slow
 def test_provisioning_asks_what_its_policy_allows_and_nothing_else() -> None:
     site = Site()
     site.begin()
@@ -121,6 +124,7 @@ def test_provisioning_asks_what_its_policy_allows_and_nothing_else() -> None:
     assert site.asked() | IMPLIED == allowed("provision")
 
 
+@pytest.mark.slow
 def test_sweeping_asks_what_its_policy_allows_and_nothing_else() -> None:
     site = Site()
     describe(site, machines(site))
@@ -133,6 +137,7 @@ def test_sweeping_asks_what_its_policy_allows_and_nothing_else() -> None:
     assert site.asked() == allowed("sweep_orphans")
 
 
+@pytest.mark.slow
 def test_fetching_offers_asks_what_its_policy_allows_and_nothing_else() -> None:
     site = Site()
     site.begin()

@@ -7,6 +7,8 @@ start first, so that no core waits for the others at the end.
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 TOGETHER = {
@@ -49,9 +51,10 @@ APART = ("tests/simulation/",)
 LONGEST = (
     "tests/wire/test_same_body_real.py",
     "tests/scenarios/test_scenarios_real.py",
+    "tests/e2e/hosts/",
+    "tests/agent/test_docker_real.py",
     "tests/simulation/",
     "tests/cli/test_server_real.py",
-    "tests/agent/test_docker_real.py",
     "tests/runtime/",
     "tests/e2e/",
 )
@@ -77,3 +80,9 @@ class Spread(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
+
+    def _reschedule(self, node: Any) -> None:
+        """Not before a worker begins its last test: what it were given earlier would wait while others have nothing to
+        do. And not while one that replaces a dead one is still collecting."""
+        if node in self.registered_collections and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)

@@ -11,6 +11,7 @@ import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,21 @@ SUITES = (BackendConformance, BlobContract, LogContract, RuntimeConformance, Sto
 EXCUSES = {"skip", "skipif", "xfail", "importorskip"}
 
 
-def members(suite: type) -> list[type]:
-    """The test classes that join it."""
-    found = set()
+@cache
+def joined() -> frozenset[type]:
+    """The test classes of all packages that have suites."""
+    found: set[type] = set()
     for package in (tests.agent, tests.backends, tests.serving, tests.store):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if module.name.rpartition(".")[2].startswith("test_"):
                 classes = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
-                found |= {kind for name, kind in classes if name.startswith("Test") and issubclass(kind, suite)}
-    return sorted(found, key=lambda kind: kind.__qualname__)
+                found |= {kind for name, kind in classes if name.startswith("Test")}
+    return frozenset(found)
+
+
+def members(suite: type) -> list[type]:
+    """The test classes that join it."""
+    return sorted((kind for kind in joined() if issubclass(kind, suite)), key=lambda kind: kind.__qualname__)
 
 
 def cases(suite: type) -> dict[str, Any]:

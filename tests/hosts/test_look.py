@@ -172,6 +172,7 @@ def says(words: bytes, path: str = "") -> Iterator[int]:
             thread.join()
 
 
+@pytest.mark.slow
 def test_any_http_server_is_reached_and_nothing_else() -> None:
     def reached(server: str, relay: str = "") -> str:
         done = subprocess.run(["sh", "-c", reach(server, relay)], capture_output=True, text=True, timeout=60)
@@ -189,6 +190,7 @@ def looked(script: str) -> Report:
     return report(subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout)
 
 
+@pytest.mark.slow
 def test_the_look_tries_to_reach_the_server() -> None:
     with says(b"HTTP/1.1 200 OK\r\n\r\n") as web, says(b"220 mail\r\n") as mail:
         for port, reaches in ((web, True), (mail, False)):
@@ -197,6 +199,7 @@ def test_the_look_tries_to_reach_the_server() -> None:
         assert not looked(looking()).reaches
 
 
+@pytest.mark.slow
 def test_the_engine_is_asked_itself(tmp_path: Path) -> None:
     script = looking().replace(ENGINE, path := f"{tmp_path}/engine")
 

@@ -94,6 +94,7 @@ for key in sys.stdin.read().split("|"):
 """
 
 
+@pytest.mark.slow
 def test_a_large_rsa_key_costs_no_time() -> None:
     """Whether these two are prime takes OpenSSL half a minute and minutes. The processor's limit ends that."""
     allowed, too_large = rsa_key(2**4253 - 1, 2**3217 - 1), rsa_key(2**9689 - 1, 2**9941 - 1)

@@ -83,6 +83,7 @@ def test_all_who_wait_hear_why_there_is_none() -> None:
     assert asked == ["head", "head"], "whoever comes later tries again"
 
 
+@pytest.mark.slow
 def test_many_hosts_behind_a_head_node_are_set_up_at_once_over_one_login_each() -> None:
     names = [f"h{number}" for number in range(MANY)]
     with hosts_behind(*names) as site:

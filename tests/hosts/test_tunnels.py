@@ -64,6 +64,7 @@ def answered(carrier: Carrier, caller: socket.socket) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_tunnel_carries_so_many_calls_and_no_more(echo: tuple[str, int]) -> None:
     with contextlib.closing(Carrier(echo)) as carrier:
         callers = [call(carrier) for _ in range(MOST_CALLS + 20)]

@@ -354,6 +354,7 @@ def test_more_load_never_means_fewer_replicas(
     assert found[0] <= found[1]
 
 
+@pytest.mark.slow
 def test_through_a_day_replicas_come_and_go_with_the_traffic() -> None:
     """Day and night, a decision every ten seconds, the longest window."""
     spec = rule("queue", 4, window="5m", scale_up_delay="1m", scale_down_delay="10m")

@@ -180,6 +180,7 @@ class TestGroupsThatGo:
         self.rounds(small, run)
         assert [job.replica_group for job in small.serving(run)] == ["b", "b"]
 
+    @pytest.mark.slow
     def test_its_numbers_are_used_again(self) -> None:
         """Or each change of names would leave as many jobs for ever."""
         small = world()

@@ -108,6 +108,7 @@ def test_a_function_without_a_stage_says_so() -> None:
         LambdaSettings.read(parameters(Ssm(WHOLE)), {})
 
 
+@pytest.mark.slow
 def test_an_address_that_is_signed_for_an_agent_names_the_buckets_region(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new bucket isn't known by the name without one for hours, and no signature survives the redirection."""
     for name, value in {"DEFAULT_REGION": "eu-west-1", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x"}.items():

@@ -120,6 +120,7 @@ def test_a_request_finds_a_stream_that_waits(tmp_path: Path) -> None:
     real(story, tmp_path)
 
 
+@pytest.mark.slow
 def test_three_hundred_at_once_lose_nothing(tmp_path: Path) -> None:
     async def story(agent: Agent) -> None:
         path = agent.relays.way(REPLICA)

@@ -75,6 +75,7 @@ assert blobs.get("a") == b"first" and blobs.list("") == ["a"]
 """
 
 
+@pytest.mark.slow
 def test_a_blob_that_does_not_fit_leaves_the_one_before(tmp_path: Path) -> None:
     child = subprocess.run([sys.executable, "-c", FILL, tmp_path], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr

@@ -184,6 +184,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_kill_9_loses_no_acknowledged_byte(tmp_path: Path) -> None:
     acknowledged = 0
     for lines in (40, 170, 300):

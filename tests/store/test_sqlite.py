@@ -280,6 +280,7 @@ store.close()
 """
 
 
+@pytest.mark.slow
 def test_a_file_without_room_for_a_second_one_serves_as_it_is(path: Path) -> None:
     older(path, 300, kept=200)
     child = subprocess.run([sys.executable, "-c", CRAMPED, path], capture_output=True, text=True, check=False)
@@ -331,6 +332,7 @@ for n in range(10_000):
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_raises_storage_full_and_keeps_what_was_acknowledged(path: Path) -> None:
     child = subprocess.run([sys.executable, "-c", FILL, path], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr

@@ -15,6 +15,7 @@ from chalicelib.store.history import SPAN, HistoryStore
 from chalicelib.store.memory import MemoryStore
 from chalicelib.usecases.events import PAGE, Filter, gone_actors, list_events
 from chalicelib.usecases.trail import EVERYWHERE
+from tests.harness.examples import seeds
 from tests.world.time import NOW
 
 ANN = User(id="ann", name="ann", created_at=NOW, token_hash="")
@@ -128,7 +129,7 @@ def test_more_than_a_page_of_the_store() -> None:
 
 @pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize("limit", [1, 3, 100])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_events_that_share_records_are_listed_and_paged_one_by_one(seed: int, limit: int, ascending: bool) -> None:
     """However commits overlap in time: nothing is left out, shown twice or out of order."""
     rng = random.Random(seed)

@@ -1,0 +1,204 @@
+"""One run of pytest on several cores: `-p tests.harness.cores --cores auto`, as `make test-fast` has it.
+
+Where a test takes milliseconds, what workers cost that collect every test anew and send each result through a broker
+is a good part of the whole. Here one process collects and then forks: each copy takes the next file from a pipe, runs
+its tests and sends their reports back, and the first process shows them as if it had run them itself. Whatever else is
+asked of pytest is asked as always.
+
+`make test` stays with xdist: its tests wait for real processes, and there a worker that dies is replaced.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import time
+import warnings
+from collections.abc import Iterator
+from multiprocessing import connection, get_context
+from typing import Any
+
+import pytest
+
+from tests.harness import spread
+
+FORK = get_context("fork")
+QUICK = 0.3  # seconds of CPU: a test that takes more belongs to `make test`, marked `slow`
+BATCH = 0.2  # seconds: whoever shows results would else wake up for each, on a core that runs tests
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    said = "run tests in so many processes, forked after the collection; auto: one for each core"
+    parser.addoption("--cores", default="1", metavar="N", help=said)
+
+
+def wanted(config: pytest.Config) -> int:
+    said = config.getoption("cores")
+    if said != "auto" and not said.isdigit():
+        raise pytest.UsageError(f"--cores takes a number or `auto`, not {said!r}")
+    return len(os.sched_getaffinity(0)) if said == "auto" else int(said)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Cores(wanted(config)))
+
+
+class Cores:
+    """In the first process: hands out the files and shows what comes back."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._spent: dict[str, float] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        option = session.config.option
+        if self._count < 2 or session.testsfailed or option.collectonly or option.usepdb:
+            return None  # as pytest does it
+        session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # made once, removed by this process
+        files = [list(found) for _, found in itertools.groupby(session.items, lambda item: spread.group(item.nodeid))]
+        files.sort(key=len, reverse=True)
+        todo = Todo(len(files))
+        readers = [start(session, files, todo) for _ in range(min(self._count, len(files)))]
+        todo.close()
+        try:
+            self._show(session, dict(readers))
+        finally:
+            for _, process in readers:
+                process.terminate()
+                process.join()
+        missing = [item.nodeid for item in session.items if item.nodeid not in self._spent]
+        if missing:
+            pytest.exit(f"{len(missing)} tests were not run, {missing[0]} the first of them", 3)
+        return True
+
+    def _show(self, session: pytest.Session, readers: dict[connection.Connection, Any]) -> None:
+        open_, last = set(readers), dict.fromkeys(readers, "its start")
+        while open_:
+            for reader in connection.wait(list(open_)):
+                assert isinstance(reader, connection.Connection)
+                try:
+                    said = reader.recv()
+                except EOFError:
+                    readers[reader].join()
+                    pytest.exit(f"a process ended ({readers[reader].exitcode}) in a test soon after {last[reader]}", 3)
+                if said is None:
+                    open_.remove(reader)
+                    continue
+                for result in said:
+                    last[reader] = self._replay(session.config, *result)
+                    if session.shouldfail:
+                        raise session.Failed(session.shouldfail)
+
+    def _replay(
+        self, config: pytest.Config, nodeid: str, location: Any, spent: float, reports: Any, warned: Any
+    ) -> str:
+        self._spent[nodeid] = spent
+        config.hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
+        for data in reports:
+            report = config.hook.pytest_report_from_serializable(config=config, data=data)
+            config.hook.pytest_runtest_logreport(report=report)
+        for (text, category, file, line), rest in warned:
+            message = warnings.WarningMessage(text, category, file, line)
+            config.hook.pytest_warning_recorded.call_historic(kwargs={"warning_message": message, **rest})
+        config.hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
+        return nodeid
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        slow = {nodeid: spent for nodeid, spent in self._spent.items() if spent > QUICK}
+        if slow:
+            terminalreporter.section(f"more than {QUICK} s of CPU: mark these `slow`, if a quiet machine says so, too")
+        for nodeid in sorted(slow, key=lambda each: slow[each], reverse=True):
+            terminalreporter.write_line(f"{slow[nodeid]:.1f} s  {nodeid}")
+
+
+class Todo:
+    """The numbers of the files, in a pipe: who is free reads the next."""
+
+    def __init__(self, count: int) -> None:
+        self._next, write = os.pipe()
+        with os.fdopen(write, "wb") as all_:
+            all_.write(b"".join(number.to_bytes(4, "big") for number in range(count)))
+
+    def __iter__(self) -> Iterator[int]:
+        while read := os.read(self._next, 4):
+            yield int.from_bytes(read, "big")
+
+    def close(self) -> None:
+        os.close(self._next)
+
+
+def start(session: pytest.Session, files: list[list[pytest.Item]], todo: Todo) -> tuple[connection.Connection, Any]:
+    reader, writer = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=work, args=(session, files, todo, writer))
+    process.start()
+    writer.close()
+    return reader, process
+
+
+def work(session: pytest.Session, files: list[list[pytest.Item]], todo: Todo, writer: connection.Connection) -> None:
+    """In each copy."""
+    plugins = session.config.pluginmanager
+    plugins.unregister(name="terminalreporter")
+    if capture := plugins.getplugin("capturemanager"):  # whose file the copies would share
+        capture.stop_global_capturing()
+        capture.start_global_capturing()
+        capture.suspend_global_capture()
+    sender = Sender(session.config, writer)
+    plugins.register(sender)
+    try:
+        items = itertools.chain.from_iterable(files[number] for number in todo)
+        for item, after in itertools.pairwise(itertools.chain(items, [None])):
+            assert item is not None
+            before = cpu()
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            sender.done(item, cpu() - before)
+            if session.shouldfail:
+                break
+    except KeyboardInterrupt:
+        return  # the first process was interrupted, too, and says so
+    finally:
+        plugins.getplugin("runner").pytest_sessionfinish(session)  # ends what lives as long as the session
+    sender.send()
+    writer.send(None)
+
+
+def cpu() -> float:
+    """Of this process and of those that it has waited for."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
+
+
+class Sender:
+    """Keeps what pytest would show of each test, and sends some at a time."""
+
+    def __init__(self, config: pytest.Config, writer: connection.Connection) -> None:
+        self._config, self._writer = config, writer
+        self._reports: list[Any] = []
+        self._warned: list[Any] = []
+        self._results: list[Any] = []
+        self._sent = time.monotonic()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    def pytest_warning_recorded(self, warning_message: Any, when: str, nodeid: str, location: Any) -> None:
+        rest = {"when": when, "nodeid": nodeid, "location": location}
+        told = (
+            str(warning_message.message),
+            warning_message.category,
+            warning_message.filename,
+            warning_message.lineno,
+        )
+        self._warned.append((told, rest))
+
+    def done(self, item: pytest.Item, spent: float) -> None:
+        self._results.append((item.nodeid, item.location, spent, self._reports, self._warned))
+        self._reports, self._warned = [], []
+        if time.monotonic() - self._sent > BATCH:
+            self.send()
+
+    def send(self) -> None:
+        self._writer.send(self._results)
+        self._results, self._sent = [], time.monotonic()

@@ -1,0 +1,41 @@
+"""Which tests `make test-fast` runs, and what keeps them quick.
+
+What a developer runs before each commit has a minute. A test that needs more than 0.3 s of CPU is marked `slow`; a run
+names those that do (`cores.py`), for a duration is nothing to assert. What takes so long for certain is refused: a
+quick test that starts a Python fails, wherever it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+# What is long by nature: real processes, whole histories, an emulated account, mutants.
+ELSEWHERE = ("e2e", "simulation", "wire", "fuzz", "mutants", "bench", "backends/aws")
+
+_running = ""
+
+
+def elsewhere(path: Path) -> bool:
+    """Does all of this file or folder belong to `make test` alone?"""
+    inside = any(path.is_relative_to(ROOT / "tests" / folder) for folder in ELSEWHERE)
+    return inside or path.name.endswith("_real.py") or path.match("backends/test_*aws*.py")
+
+
+def begins(nodeid: str) -> None:
+    """A quick test; none, if empty."""
+    global _running  # noqa: PLW0603
+    _running = nodeid
+
+
+def _heard(event: str, args: tuple[Any, ...]) -> None:
+    if event == "subprocess.Popen" and _running and Path(os.fsdecode(args[0])).name.startswith("python"):
+        raise AssertionError(f"{_running} starts a Python ({args[1]}), so it isn't quick: mark it `slow`")
+
+
+def watch() -> None:
+    """From now on, for good: Python forgets no hook."""
+    sys.addaudithook(_heard)

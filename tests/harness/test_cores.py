@@ -1,0 +1,106 @@
+"""A run on several cores says what a run on one says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.server import ROOT
+
+pytestmark = pytest.mark.slow
+
+FILE = """
+import os, warnings
+from pathlib import Path
+import pytest
+
+@pytest.fixture(scope="session")
+def held():
+    Path("begun-NAME").touch()
+    yield os.getpid()
+    Path("begun-NAME").unlink()
+    Path("ended-NAME").touch()
+
+@pytest.mark.parametrize("number", range(6))
+def test_it(number, held, tmp_path):
+    assert held == os.getpid()
+    print("said by NAME", number)
+    if number == 2:
+        warnings.warn("odd in NAME")
+    if number == 4:
+        pytest.skip("none here")
+    assert number != WRONG
+"""
+DIES = "import os\n\ndef test_well(): pass\n\ndef test_dies(): os._exit(7)\n\ndef test_after(): pass\n"
+
+
+def played(folder: Path, *options: str, wrong: int = 3, **files: str) -> tuple[int, str]:
+    for name in ("a", "b", "c"):
+        (folder / f"test_{name}.py").write_text(FILE.replace("NAME", name).replace("WRONG", str(wrong)))
+    for name, text in files.items():
+        (folder / f"test_{name}.py").write_text(text)
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "tests.harness.cores",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run(
+        [*argv, "--rootdir", ".", "-c", "/dev/null", *options, "."],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def blocks(said: str) -> dict[str, str]:
+    """What is shown of each failure."""
+    parts = re.split(r"^_{5,} (\S+) _{5,}$", said.partition("= warnings summary =")[0], flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_two_cores_say_what_one_says(tmp_path: Path) -> None:
+    said = {}
+    for cores in ("1", "2"):
+        (tmp_path / cores).mkdir()
+        status, text = played(tmp_path / cores, "--cores", cores, "-rs")
+        assert status == 1, text
+        assert re.search(r"^3 failed, 12 passed, 3 skipped, 3 warnings in ", text, re.MULTILINE), text
+        assert all(f"odd in {name}" in text and f"test_{name}.py:20: none here" in text for name in "abc"), text
+        said[cores] = {name: re.sub(r"pytest-of-\w+\S*", "", block) for name, block in blocks(text).items()}
+        left = {path.name for path in (tmp_path / cores).glob("[be]*-?")}
+        assert left == {"ended-a", "ended-b", "ended-c"}, "what lives as long as the session ends with it"
+    assert said["1"].keys() == said["2"].keys()
+    for block in said["2"].values():
+        assert re.findall("said by . .", block) == re.findall("said by . 3", block) != [], (
+            "its own output and no other's"
+        )
+
+
+def test_a_test_is_named_and_options_hold(tmp_path: Path) -> None:
+    status, said = played(tmp_path, "--cores", "2", "-k", "test_it[5]")
+    assert status == 0 and "3 passed, 15 deselected" in said, said
+    status, said = played(tmp_path, "--cores", "2", "-x")
+    assert status == 1 and "stopping after 1 failures" in said, said
+
+
+def test_a_process_that_dies_is_no_success(tmp_path: Path) -> None:
+    status, said = played(tmp_path, "--cores", "2", wrong=9, dies=DIES)
+    assert status == 3 and "a process ended (7) in a test soon after " in said, said
+
+
+def test_a_number_is_asked_for(tmp_path: Path) -> None:
+    status, said = played(tmp_path, "--cores", "two")
+    assert status == 4 and "--cores takes a number or `auto`, not 'two'" in said, said
