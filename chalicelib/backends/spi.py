@@ -42,6 +42,7 @@ class CreateRequest:
     zones: tuple[str, ...] | None = None
     reservation: str | None = None
     trying: str = ""  # the zone that an earlier call tried last; empty: its first, or there was none
+    open_ports: tuple[int, ...] = ()  # a gateway's, which the whole world reaches at an address that it reaches, too
     placement_group: Handle | None = None  # that the machine joins; `create` raises Gone if it doesn't exist (yet)
 
 

@@ -56,6 +56,16 @@ class GatewayReplica(Value):
     ends_by: Micros | None = None  # terminating: when its machine isn't waited for any more
 
 
+class Orders(Value):
+    """How the buying of machines for a gateway goes."""
+
+    next_num: int = 0
+    tried: tuple[str, ...] = ()  # keys of offers that failed, until all are tried again
+    refused: str = ""  # what was wrong with the last of them
+    pauses: int = 0  # so far, since a machine last came up
+    paused_until: Micros | None = None
+
+
 class Gateway(Noun):
     kind: ClassVar[str] = "gateway"
 
@@ -75,6 +85,7 @@ class Gateway(Noun):
     status: GatewayStatus = GatewayStatus.submitted
     message: str = ""
     replicas: tuple[GatewayReplica, ...] = ()
+    orders: Orders = Orders()  # of machines, if it runs on its own
     created_at: Micros
     last_processed_at: Micros
     running_at: Micros | None = None  # when all its replicas ran for the first time

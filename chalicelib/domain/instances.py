@@ -179,7 +179,8 @@ class Instance(Noun):
             return keys.Place(keys.instance(self.id), gsi2=ended, due=keys.due(f"instance/{self.id}", self.due_at))
         listed = (keys.instances_of(self.fleet_id), f"{self.num:06d}#{self.epoch:06d}")
         joined = self.status in (InstanceStatus.idle, InstanceStatus.busy)
-        free = (keys.free_of(self.project_id), self.id) if joined and self.free_blocks > 0 else None
+        takes = joined and self.free_blocks > 0 and not self.of_gateway
+        free = (keys.free_of(self.project_id), self.id) if takes else None
         return keys.Place(keys.instance(self.id), listed, free, keys.due(f"instance/{self.id}", self.due_at))
 
 

@@ -20,9 +20,10 @@ from chalicelib.domain.programs import FOLDER, NEWEST, Program, blob_of, digest_
 from chalicelib.domain.rounds import Round
 from chalicelib.domain.tenants import Archive, archive_id
 from chalicelib.engine.ports import Clock
+from chalicelib.engine.read import owners
 from chalicelib.planning import erasing
 from chalicelib.store import nouns
-from chalicelib.store.listing import all_of, every
+from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete, Store
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ class Leftovers:
     def _live(self) -> Iterator[Instance]:
         """Every machine that was bought and isn't terminated."""
         for project_id in self._projects():
-            for fleet in every(self._store, f"project/{project_id}", "fleet-name/"):
-                for record in all_of(self._store, "gsi1", keys.instances_of(nouns.pointed(fleet))):
+            for owner in owners(self._store, project_id):
+                for record in all_of(self._store, "gsi1", keys.instances_of(owner)):
                     instance = nouns.read(Instance, record)
                     if instance.bought and instance.status is not InstanceStatus.terminated:
                         yield instance

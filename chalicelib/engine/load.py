@@ -31,6 +31,7 @@ from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import Bug
 from chalicelib.planning.closing import ClosingSnapshot
 from chalicelib.planning.fleet import ends_instances, keeps_a_minimum
+from chalicelib.planning.gateway_machines import as_fleet
 from chalicelib.planning.gateways import staying
 from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
@@ -182,13 +183,22 @@ class Loader:
             keys.job(claim.run_id, claim.replica_num, claim.job_num, claim.submission_num) for claim in instance.claims
         ]
         jobs = [job for job in self.read.find_many(Job, wanted) if job]
+        view = self._gateway_of(instance) if instance.of_gateway else self._fleet_of(instance, now)
+        facts = self.backends.facts(instance.project_id).get(instance.offer.backend)
+        return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts, self._workflows(instance))
+
+    def _fleet_of(self, instance: Instance, now: Micros) -> FleetView:
         fleet = self.read.find(Fleet, keys.fleet(instance.fleet_id))
         if fleet is None:
             raise Bug(f"instance {instance.id} belongs to fleet {instance.fleet_id}, which doesn't exist")
         alone = not needs_others(instance, fleet, self.read.fleet_spec(fleet.id, fleet.spec_num), now)
-        view = self.read.view(fleet, [instance], alone=alone)
-        facts = self.backends.facts(instance.project_id).get(instance.offer.backend)
-        return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts, self._workflows(instance))
+        return self.read.view(fleet, [instance], alone=alone)
+
+    def _gateway_of(self, instance: Instance) -> FleetView:
+        gateway = self.read.find(Gateway, keys.gateway(instance.fleet_id))
+        if gateway is None:
+            raise Bug(f"instance {instance.id} belongs to gateway {instance.fleet_id}, which doesn't exist")
+        return as_fleet(gateway)
 
     def _workflows(self, instance: Instance) -> tuple[Workflow, ...]:
         wanted = [keys.workflow(each) for each in workflow_ids(instance)]
@@ -251,8 +261,11 @@ class Loader:
             return None
         carry = self.read.find_many(Instance, [keys.instance(each.instance_id) for each in gateway.replicas])
         machines = {each.id: each for each in carry if each}
-        if gateway.ending or not gateway.fleet or staying(gateway, machines) >= gateway.wanted:
+        if gateway.ending or staying(gateway, machines) >= gateway.wanted:
             return GatewaySnapshot(now, gateway, machines)
+        if not gateway.fleet:
+            facts = self.backends.facts(gateway.project_id)
+            return GatewaySnapshot(now, gateway, machines, offers=self.catalog.book(gateway.project_id), facts=facts)
         pointer = nouns.find_target(self.store, keys.fleet_name(gateway.project_id, gateway.fleet))
         fleet = None if pointer is None else self.read.find(Fleet, keys.fleet(pointer[0]))
         if fleet is None or fleet.deleted:

@@ -10,7 +10,7 @@ frozen, so one with the same bytes is the one we have, read or written. A finish
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -84,6 +84,13 @@ def _as_imported(export: Export, view: FleetView) -> FleetView:
     """Where a job would run as the agent's own user, it could do all that the agent can: not for others."""
     fleet = view.fleet.with_(name=f"{export.project_name}/{view.fleet.name}")
     return FleetView(fleet, view.spec, tuple(i for i in view.instances if not unisolated(i)), imported=True)
+
+
+def owners(store: Store, project_id: str) -> Iterator[str]:
+    """The ids of all in a project that may have machines: its fleets and its gateways."""
+    for kind in ("fleet-name/", "gateway-name/"):
+        for named in every(store, f"project/{project_id}", kind):
+            yield nouns.pointed(named)
 
 
 Again = Callable[[Instance], bool]

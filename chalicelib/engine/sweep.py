@@ -24,6 +24,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.effects.acting import translated
 from chalicelib.engine.execute import Executor
+from chalicelib.engine.read import owners
 from chalicelib.errors import BackendError, Conflict, Gone
 from chalicelib.planning import orphans
 from chalicelib.planning.orphans import Finding, Look
@@ -129,8 +130,8 @@ class Sweeper:
     def _instances(self, account: Account) -> Iterator[Instance]:
         """The instances that should have a machine in this account."""
         for project_id in self._projects(account):
-            for fleet in every(self._store, f"project/{project_id}", "fleet-name/"):
-                for record in all_of(self._store, "gsi1", keys.instances_of(nouns.pointed(fleet))):
+            for owner in owners(self._store, project_id):
+                for record in all_of(self._store, "gsi1", keys.instances_of(owner)):
                     instance = nouns.read(Instance, record)
                     if instance.offer.backend == account.facts.name:
                         yield instance

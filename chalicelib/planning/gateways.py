@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from chalicelib.domain.events import EventType
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewaySeat, GatewayStatus, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
@@ -17,6 +18,7 @@ from chalicelib.domain.reasons import InstanceReason
 from chalicelib.machines.gateway import GATEWAY, LOOK_AT_IT, LOOK_FOR_HOSTS, TO_LEAVE, TO_RUN
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.table import allows
+from chalicelib.planning import gateway_machines
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.snapshots import GatewaySnapshot
 from chalicelib.planning.transitions import Draft
@@ -84,6 +86,7 @@ class Look:
         self.machines = dict(snapshot.machines)
         self.draft = Draft(snapshot.now)
         self.missing = ""  # why a replica has no machine
+        self.look_again = snapshot.now + LOOK_FOR_HOSTS  # for one
 
     def plan(self) -> Plan:
         return self.draft.plan()
@@ -110,6 +113,9 @@ class Look:
                 self._forget(replica)
 
     def _forget(self, replica: GatewayReplica) -> None:
+        machine = self.machines.get(replica.instance_id)
+        if machine is not None and machine.of_gateway:
+            self._keep(orders=gateway_machines.ended(self.gateway.orders, machine))
         self._keep(replicas=tuple(each for each in self.gateway.replicas if each.num != replica.num))
 
     def _leave(self, replica: GatewayReplica, machine: Instance) -> None:
@@ -155,14 +161,17 @@ class Look:
             self._leave(replica, self.machines[replica.instance_id])
         self._place(self.gateway.wanted - len(live))
         self._move()
-        dues = [self.now + (LOOK_FOR_HOSTS if self.missing else LOOK_AT_IT), *self._leaves()]
+        dues = [self.look_again if self.missing else self.now + LOOK_AT_IT, *self._leaves()]
         if self._may("failed"):
             dues.append(self._late_at())
         if self.gateway.due_at is None or self.gateway.due_at <= self.now or min(dues) < self.gateway.due_at:
             self._keep(due_at=min(dues))
 
     def _place(self, missing: int) -> None:
-        """Replicas on hosts that have none, in the order of their numbers."""
+        """Replicas on hosts that have none, in the order of their numbers, or on machines that are bought for them."""
+        if not self.gateway.fleet:
+            self._buy(missing)
+            return
         hosts = self.snapshot.hosts
         free = [each for each in hosts if each.gateway is None and each.status in _JOINED and not each.unreachable]
         for machine in free[: max(0, missing)]:
@@ -179,7 +188,22 @@ class Look:
         more = "a host" if missing == 1 else f"{missing} hosts"
         return f"waiting for {more} of fleet {fleet} that can be reached and carries no gateway"
 
-    def _seat(self, machine: Instance) -> None:
+    def _buy(self, missing: int) -> None:
+        offers, facts = self.snapshot.offers, self.snapshot.facts.get(self.gateway.backend)
+        if offers is None:
+            return
+        for _ in range(missing):
+            orders, found = gateway_machines.choose(self.gateway, offers, self.now)
+            self._keep(orders=orders)
+            if isinstance(found, gateway_machines.Missing):
+                self.missing, self.look_again = found.text, found.again
+                return
+            known = facts or BackendFacts(name=self.gateway.backend)
+            orders, machine = gateway_machines.order(self.draft, self.gateway, found, known)
+            self._keep(orders=orders)
+            self._seat(machine, ReplicaState.submitted)
+
+    def _seat(self, machine: Instance, state: ReplicaState = ReplicaState.provisioning) -> None:
         taken = {each.num for each in self.gateway.replicas}
         num = next(each for each in range(len(taken) + 1) if each not in taken)
         seat = GatewaySeat(
@@ -193,7 +217,7 @@ class Look:
             num=num,
             instance_id=machine.id,
             instance_name=machine.name,
-            state=ReplicaState.provisioning,
+            state=state,
             hostname=machine.hostname,
             created_at=self.now,
         )

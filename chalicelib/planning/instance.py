@@ -117,6 +117,10 @@ class Look:
         return self.fleet.deleted or self.fleet.status != "active"
 
     @property
+    def _owner_ends(self) -> str:
+        return f"its {'gateway' if self.instance.of_gateway else 'fleet'} is being deleted"
+
+    @property
     def _ends_with_fleet(self) -> bool:
         """A job that was placed while somebody deleted the fleet runs to its end first."""
         return self._fleet_ends and not self.instance.claims
@@ -160,7 +164,7 @@ class Look:
 
     def _overdue(self) -> bool:
         if self._ends_with_fleet:
-            self._end(InstanceReason.terminated_by_user, "its fleet is being deleted")
+            self._end(InstanceReason.terminated_by_user, self._owner_ends)
         elif self.instance.deadline is not None and self.now >= self.instance.deadline:
             minutes = (self.instance.deadline - self.instance.created_at) // MINUTE
             self._end(InstanceReason.provisioning_timeout, f"its agent didn't report within {minutes} minutes")
@@ -247,7 +251,7 @@ class Look:
 
     def joined(self) -> None:
         if self._ends_with_fleet:
-            self._end(InstanceReason.terminated_by_user, "its fleet is being deleted")
+            self._end(InstanceReason.terminated_by_user, self._owner_ends)
             return
         host = self.instance.host
         named = host is None or host.joined
@@ -456,7 +460,9 @@ class Look:
 
     def _leave_fleet(self) -> None:
         """One instance fewer. A fleet with a minimum, or with a placement group, becomes due, in case the wake-up is
-        lost."""
+        lost. A gateway is woken by its machine's end itself."""
+        if self.instance.of_gateway:
+            return
         self.draft.wake(f"fleet/{self.fleet.id}")
         least = self.config.nodes.min if self.config.nodes else 0
         waits = self.fleet.due_at is not None and self.fleet.due_at <= self.now

@@ -94,7 +94,7 @@ class _Outcome(Look):
         claimed = bool(self.instance.claims)
         self.instance = self.instance.with_(claims=())
         self._leave_fleet()
-        if not claimed and not self.instance.for_run:
+        if not claimed and not self.instance.for_run and not self.instance.of_gateway:  # a gateway sees its end
             self._remember_for_fleet()
         # A refusal covers this call only: an earlier one, whose response was lost, may have created something.
         first = self.instance.act_until == purchases.act_until(self.instance.created_at, self.facts)

@@ -268,6 +268,8 @@ class GatewaySnapshot:
     machines: Mapping[str, Instance] = field(default_factory=dict)  # by id: those that its replicas are on
     hosts: tuple[Instance, ...] = ()  # of its fleet, in order of their numbers; read while a replica has none
     fleet_exists: bool = True
+    offers: OfferBook | None = None  # for machines of its own; read while a replica has none
+    facts: Mapping[str, BackendFacts] = field(default_factory=dict)
 
     @property
     def unit(self) -> str:

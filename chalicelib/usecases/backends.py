@@ -204,14 +204,15 @@ def forget(plane: Plane, backends: Sequence[Configured], *, actor: User | None =
 
 
 def uses(plane: Plane, project_id: str, type: str) -> list[str]:
-    """The names of what needs this backend: machines, volumes, and fleets with a placement group there."""
+    """The names of what needs this backend: machines, volumes, gateways, and fleets with a placement group there."""
     groups = [
         f"placement group of fleet {fleet.name}"
         for fleet in plane.read.fleets(project_id)
         if any(group.backend == type for group in fleet.groups)
     ]
     volumes = [f"volume {volume.name}" for volume in plane.read.volumes(project_id) if volume.backend == type]
-    return [*(machine.name for machine in _machines(plane, project_id, type)), *volumes, *groups]
+    gateways = [f"gateway {gateway.name}" for gateway in plane.read.gateways(project_id) if gateway.backend == type]
+    return [*(machine.name for machine in _machines(plane, project_id, type)), *volumes, *groups, *gateways]
 
 
 def _machines(plane: Plane, project_id: str, type: str) -> list[Instance]:
@@ -321,7 +322,7 @@ def _refuse_used(plane: Plane, backend: Configured) -> None:
     if used:
         raise Refused(
             f"The backend {backend.type} is in use: {_listed(used)}.",
-            hint="Delete the fleets and volumes that they belong to, and wait until they are gone.",
+            hint="Delete the fleets, volumes and gateways that they belong to, and wait until they are gone.",
         )
 
 

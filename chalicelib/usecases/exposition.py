@@ -112,6 +112,10 @@ def _instances(plane: Plane, made: Exposition, project: Project) -> None:
         for instance in instances:
             _instance(made, instance, project)
             price += instance.offer.price
+    for gateway in plane.read.gateways(project.id):
+        for instance in plane.read.instances(gateway.id):
+            _instance(made, instance, project)
+            price += instance.offer.price
     made.add("dstack_project_price_dollars_per_hour", round(price, 6), project_name=project.name)
 
 

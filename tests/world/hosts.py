@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import orjson
 
 from chalicelib.agent import chunks
-from chalicelib.agent.commands import Abort, Command, End, Keep, Put, Remove, Start, Stop
+from chalicelib.agent.commands import Abort, Carry, Command, End, Keep, Put, Remove, Start, Stop
 from chalicelib.agent.session import Message, Session
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
@@ -21,6 +21,7 @@ from chalicelib.usecases.agent import has_news
 from tests.world.time import Time
 
 TRIP = 0.01  # seconds that a message takes to arrive
+INSTALLING = 20.0  # seconds from when a machine is told to carry a gateway until that takes requests
 STARTING = 0.1  # seconds from the order to a task's first step
 GRACE = 5.0
 
@@ -155,6 +156,7 @@ class Host:
         self.hosts, self.time, self.name, self.instance_id = hosts, hosts.time, name, instance_id
         self.token, self.facts, self.credential = token, facts, ""
         self.dead = False
+        self.carried: dict[str, Any] | None = None  # the gateway's replica here
         self.boots = 0
         self.tasks: dict[str, Task] = {}
         self.session: Session
@@ -228,8 +230,22 @@ class Host:
         elif isinstance(command, Remove):
             self.tasks.pop(command.task, None)
             self.session.task_removed(command.task)
+        elif isinstance(command, Carry):
+            self._carry(command.gateway)
         elif isinstance(command, End):
             self.tasks.clear()
+
+    def _carry(self, wanted: dict[str, Any] | None) -> None:
+        """nginx is installed in `INSTALLING` seconds, and gone at once."""
+        self.carried = wanted
+        self.session.gateway_changed(wanted and {**wanted, "state": "installing", "message": ""})
+
+        def serves() -> None:
+            if wanted is not None and self.carried is wanted:
+                self.session.gateway_changed({**wanted, "state": "running", "message": ""})
+                self.pump()
+
+        self.later(INSTALLING, serves)
 
     # --- what tasks do -----------------------------------------------------------------------------------------------
 

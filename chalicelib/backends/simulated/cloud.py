@@ -54,6 +54,7 @@ FACTS = BackendFacts(
     read_only_attach=True,
     largest_volume=16_000,  # a file of ext4 has less than 16 TB
     volume_zones=True,
+    gateways=True,
     simulated=True,
 )
 

@@ -171,6 +171,7 @@ class Purchases:
             zones=(zone,) if zone else instance.offer.availability_zones,
             reservation=instance.offer.reservation or None,
             trying=instance.trying,
+            open_ports=_ports(instance),
             placement_group=group,
         )
 
@@ -260,6 +261,14 @@ class Purchases:
             log.info("%s is too late: its instance has ended", effect)
             return None
         return instance
+
+
+def _ports(instance: Instance) -> tuple[int, ...]:
+    """Of a machine that is bought for a gateway."""
+    seat = instance.gateway
+    if seat is None or not instance.of_gateway:
+        return ()
+    return tuple(port for port in (seat.http_port, seat.https_port) if port is not None)
 
 
 def _give_back(backend: Backend, handle: Handle) -> None:
