@@ -76,6 +76,9 @@ class SimulatedProvider:
         on_demand = catalogue.TYPES[offer.instance.name][-1] * catalogue.REGIONS[offer.region][0]
         return on_demand * (catalogue.SPOT_SHARE if offer.instance.resources.spot else 1.0)
 
+    def open_ports(self, handles: Sequence[Handle]) -> set[int]:
+        return set(self._vm(handles)["open_ports"])
+
     def user_data(self, handles: Sequence[Handle]) -> str:
         return str(self._vm(handles)["user_data"])
 

@@ -141,7 +141,7 @@ def _launches(asking: _Asking, region: str, network: Network) -> list[dict[str, 
         has = Resources(cpus=2, memory_mib=1024, gpus=gpus, spot=spot, cpu_arch="x86")
         kind = InstanceType(name=name, resources=has)
         offer = Offer(backend="aws", instance=kind, region=region, price=0.0)
-        place = Place(zone, network.subnets[zone], group, asking.images.of(offer))
+        place = Place(zone, network.subnets[zone], (group,), asking.images.of(offer))
         request = CreateRequest("check", "dstack-check", tuple(asking.tags.items()), offer, "", "", has.disk.size_mib)
         asked = launch(request, place, settings)
         found.append({name: value for name, value in asked.items() if name != "ClientToken"})

@@ -22,4 +22,5 @@ FACTS = BackendFacts(
     multi_attach=True,  # io1 and io2 volumes that were made so
     largest_volume=65_536,  # of type gp3
     volume_zones=True,
+    gateways=True,
 )

@@ -42,7 +42,7 @@ class Place:
 
     zone: str
     subnet: str
-    group: str  # security group
+    groups: tuple[str, ...]  # security groups
     image: Image
     reservation: Reservation | None = None
 
@@ -70,6 +70,11 @@ def launch(request: CreateRequest, place: Place, settings: Settings) -> dict[str
     if len(request.user_data.encode()) > MOST_USER_DATA:
         raise Unfit(f"The boot script of {request.name} is longer than the {MOST_USER_DATA} bytes that AWS takes.")
     spot = request.offer.instance.resources.spot
+    if request.open_ports and not settings.public_ips:
+        raise Unfit(
+            f"{request.name} is a gateway's, which needs a public address, and the backend has `public_ips: false`.",
+            hint="Remove that, or run the gateway on hosts of yours: `fleet` instead of `backend` and `region`.",
+        )
     if spot and place.reservation is not None:
         raise Unfit(f"A spot machine can't be in the capacity reservation {place.reservation.id}.")
     asked: dict[str, Any] = {
@@ -156,7 +161,7 @@ def interfaces(request: CreateRequest, place: Place, *, public_ips: bool) -> lis
             "DeviceIndex": device,
             "NetworkCardIndex": card,
             "SubnetId": place.subnet,
-            "Groups": [place.group],
+            "Groups": list(place.groups),
             "DeleteOnTermination": True,
         }
         if kind != "interface":

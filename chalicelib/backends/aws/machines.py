@@ -102,9 +102,12 @@ class Machines:
             wanted = reservation.zone if reservation else ", ".join(allowed)
             raise Unfit(f"The VPC in {region} has no subnet for machines in {wanted}: it has some in {_list(subnets)}.")
         install = dict(request.tags)["dstack-install"]
-        group = self._networks.group(region, install, self._settings.tags or {})
+        tags = self._settings.tags or {}
+        groups: tuple[str, ...] = (self._networks.group(region, install, tags),)
+        if request.open_ports:
+            groups += (self._networks.door(region, install, tags, request.open_ports),)
         image = self._images.of(request.offer)
-        return [Place(zone, subnets[zone], group, image, reservation) for zone in zones]
+        return [Place(zone, subnets[zone], groups, image, reservation) for zone in zones]
 
     def _reservation(self, request: CreateRequest) -> Reservation | None:
         if request.reservation is None:

@@ -1,13 +1,13 @@
 """Where machines stand: the VPC of a region, one subnet a zone, and the group that lets a cluster's machines talk.
 
 Nothing dials in to a machine, so the group opens no port: it lets its own members reach each other, and everybody out.
-EFA needs the rule for members in both directions. The group costs nothing and is shared by an installation's machines
-in a VPC, so it stays.
+EFA needs the rule for members in both directions. A gateway's machine is in another group as well, which opens its
+ports to the world. Groups cost nothing and are shared by an installation's machines in a VPC, so they stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.errors import AlreadyThere, Transient, Unfit
 
 _MEMBERS = "dstack: machines of one installation reach each other"
+_DOOR = "dstack: everybody reaches the gateways"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,12 @@ class Networks:
     def group(self, region: str, install: str, tags: Mapping[str, str]) -> str:
         """The id of the installation's security group, which is made if it isn't there."""
         vpc = self.of(region).vpc
-        return self._groups.get(f"{region} {vpc} {install}", lambda: self._group(region, vpc, install, tags))
+        return self._groups.get(f"{region} {vpc} {install}", lambda: self._members(region, vpc, install, tags))
+
+    def door(self, region: str, install: str, tags: Mapping[str, str], ports: Sequence[int]) -> str:
+        """The id of the group that opens these ports of a gateway's machine. Each choice of ports has its own."""
+        vpc, name = self.of(region).vpc, f"dstack-{install}-gateway-{'-'.join(map(str, ports))}"
+        return self._groups.get(f"{region} {vpc} {name}", lambda: self._door(region, vpc, install, name, tags, ports))
 
     def forget(self) -> None:
         """Something isn't as it was remembered."""
@@ -99,8 +105,23 @@ class Networks:
 
     # --- the security group ------------------------------------------------------------------------------------------
 
-    def _group(self, region: str, vpc: str, install: str, tags: Mapping[str, str]) -> str:
-        name = f"dstack-{install}"
+    def _members(self, region: str, vpc: str, install: str, tags: Mapping[str, str]) -> str:
+        group = self._group(region, vpc, install, f"dstack-{install}", _MEMBERS, tags)
+        self._open(region, group)
+        return str(group["GroupId"])
+
+    def _door(
+        self, region: str, vpc: str, install: str, name: str, tags: Mapping[str, str], ports: Sequence[int]
+    ) -> str:
+        group = self._group(region, vpc, install, name, _DOOR, tags)
+        there = {rule.get("FromPort") for rule in group.get("IpPermissions", ())}
+        for port in [port for port in ports if port not in there]:
+            everybody = {"IpRanges": [{"CidrIp": "0.0.0.0/0"}], "Ipv6Ranges": [{"CidrIpv6": "::/0"}]}
+            rule = {"IpProtocol": "tcp", "FromPort": port, "ToPort": port, **everybody}
+            self._authorize(region, "authorize_security_group_ingress", group, [rule])
+        return str(group["GroupId"])
+
+    def _group(self, region: str, vpc: str, install: str, name: str, why: str, tags: Mapping[str, str]) -> Body:
         group = self._find_group(region, vpc, name)
         if group is None:
             try:
@@ -109,7 +130,7 @@ class Networks:
                     region,
                     "create_security_group",
                     GroupName=name,
-                    Description=_MEMBERS,
+                    Description=why,
                     VpcId=vpc,
                     TagSpecifications=tagged(["security-group"], {**tags, "Name": name, "dstack-install": install}),
                 )
@@ -118,8 +139,7 @@ class Networks:
                 group = self._find_group(region, vpc, name)
                 if group is None:
                     raise Transient(f"The security group {name} of {region} is being created.") from error
-        self._open(region, group)
-        return str(group["GroupId"])
+        return group
 
     def _find_group(self, region: str, vpc: str, name: str) -> Body | None:
         found = self._clients.call(
@@ -135,13 +155,15 @@ class Networks:
             ("IpPermissions", "authorize_security_group_ingress"),
             ("IpPermissionsEgress", "authorize_security_group_egress"),
         ):
-            if any(_of_members(each, itself) for each in group.get(rules, ())):
-                continue
-            try:
-                self._clients.call("ec2", region, operation, GroupId=itself, IpPermissions=rule)
-            except AlreadyThere as error:
-                if code_of(error) != "InvalidPermission.Duplicate":
-                    raise
+            if not any(_of_members(each, itself) for each in group.get(rules, ())):
+                self._authorize(region, operation, group, rule)
+
+    def _authorize(self, region: str, operation: str, group: Body, rules: list[dict[str, Any]]) -> None:
+        try:
+            self._clients.call("ec2", region, operation, GroupId=group["GroupId"], IpPermissions=rules)
+        except AlreadyThere as error:
+            if code_of(error) != "InvalidPermission.Duplicate":
+                raise
 
 
 def _of_members(rule: Mapping[str, Any], group: str) -> bool:

@@ -401,6 +401,7 @@ class FakeCloud:
             "zone": zones[number % len(zones)],
             "type": request.offer.instance.name,
             "spot": request.offer.instance.resources.spot,
+            "open_ports": list(request.open_ports),
             "group": request.placement_group and request.placement_group.id,
             "user_data": request.user_data,
             "disk_mib": request.disk_mib,

@@ -132,6 +132,15 @@ class AwsProvider:
         sold = [zones.index(zone) for zone in offer.availability_zones or ()]
         return spot_price(offer.instance.name, offer.region, max(sold))
 
+    def open_ports(self, handles: Sequence[Handle]) -> set[int]:
+        """By the rules of every group that the machine is in."""
+        machine = self._account.machines.all[self._vm(handles)]
+        names = sorted({group["GroupId"] for nic in machine.nics for group in nic["Groups"]})
+        asked = clients(self._account).call("ec2", machine.region, "describe_security_groups", GroupIds=names)
+        rules = [rule for group in asked["SecurityGroups"] for rule in group["IpPermissions"]]
+        world = [rule for rule in rules if {"CidrIp": "0.0.0.0/0"} in rule["IpRanges"] and rule["Ipv6Ranges"]]
+        return {port for rule in world for port in range(rule.get("FromPort", -1), rule.get("ToPort", -1) + 1)}
+
     def user_data(self, handles: Sequence[Handle]) -> str:
         return raw_user_data(self._account.machines.all[self._vm(handles)].params).decode()
 

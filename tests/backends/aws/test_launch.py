@@ -16,7 +16,7 @@ from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
 from chalicelib.errors import Unfit
 from tests.backends.conformance import request_for
 
-PLACE = Place("us-east-1a", "subnet-1", "sg-1", Image("ami-1", "/dev/xvda", 8))
+PLACE = Place("us-east-1a", "subnet-1", ("sg-1",), Image("ami-1", "/dev/xvda", 8))
 SETTINGS = Settings(tags={"team": "ml"})
 GROUP = Handle(kind="group", id="dstack-cluster", data={"region": "us-east-1"})
 

@@ -11,6 +11,7 @@ from tests.backends.conformance.creation import Creation
 from tests.backends.conformance.describing import Describing
 from tests.backends.conformance.ending import Ending
 from tests.backends.conformance.failing import Failing
+from tests.backends.conformance.gateways import GatewayConformance
 from tests.backends.conformance.groups import PlacementGroupConformance
 from tests.backends.conformance.listing import Listing
 from tests.backends.conformance.offering import Offering
@@ -29,6 +30,7 @@ class BackendConformance(
     Several,
     Reserving,
     PlacementGroupConformance,
+    GatewayConformance,
     Describing,
     Listing,
     Ending,

@@ -69,6 +69,9 @@ class Provider(Protocol):
     def user_data(self, handles: Sequence[Handle]) -> str:
         """As the machine gets it."""
 
+    def open_ports(self, handles: Sequence[Handle]) -> set[int]:
+        """Those of the machine that the whole world reaches; -1 stands for all of them."""
+
     def disk_gib(self, handles: Sequence[Handle]) -> float: ...
 
     def tags(self, handle: Handle) -> dict[str, str]: ...
