@@ -248,19 +248,19 @@ FLEET: dict[str, Support] = {
 NotBuiltRow = tuple[tuple[str, ...], NotBuilt]  # the steps of a path, and why its field is refused
 
 
-def _not_built(table: dict[str, Support], prefix: str) -> tuple[NotBuiltRow, ...]:
+def not_built(table: dict[str, Support], prefix: str) -> tuple[NotBuiltRow, ...]:
     found = ((path.removeprefix(prefix), verdict) for path, verdict in table.items() if path.startswith(prefix))
     return tuple((tuple(path.split(".")), verdict) for path, verdict in found if isinstance(verdict, NotBuilt))
 
 
-_RUN_NOT_BUILT = _not_built(RUN, "")
-_FLEET_NOT_BUILT = _not_built(FLEET, "fleet.")
+_RUN_NOT_BUILT = not_built(RUN, "")
+_FLEET_NOT_BUILT = not_built(FLEET, "fleet.")
 
 
 def refusals(run_spec: RunSpec) -> list[Problem]:
     """Every field of a run that isn't built and is set to something."""
     config = run_spec.configuration
-    found = [*_refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_too_long(run_spec)]
+    found = [*refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_too_long(run_spec)]
     found += wrong_mounts(config.volumes)
     if isinstance(config, DevEnvironmentConfiguration):
         found += _editor_refusals(config)
@@ -396,7 +396,7 @@ def doorless(run_spec: RunSpec) -> list[Problem]:
 
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:
     """The same for a fleet."""
-    found = list(_refused(spec, _FLEET_NOT_BUILT))
+    found = list(refused(spec, _FLEET_NOT_BUILT))
     if spec.configuration.nodes is None and spec.configuration.ssh_config is None:
         found.append(Problem(NEEDS_NODES[1], path="configuration", hint=NEEDS_NODES[2], code=NEEDS_NODES[0]))
     return found + unresolved(spec.configuration.env, "configuration.env")
@@ -432,7 +432,7 @@ def _reservation_refusal(path: str, config: RunConfiguration | FleetConfiguratio
     return Problem(text, path=path, hint=hint, code="unsupported")
 
 
-def _refused(spec: BaseModel, rows: Iterable[NotBuiltRow]) -> Iterator[Problem]:
+def refused(spec: BaseModel, rows: Iterable[NotBuiltRow]) -> Iterator[Problem]:
     for steps, verdict in rows:
         if _meant(spec, steps, verdict):
             text = f"`{steps[-1]}` isn't supported yet: {verdict.why}"

@@ -44,6 +44,10 @@ def of_run(run_id: str) -> str:
     return f"spec/run/{run_id}"
 
 
+def of_gateway(gateway_id: str) -> str:
+    return f"spec/gateway/{gateway_id}"
+
+
 def of_backend(project_id: str, type: str) -> str:
     return f"backend/{project_id}/{type}"
 

@@ -234,6 +234,12 @@ def refuse_hosts(plane: Plane, user: User, role: ProjectRole | None, row: FleetR
 
 
 def refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> None:
+    """By a run, or by a gateway; a gateway finds another host for what an unreachable one carried."""
+    seats = (instance.gateway for instance in instances if not instance.unreachable)
+    carried = sorted({seat.name for seat in seats if seat is not None and not seat.leaving})
+    if carried:
+        hint = f"Delete the gateway first: dstack gateway delete {carried[0]}"
+        raise Refused(f"{what} in use by the gateway{'s' if len(carried) > 1 else ''} {', '.join(carried)}.", hint=hint)
     run_ids = list(dict.fromkeys(claim.run_id for instance in instances for claim in instance.claims))
     if not run_ids:
         return

@@ -128,8 +128,9 @@ def obstacles(old: FleetSpec, new: FleetSpec, row: FleetRow) -> list[str]:
 
 
 def refuse_busy(store: Store, new: FleetSpec, row: FleetRow) -> None:
-    """Refuses to remove a host while a job runs on it."""
+    """Refuses to remove a host while a job runs on it, or a gateway."""
     named = hosts_of(new)
     for each in row.instances:
-        if each.host is not None and not each.host.joined and each.claims and each.host.key not in named:
+        used = each.claims or each.gateway
+        if each.host is not None and not each.host.joined and used and each.host.key not in named:
             refuse_if_used(store, f"The host {each.host.hostname} is", [each])

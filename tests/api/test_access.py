@@ -33,6 +33,9 @@ COLUMNS = {
     "u": "{}user", "m": "{}manager", "a": "{}admin", "g": "root", "i": "{}agent", "j": "blueagent",
 }  # fmt: skip
 PRIVATE, PUBLIC = "red", "green"
+_CONFIGURATION = {"type": "gateway", "backend": "aws", "region": "r"}  # whose machines can't be gateways
+_SPEC = {"configuration": _CONFIGURATION}
+GATEWAY = {"spec": _SPEC, "plan": {"spec": _SPEC}, "configuration": _CONFIGURATION}
 NOTHING = "nothing is written here"
 IDS = [f"{route.method} {route.path}" for route in ROUTES]
 
@@ -77,6 +80,7 @@ def body(route: Route, town: Town, project: str) -> bytes:
         "fleets/get_plan": {"spec": fleet("fresh")}, "fleets/apply": {"plan": {"spec": fleet("fresh")}, "force": False},
         "fleets/delete_instances": {"name": "seen", "instance_nums": [0]}, "instances/get": {"id": things["instance"]},
         "get_instance_health_checks": {"fleet_name": "seen", "instance_num": 0},
+        **dict.fromkeys(("gateways/get_plan", "gateways/apply", "gateways/create"), GATEWAY),
         "exports/create": {"name": "fresh"}, "exports/update": {"name": "fresh"}, "exports/delete": {"name": "fresh"},
         "imports/delete": {"export_name": "fresh", "export_project_name": "blue"},
         "projects/create": {"project_name": "fresh"}, "set_members": members(user, f"{project}admin"),

@@ -62,7 +62,6 @@ def _declared(path: str, method: str) -> bool:
 
 
 def test_what_is_not_built_is_refused_by_name(rig: Rig) -> None:
-    assert "`type: gateway`" in rig.refused("P/gateways/get")
     assert "SSH proxy" in rig.refused("/api/sshproxy/get_upstream")
 
 

@@ -41,7 +41,6 @@ STRICTER = {
     "volume_id: x\nauto_cleanup": "what was there before isn't cleaned up: refused by the server anyway",
     "type: fleet\n ": "neither nodes nor hosts: refused by the server anyway",
     "region: r\npublic_ip: false\n ": "Let's Encrypt must reach the gateway: refused by the server anyway",
-    "region: r\nreplicas: 2\n ": "Let's Encrypt works with one replica: refused by the server anyway",
     "backend: vultr\nregion: r\ncertificate: {type: acm": "refused by the server anyway",
     "--max-price 0": "refused in a file there too",
 }

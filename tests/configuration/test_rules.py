@@ -13,6 +13,7 @@ GROUPS = "type: service\nport: 80\ngroups:\n"
 DEV = "type: dev-environment\n"
 SSH = "type: fleet\nssh_config:\n  user: u\n  hosts: [h]\n"
 GATEWAY = "type: gateway\nbackend: aws\nregion: r\n"
+EDGE = "type: gateway\nfleet: edge\n"
 PRESET = "type: preset\n"
 
 WRONG = [
@@ -109,7 +110,21 @@ WRONG = [
     ("type: fleet\nnodes: 1\ntags: {dstack-name: b}\n", "tags.dstack-name", "invalid-tag"),
     ("type: volume\nbackend: daytona\nsize: 1GB\n", "size", "unknown-key"),
     (GATEWAY + "public_ip: false\n", "public_ip", "exclusive"),
-    (GATEWAY + "replicas: 2\n", "replicas", "exclusive"),
+    ("type: gateway\n", "", "missing"),
+    ("type: gateway\nbackend: aws\n", "region", "missing"),
+    ("type: gateway\nregion: r\n", "backend", "missing"),
+    (EDGE + "backend: aws\n", "backend", "exclusive"),
+    (EDGE + "region: other\n", "region", "exclusive"),
+    (GATEWAY + "http_port: 8080\n", "http_port", "exclusive"),
+    (EDGE + "https_port: 80\n", "https_port", "exclusive"),
+    (EDGE + "http_port: 443\n", "https_port", "exclusive"),
+    (EDGE + "http_port: 70000\n", "http_port", "too-large"),
+    (EDGE + "certificate: null\nhttps_port: 8443\n", "https_port", "exclusive"),
+    (EDGE + "instance_type: t\n", "instance_type", "exclusive"),
+    (EDGE + "tags: {a: b}\n", "tags", "exclusive"),
+    (EDGE + "load_balancer: {type: alb}\n", "load_balancer", "exclusive"),
+    (EDGE + "public_ip: false\ncertificate: null\n", "public_ip", "exclusive"),
+    ("type: gateway\nbackend: remote\nregion: edge\ntags: {a: b}\n", "tags", "exclusive"),
     (GATEWAY + "replicas: 10\ncertificate: null\n", "replicas", "too-large"),
     (GATEWAY + "certificate: {type: gcp-cm, name: n}\n", "certificate", "exclusive"),
     (GATEWAY + "certificate: lets-encrypt\n", "certificate", "wrong-type"),
@@ -141,6 +156,11 @@ RIGHT = [
     SSH + "env: [A=1]\nblocks: auto\n",
     "type: volume\nbackend: lium\nauto_cleanup_duration: off\nvolume_id: v\n",
     GATEWAY + "public_ip: false\ncertificate: null\n",
+    GATEWAY + "replicas: 2\n",
+    EDGE + "http_port: 8080\nhttps_port: 8443\nreplicas: 2\n",
+    EDGE + "http_port: 443\ncertificate: null\n",
+    "type: gateway\nbackend: remote\nregion: edge\nhttp_port: 8080\n",
+    EDGE + "backend: remote\nregion: edge\n",
     GATEWAY + "certificate: {type: acm, arn: a}\nload_balancer: {type: alb}\nreplicas: 3\n",
     PRESET + "base: a\nenv: [A]\nprompt: be quick\n",
 ]

@@ -16,8 +16,10 @@ from pydantic import BaseModel
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.planning.gateway_support import GATEWAY, gateway_refusals
 from chalicelib.planning.jobs import effective
 from chalicelib.planning.support import (
     FLEET,
@@ -51,7 +53,11 @@ def _fields(model: type[BaseModel], prefix: str, table: dict[str, Any]) -> Itera
         path = f"{prefix}{name}"
         below = list(_models(field.annotation))
         if path == "configuration":
-            below = [TaskConfiguration, DevEnvironmentConfiguration, ServiceConfiguration]
+            below = (
+                [GatewayConfiguration]
+                if model is GatewaySpec
+                else [TaskConfiguration, DevEnvironmentConfiguration, ServiceConfiguration]
+            )
         if path in table or not below:
             yield path
         else:
@@ -59,7 +65,10 @@ def _fields(model: type[BaseModel], prefix: str, table: dict[str, Any]) -> Itera
                 yield from _fields(inner, f"{path}.", table)
 
 
-@pytest.mark.parametrize(("model", "prefix", "table"), [(RunSpec, "", RUN), (FleetSpec, "fleet.", FLEET)])
+WALKED = [(RunSpec, "", RUN), (FleetSpec, "fleet.", FLEET), (GatewaySpec, "", GATEWAY)]
+
+
+@pytest.mark.parametrize(("model", "prefix", "table"), WALKED)
 def test_every_field_is_decided_once(model: type[BaseModel], prefix: str, table: dict[str, Any]) -> None:
     found = set(_fields(model, prefix, table))
     assert found - table.keys() == set(), "fields that the table doesn't decide"
@@ -133,6 +142,23 @@ def test_a_refused_field_is_named(path: str) -> None:
     assert found.hint
 
 
+OF_GATEWAYS: dict[str, Any] = {
+    "public_ip": {"public_ip": False, "certificate": None},
+    "load_balancer.type": {"load_balancer": {"type": "alb"}},
+    "certificate.arn": {"certificate": {"type": "acm", "arn": "a"}},
+    "certificate.name": {"backend": "gcp", "certificate": {"type": "gcp-cm", "name": "n"}},
+    "instance_type": {"instance_type": "t3.small"},
+    "tags": {"tags": {"a": "b"}},
+}
+
+
+@pytest.mark.parametrize("path", [path for path, verdict in GATEWAY.items() if isinstance(verdict, NotBuilt)])
+def test_a_refused_field_of_a_gateway_is_named(path: str) -> None:
+    asked = {"backend": "aws", "region": "r", **OF_GATEWAYS[path.removeprefix("configuration.")]}
+    (found,) = gateway_refusals(GatewaySpec.model_validate({"configuration": asked}))
+    assert found.path == path and path.rpartition(".")[2] in found.message and found.hint
+
+
 def test_one_of_several_is_named_too() -> None:
     several = [{"name": "mine-0"}, {"fleet": "other/gpus", "instance": 0}]
     raw = {"configuration": {"type": "task", "commands": ["a"], "instances": several}}
@@ -146,7 +172,9 @@ def functions_of(file: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("proof", sorted({v.proof for v in (RUN | FLEET).values() if isinstance(v, Supported)}))
+@pytest.mark.parametrize(
+    "proof", sorted({v.proof for v in (RUN | FLEET | GATEWAY).values() if isinstance(v, Supported)})
+)
 def test_a_supported_field_has_its_proof(proof: str) -> None:
     file, _, node = proof.partition("::")
     name, _, case = node.partition("[")

@@ -20,7 +20,8 @@ TWICE = 2
 FILLED_IN = {"SSHKey.public", "SSHKey.private", "ssh_key"}  # by the client, not by a person
 NOT_SENT = {"PresetConfiguration"}  # neither client sends one
 REFUSED = {"DevEnvironmentConfiguration.entrypoint"}  # by both, though it is a field of every run
-OURS = {"Schedule.timezone"}  # which the genuine client doesn't know: see `differences.py`
+_HOSTS = {f"GatewayConfiguration.{name}" for name in ("fleet", "http_port", "https_port")}
+OURS = {"Schedule.timezone", *_HOSTS}  # which the genuine client doesn't know: see `differences.py`
 
 
 def used(found: Any, seen: Counter[str]) -> None:

@@ -1,15 +1,118 @@
-"""Gateways over HTTP: none can be made yet, so a project that is asked for its gateways has none.
-
-An empty list and not a refusal: clients ask for it beside other things, and show those only if all of them came.
-What would make a gateway, or needs one, is refused (`refused.py`).
-"""
+"""Gateways over HTTP."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from chalicelib.api.requests import Id, Name, Object, RequestBody
 from chalicelib.api.route import Call
+from chalicelib.api.wire.gateways import gateway_json, gateway_plan_json
+from chalicelib.domain.gateways import Gateway
+from chalicelib.errors import NotSupported
+from chalicelib.usecases import gateway_plans, gateways
+
+Domain = Annotated[str, Field(max_length=300)]
 
 
-def list_project(call: Call) -> list[Any]:
-    return []
+class ListBody(RequestBody):
+    include_imported: bool = False  # none are shared, so there is nothing to add
+
+
+class GetBody(RequestBody):
+    name: Name
+
+
+class GetPlanBody(RequestBody):
+    spec: Object
+
+
+class CurrentGateway(RequestBody):
+    id: Id
+    configuration: Object
+
+
+class PlanBody(RequestBody):
+    spec: Object
+    current_resource: CurrentGateway | None = None
+
+
+class ApplyBody(RequestBody):
+    plan: PlanBody
+    force: bool = False
+
+
+class CreateBody(RequestBody):
+    configuration: Object
+
+
+class DeleteBody(RequestBody):
+    names: list[Name] = Field(max_length=100)
+
+
+class SetDefaultBody(RequestBody):
+    name: Name
+    gateway_project: Name | None = None
+
+
+class SetDomainBody(RequestBody):
+    name: Name
+    wildcard_domain: Domain | None = None
+
+
+def list_project(call: Call) -> Any:
+    default = _default(call)
+    return [
+        gateway_json(each, call.tenant.name, default=each.id == default)
+        for each in gateways.list_all(call.plane, call.tenant)
+    ]
+
+
+def get(call: Call) -> Any:
+    return _shown(call, gateways.get(call.plane, call.tenant, call.parse(GetBody).name))
+
+
+def get_plan(call: Call) -> Any:
+    plan = gateway_plans.get_plan(call.plane, call.actor, call.tenant, call.parse(GetPlanBody).spec)
+    default = plan.current is not None and plan.current.id == _default(call)
+    return gateway_plan_json(plan, call.tenant.name, call.actor.name, default=default)
+
+
+def apply(call: Call) -> Any:
+    asked = call.parse(ApplyBody)
+    current = asked.plan.current_resource
+    seen = None if current is None else gateway_plans.Seen(current.id, current.configuration)
+    made = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.spec, seen, force=asked.force)
+    return _shown(call, made)
+
+
+def create(call: Call) -> Any:
+    return _shown(call, gateway_plans.create(call.plane, call.actor, call.tenant, call.parse(CreateBody).configuration))
+
+
+def delete(call: Call) -> None:
+    gateways.delete(call.plane, call.actor, call.tenant, call.parse(DeleteBody).names)
+
+
+def set_default(call: Call) -> None:
+    asked = call.parse(SetDefaultBody)
+    if asked.gateway_project not in (None, call.tenant.name):
+        what = "A gateway of another project can't be the default: it serves its own project only."
+        raise NotSupported(what, hint=f"Make one for {call.tenant.name}: apply a configuration with `type: gateway`.")
+    gateways.set_default(call.plane, call.actor, call.tenant, asked.name)
+
+
+def set_wildcard_domain(call: Call) -> Any:
+    asked = call.parse(SetDomainBody)
+    return _shown(call, gateways.set_domain(call.plane, call.actor, call.tenant, asked.name, asked.wildcard_domain))
+
+
+def _shown(call: Call, gateway: Gateway) -> Any:
+    return gateway_json(gateway, call.tenant.name, default=gateway.id == _default(call))
+
+
+def _default(call: Call) -> str | None:
+    """The id of the project's default gateway."""
+    found = call.plane.read.default_gateway(call.tenant.id)
+    return None if found is None else found.id

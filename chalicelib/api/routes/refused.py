@@ -13,7 +13,6 @@ from chalicelib.errors import NotSupported
 _PROJECT = "/api/project/{project_name}"
 _SERVICES = "services: the proxy to a service or a model"
 _DOORS = "`dstack server` passes requests on to services; a Lambda can't."
-_NO_GATEWAYS = "`type: gateway` will be accepted once services run."
 _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 # feature, what to do instead, access, paths
@@ -47,15 +46,6 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
         ),
     ),
     ("listing and deleting repos", "", Access.member, (f"{_PROJECT}/repos/list", f"{_PROJECT}/repos/delete")),
-    (
-        "gateways",
-        _NO_GATEWAYS,
-        Access.member,
-        tuple(
-            f"{_PROJECT}/gateways/{verb}"
-            for verb in ("get", "get_plan", "apply", "create", "delete", "set_default", "set_wildcard_domain")
-        ),
-    ),
     ("the SSH proxy", "", Access.admin, ("/api/sshproxy/get_upstream",)),
     (_SERVICES, "", Access.member, ("/proxy/models/{project_name}/chat/completions",)),
 )

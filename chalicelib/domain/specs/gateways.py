@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from chalicelib.domain.specs.profiles import BackendName, Tags
 from chalicelib.domain.specs.reading import TAG, Spec, Whole, faults, unset
+
+Port = Annotated[Whole, Field(ge=1, le=65_535)]
+Fault = tuple[str, str, str, str]  # code, message, hint, field
 
 
 class LetsEncryptGatewayCertificate(Spec):
@@ -58,22 +62,40 @@ Certificate = Annotated[
 ]
 
 
+_OF_MACHINES = ("instance_type", "load_balancer", "tags")  # of machines that are bought
+_OF_HOSTS = ("http_port", "https_port")
+
+
 class GatewayConfiguration(Spec):
-    """A gateway."""
+    """A gateway, on hosts of a fleet or on machines of a backend."""
 
     type: Literal["gateway"] = Field(default="gateway", description="`gateway`.")
     name: str | None = Field(default=None, description="The name of the gateway; a random one unless set.")
     default: bool | None = Field(
         default=None, description="Make it the default; unless set, the first gateway is.", exclude_if=unset
     )
-    backend: BackendName = Field(description="The backend to create it in.")
-    region: str = Field(description="The region to create it in.")
+    fleet: str | None = Field(
+        default=None,
+        description="The SSH fleet, or the server's own, on whose hosts it runs; instead of `backend` and `region`.",
+        min_length=1,
+        exclude_if=unset,
+    )
+    backend: BackendName | None = Field(
+        default=None, description="The backend to create it in; `remote` for an SSH fleet, which `region` then names."
+    )
+    region: str | None = Field(default=None, description="The region to create it in.")
     instance_type: str | None = Field(
         default=None, description="The instance type; a small one unless set.", min_length=1
     )
     domain: str | None = Field(
         default=None,
         description="The domain whose subdomains the services get; can contain `${{ run.project_name }}`.",
+    )
+    http_port: Port | None = Field(
+        default=None, description="On hosts: the port for http; 80 unless set.", exclude_if=unset
+    )
+    https_port: Port | None = Field(
+        default=None, description="On hosts: the port for https; 443 unless set.", exclude_if=unset
     )
     public_ip: bool = Field(default=True, description="Give it a public address.")
     load_balancer: ALBGatewayLoadBalancer | None = Field(
@@ -85,33 +107,51 @@ class GatewayConfiguration(Spec):
     replicas: Whole | None = Field(default=None, description="How many machines; 1 unless set.", ge=1, le=9)
     tags: Tags | None = Field(default=None, description="Tags for its resources in the cloud.")
 
+    @property
+    def hosts(self) -> str:
+        """The name of the fleet whose hosts it runs on; empty: it is created in a backend."""
+        return self.fleet or (str(self.region) if self.backend == "remote" else "")
+
     @model_validator(mode="after")
     def _together(self) -> GatewayConfiguration:
-        found = []
-        kind = self.certificate.type if self.certificate else None
-        if kind == "lets-encrypt":
-            if not self.public_ip:
-                found.append(
-                    ("exclusive", "Let's Encrypt must reach the gateway", "write `certificate: null`", "public_ip")
-                )
-            if (self.replicas or 1) > 1:
-                found.append(
-                    (
-                        "exclusive",
-                        "Let's Encrypt works with one replica",
-                        "write `certificate: null`, or remove `replicas`",
-                        "replicas",
-                    )
-                )
-        if kind == "acm" and self.backend != "aws":
-            found.append(("exclusive", "`acm` is a certificate of AWS", "use `lets-encrypt`", "certificate"))
-        if kind == "gcp-cm" and self.backend != "gcp":
-            found.append(
-                ("exclusive", "`gcp-cm` is a certificate of Google Cloud", "use `lets-encrypt`", "certificate")
-            )
+        found = [*self._place(), *self._certified()]
         if found:
             raise faults(found)
         return self
+
+    def _place(self) -> Iterator[Fault]:
+        if self.fleet is not None:
+            for field, same in (("backend", "remote"), ("region", self.fleet)):  # as clients are shown it
+                if getattr(self, field) not in (None, same):
+                    why = f"with `fleet`, it runs on hosts that are there, so `{field}` says nothing"
+                    yield "exclusive", why, f"remove `{field}`, or `fleet`", field
+        elif self.backend is None or self.region is None:
+            missing = [field for field in ("backend", "region") if getattr(self, field) is None]
+            both = "`fleet`, or `backend` and `region`"
+            text = f"a gateway needs {both}" if len(missing) > 1 else f"`backend` needs `{missing[0]}`"
+            text = "`region` needs `backend`" if missing == ["backend"] else text
+            hint = f"write {both}" if len(missing) > 1 else f"write `{missing[0]}`, or name a `fleet` instead"
+            yield "missing", text, hint, "" if len(missing) > 1 else missing[0]
+        for field in _OF_MACHINES if self.hosts else _OF_HOSTS:
+            if getattr(self, field):
+                what = "machines that are bought for a gateway" if self.hosts else "hosts, which may use the others"
+                yield "exclusive", f"`{field}` is for {what}", f"remove `{field}`", field
+        if self.hosts and not self.public_ip:
+            why = "a host has the addresses that it has"
+            yield "exclusive", why, "remove `public_ip`", "public_ip"
+        if self.certificate and (self.http_port or 80) == (self.https_port or 443):
+            yield "exclusive", "http and https need a port each", "write another `https_port`", "https_port"
+
+    def _certified(self) -> Iterator[Fault]:
+        kind = self.certificate.type if self.certificate else None
+        if kind is None and self.https_port is not None:
+            yield "exclusive", "without a certificate there is no https", "remove `https_port`", "https_port"
+        if kind == "lets-encrypt" and not self.public_ip:
+            yield "exclusive", "Let's Encrypt must reach the gateway", "write `certificate: null`", "public_ip"
+        if kind == "acm" and self.backend != "aws":
+            yield "exclusive", "`acm` is a certificate of AWS", "use `lets-encrypt`", "certificate"
+        if kind == "gcp-cm" and self.backend != "gcp":
+            yield "exclusive", "`gcp-cm` is a certificate of Google Cloud", "use `lets-encrypt`", "certificate"
 
 
 class GatewaySpec(Spec):

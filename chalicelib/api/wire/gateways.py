@@ -1,0 +1,73 @@
+"""Gateways on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewayStatus
+from chalicelib.domain.instants import iso
+from chalicelib.usecases.gateway_plans import GatewayPlan, shown
+
+
+def gateway_json(gateway: Gateway, project_name: str, *, default: bool) -> dict[str, Any]:
+    hosts = [each.hostname for each in gateway.running or gateway.replicas if each.hostname]
+    return {
+        "id": gateway.id,
+        "name": gateway.name,
+        "project_name": project_name,
+        "configuration": _placed(orjson.loads(shown(gateway))["configuration"]),
+        "created_at": iso(gateway.created_at),
+        "status": _status(gateway),
+        "status_message": gateway.message or None,
+        "hostname": hosts[0] if hosts else None,
+        "wildcard_domain": gateway.domain or None,
+        "default": default,
+        "replicas": [_replica(each, gateway) for each in gateway.replicas],
+        "backend": gateway.backend or "remote",
+        "region": gateway.region or gateway.fleet,
+        "ip_address": None,
+        "instance_id": None,
+    }
+
+
+def _placed(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Clients of this line require a backend and a region; hosts are of the backend `remote`, with the fleet for a
+    region."""
+    if fleet := configuration.get("fleet"):
+        return {**configuration, "backend": "remote", "region": fleet}
+    return configuration
+
+
+def _status(gateway: Gateway) -> str:
+    """Clients have no word for a gateway that is being deleted: it shows as what it was."""
+    if gateway.ending:
+        return "submitted" if gateway.running_at is None else "running"
+    return GatewayStatus(gateway.status).value
+
+
+def _replica(replica: GatewayReplica, gateway: Gateway) -> dict[str, Any]:
+    return {
+        "hostname": replica.hostname or None,
+        "replica_num": replica.num,
+        "backend": gateway.backend or "remote",
+        "region": gateway.region or gateway.fleet,
+        "created_at": iso(replica.created_at),
+        "status": replica.state.value,
+        "status_message": replica.message or None,
+        "instance_name": replica.instance_name,
+    }
+
+
+def gateway_plan_json(plan: GatewayPlan, project_name: str, user_name: str, *, default: bool) -> dict[str, Any]:
+    spec = orjson.loads(plan.spec)
+    spec = {**spec, "configuration": _placed(spec["configuration"])}
+    return {
+        "project_name": project_name,
+        "user": user_name,
+        "spec": orjson.loads(plan.spec),
+        "effective_spec": spec,
+        "current_resource": None if plan.current is None else gateway_json(plan.current, project_name, default=default),
+        "action": plan.action,
+    }

@@ -1,0 +1,44 @@
+"""Which parts of a gateway's configuration are built: one table of its fields, as `support` has of runs and fleets."""
+
+from __future__ import annotations
+
+from chalicelib.domain.specs.gateways import GatewaySpec
+from chalicelib.errors import Problem
+from chalicelib.planning.support import NotBuilt, Support, Supported, not_built, refused
+
+PLANS = "tests/api/test_gateways.py"
+_LATER = "remove it; it will be accepted once it has an effect"
+
+
+def _plans(*names: str) -> dict[str, Support]:
+    return {f"configuration.{name}": Supported(f"{PLANS}::test_field[{name}]") for name in names}
+
+
+GATEWAY: dict[str, Support] = {
+    "configuration_path": Supported(f"{PLANS}::test_the_path_of_its_file_comes_back_with_the_plan"),
+    **_plans("type", "name", "default", "fleet", "backend", "region", "domain", "http_port", "https_port", "replicas"),
+    **_plans("certificate.type"),
+    "configuration.public_ip": NotBuilt(
+        "a gateway gets a public address, because whoever calls its services must reach it",
+        "remove it, or have the gateway on hosts of your network: `fleet: NAME`",
+        (True,),
+    ),
+    "configuration.load_balancer.type": NotBuilt(
+        "nothing stands in front of a gateway", "remove it; with `replicas`, let the domain's DNS record name them all"
+    ),
+    "configuration.certificate.arn": NotBuilt(
+        "certificates of AWS are only for its load balancers", "write `certificate: {type: lets-encrypt}`, or null"
+    ),
+    "configuration.certificate.name": NotBuilt(
+        "certificates of Google Cloud are only for its load balancers",
+        "write `certificate: {type: lets-encrypt}`, or null",
+    ),
+    "configuration.instance_type": NotBuilt("a gateway gets a small machine", _LATER),
+    "configuration.tags": NotBuilt("the machines of gateways have the tags of this installation only", _LATER),
+}
+_NOT_BUILT = not_built(GATEWAY, "")
+
+
+def gateway_refusals(spec: GatewaySpec) -> list[Problem]:
+    """What a gateway asks for that isn't built."""
+    return list(refused(spec, _NOT_BUILT))
