@@ -1,4 +1,4 @@
-"""Applying volumes and gateways: the plan or request goes to the server, which says whether it supports them."""
+"""Applying volumes and gateways, and deleting them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def delete_volume(session: Session, name: str) -> None:
     _delete(session, "volumes", name)
 
 
+def delete_gateway(session: Session, name: str) -> None:
+    """Waits until no machine carries it any more."""
+    _delete(session, "gateways", name)
+
+
 def apply_gateway(session: Session, definition: Definition, options: ApplyOptions) -> int:
     """Creates the gateway, or changes it where that is possible; returns the exit code."""
     spec = {"configuration": definition.configuration, "configuration_path": definition.path}
@@ -62,7 +67,7 @@ def apply_gateway(session: Session, definition: Definition, options: ApplyOption
     if not _agreed(session, options, question):
         return 0
     if current is not None and plan["action"] != "update":
-        _delete(session, "gateways", current["name"])
+        delete_gateway(session, current["name"])
         current = None
     body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
     return _wait(session, "gateways", session.client.in_project("gateways/apply", body), options)
@@ -89,7 +94,7 @@ def _delete(session: Session, kind: str, name: str) -> None:
 
 def _show(session: Session, definition: Definition) -> None:
     terminal, said = session.terminal, definition.configuration
-    fields = ("name", "backend", "region", "size", "volume_id", "domain", "replicas")
+    fields = ("name", "fleet", "backend", "region", "size", "volume_id", "domain", "replicas")
     rows = [("Project", session.project), ("Type", definition.kind), ("Configuration", definition.path)]
     rows += [(field.replace("_", " ").capitalize(), _text(said[field])) for field in fields if said.get(field)]
     terminal.say(facts(rows, terminal.width, terminal.colour))

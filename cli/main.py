@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "event": ("event", "Show what happened to runs, jobs, fleets and instances."),
     "export": ("export", "Share SSH fleets with other projects."),
     "fleet": ("fleet", "Manage fleets and their machines."),
-    "gateway": ("unbuilt", "Gateways for services (not available yet)."),
+    "gateway": ("gateway", "Manage gateways: the doors to services."),
     "import": ("import_", "Fleets that other projects share with this one."),
     "init": ("init", "Set up this folder with an example configuration and an editor schema."),
     "login": ("login", "Sign on with an account, and add the projects you may use."),

@@ -60,6 +60,15 @@ class Session:
             ) from None
         return found
 
+    def get_gateway(self, name: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self.client.in_project("gateways/get", {"name": name})
+        except NotFound:
+            raise NotFound(
+                f"There is no gateway {name} in project {self.project}.", hint="See them with `dstack gateway`."
+            ) from None
+        return found
+
     def remember(self, kind: str, names: Iterable[str]) -> None:
         """Caches names for completion; a cache that can't be written is a warning, not a failure."""
         path = names_path(self.terminal.home)

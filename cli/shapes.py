@@ -56,6 +56,8 @@ COMMANDS = {
     "user create": Shape(1, "The new user, with the token that is shown this once.", {"user": "User"}, ours=True),
     "user keys": Shape(1, "Your public keys, newest first.", ours=True),
     "user list": Shape(1, "Users, newest first.", {"users[]": "User"}, ours=True),
+    "gateway get": Shape(1, "One gateway.", {"": "Gateway"}),
+    "gateway list": Shape(1, "Gateways, oldest first.", {"gateways[]": "Gateway"}),
     "volume get": Shape(1, "One volume.", {"": "Volume"}),
     "volume list": Shape(1, "Volumes, oldest first.", {"volumes[]": "Volume"}, ours=True),
 }
@@ -80,6 +82,7 @@ NOUNS = {
     "InstanceType": Shape(1, "A machine type: its name at the backend, and its resources."),
     "Resources": Shape(1, "Required resources; a range is `min` and `max`, both inclusive."),
     "Volume": Shape(1, "A volume, its price a month, what it has cost, and where it is attached."),
+    "Gateway": Shape(1, "A gateway, its domain, and the machines that carry its replicas."),
     "User": Shape(1, "Somebody who may use the server, and their role on the whole of it."),
     "Event": Shape(1, "What happened, when, and to what."),
 }

@@ -41,6 +41,7 @@ class Filter:
     within_projects: Ids | None = None
     within_runs: Ids | None = None
     within_fleets: Ids | None = None
+    within_gateways: Ids | None = None  # events about them, their machines among them
     target_types: frozenset[str] | None = None
     actors: frozenset[str | None] | None = None
     prev_at: Micros | None = None
@@ -70,7 +71,7 @@ def _words(wanted: Filter) -> list[tuple[bytes, ...]]:
     """What a record must contain if an event of it fits, one of each choice. It spares parsing most that don't."""
     targets = None if wanted.targets is None else {id_ for _, id_ in wanted.targets}
     actors = None if wanted.actors is None or None in wanted.actors else wanted.actors
-    choices = (targets, wanted.within_runs, wanted.within_fleets, wanted.target_types, actors)
+    choices = (targets, wanted.within_runs, wanted.within_fleets, wanted.within_gateways, wanted.target_types, actors)
     return [tuple(f'"{word}"'.encode() for word in choice) for choice in choices if choice is not None]
 
 
@@ -156,6 +157,12 @@ def _fits(event: Event, actor: User, projects: Mapping[str, Project], wanted: Fi
         and (wanted.within_projects is None or event.project_id in wanted.within_projects)
         and (wanted.within_runs is None or event.run_id in wanted.within_runs)
         and (wanted.within_fleets is None or event.fleet_id in wanted.within_fleets)
+        and (wanted.within_gateways is None or _is_of(event, targets, wanted.within_gateways))
         and (wanted.target_types is None or any(target.type in wanted.target_types for target in event.targets))
         and (wanted.actors is None or event.actor_id in wanted.actors)
     )
+
+
+def _is_of(event: Event, targets: set[tuple[str, str]], gateways: Ids) -> bool:
+    """About one of these gateways, or a machine that it owns."""
+    return event.fleet_id in gateways or any(("gateway", each) in targets for each in gateways)

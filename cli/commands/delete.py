@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from chalicelib.errors import NotSupported, Refused
-from cli.clouds import delete_volume
+from cli.clouds import delete_gateway, delete_volume
 from cli.definition import RUN_TYPES, described
 from cli.fleets import delete_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
 from cli.session import open_session
 
-WHAT = {"fleet": "fleet {} and its machines", "volume": "volume {}"}
+WHAT = {"fleet": "fleet {} and its machines", "volume": "volume {}", "gateway": "gateway {}"}
 
 app = new_group("Delete what a configuration file describes.")
 
@@ -30,8 +30,8 @@ def delete(
 ) -> None:
     """Delete what a configuration file describes.
 
-    Deletes the fleet, the volume, or the record of the run, with the file's `name`. Waits until a fleet or a volume is
-    gone.
+    Deletes the fleet, the volume, the gateway, or the record of the run, with the file's `name`. Waits until a fleet, a
+    volume or a gateway is gone.
     No --json: it prints one line.
     """
     if file == "-" and not yes:
@@ -50,8 +50,11 @@ def delete(
         session.get_fleet(name)
     elif kind == "volume":
         session.get_volume(name)
+    elif kind == "gateway":
+        session.get_gateway(name)
     else:
-        raise NotSupported(f"type: {kind} isn't available yet.", hint="Runs, fleets and volumes can be deleted.")
+        what = "Runs, fleets, volumes and gateways can be deleted."
+        raise NotSupported(f"type: {kind} isn't available yet.", hint=what)
     what = WHAT.get(kind, "run {} and its history").format(name)
     if not yes and not terminal.confirm(f"Delete the {what}?"):
         terminal.say("Nothing was deleted.")
@@ -60,6 +63,8 @@ def delete(
         session.client.in_project("runs/delete", {"runs_names": [name]})
     elif kind == "fleet":
         delete_fleet(session, name)
-    else:
+    elif kind == "volume":
         delete_volume(session, name)
+    else:
+        delete_gateway(session, name)
     terminal.say(f"Deleted the {what}.")

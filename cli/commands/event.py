@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from chalicelib.errors import NotFound, NotSupported
+from chalicelib.errors import NotFound
 from cli.commands.secret import get_secret
 from cli.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
 from cli.render import as_json
@@ -48,12 +48,25 @@ TargetVolume = Annotated[
     Names,
     typer.Option("--target-volume", metavar="NAME", help="Events of this volume.", autocompletion=completer("volume")),
 ]
-TargetGateway = Annotated[Names, typer.Option("--target-gateway", metavar="NAME", help="Not available yet.")]
+TargetGateway = Annotated[
+    Names,
+    typer.Option(
+        "--target-gateway", metavar="NAME", help="Events of this gateway.", autocompletion=completer("gateway")
+    ),
+]
 WithinFleet = Annotated[
     Names, typer.Option("--within-fleet", metavar="NAME", help="Events of this fleet and its machines.")
 ]
 WithinRun = Annotated[Names, typer.Option("--within-run", metavar="NAME", help="Events of this run and its jobs.")]
-WithinGateway = Annotated[Names, typer.Option("--within-gateway", metavar="NAME", help="Not available yet.")]
+WithinGateway = Annotated[
+    Names,
+    typer.Option(
+        "--within-gateway",
+        metavar="NAME",
+        help="Events of this gateway and its machines.",
+        autocompletion=completer("gateway"),
+    ),
+]
 Actor = Annotated[
     Names,
     typer.Option(
@@ -145,11 +158,8 @@ app.callback(help=WHAT)(list_events)  # `dstack event` is `dstack event list`
 
 def _list(ctx: typer.Context) -> None:
     flags = ctx.params
-    for name in ("target_gateway", "within_gateway"):
-        if flags[name]:
-            noun = name.partition("_")[2]
-            raise NotSupported(f"--{name.replace('_', '-')}: there are no {noun}s yet.", hint="Leave it out.")
-    for kinds in (("target_fleet", "target_run", "target_secret", "target_volume"), ("within_fleet", "within_run")):
+    targets = ("target_fleet", "target_run", "target_secret", "target_volume", "target_gateway")
+    for kinds in (targets, ("within_fleet", "within_run", "within_gateway")):
         given = [f"--{name.replace('_', '-')}" for name in kinds if flags[name]]
         if len(given) > 1:
             raise typer.BadParameter(f"{' and '.join(given)} can't be combined.", ctx=ctx)
@@ -181,6 +191,9 @@ def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
         body["target_secrets"] = [get_secret(session, name)["id"] for name in flags["target_secret"]]
     if flags["target_volume"]:
         body["target_volumes"] = [session.get_volume(name)["id"] for name in flags["target_volume"]]
+    for scope in ("target", "within"):
+        if flags[f"{scope}_gateway"]:
+            body[f"{scope}_gateways"] = [session.get_gateway(name)["id"] for name in flags[f"{scope}_gateway"]]
     if not any(body.values()) and not flags["actor"]:  # what somebody did is wherever they did it
         body["within_projects"] = [session.client.post(f"/api/projects/{session.project}/get")["project_id"]]
     return {**body, "include_target_types": flags["include_type"] or None, "actors": _actors(session, flags["actor"])}

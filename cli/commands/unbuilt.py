@@ -8,7 +8,6 @@ from chalicelib.errors import NotSupported
 from cli.parameters import command, new_group
 
 REASONS = {
-    "gateway": ("Gateways aren't available yet.", "Use `dstack apply` for runs and fleets."),
     "preset": ("Presets aren't available yet.", "Describe the service in a configuration file."),
 }
 

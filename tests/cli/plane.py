@@ -18,6 +18,7 @@ RUN_ID = "7a4ef1dd-5248-421c-81a3-7265175cdd1d"
 JOB_ID = "17c09196-7120-480c-be4f-97fc1ca4282d"
 FLEET_ID = "164594f0-8051-412a-86bc-335dfd2bdcbf"
 VOLUME_ID = "6f0c7a1e-2b6d-4d0e-9a55-1f2d3c4b5a69"
+GATEWAY_ID = "0b7f7c1d-55f0-4b1c-9a54-6f21d4c9a3be"
 PROJECT_ID = "73b0889f-cc78-4436-a12a-6b33681a1256"
 NOT_THERE = (400, {"detail": [{"msg": "Not there", "code": "resource_not_exists"}]})
 
@@ -268,6 +269,25 @@ def volume(name: str = "data", status: str = "active", **fields: Any) -> dict[st
         "provisioning_data": made,
         "cost": 0.0123,
         "attachments": [],
+        **fields,
+    }
+
+
+def gateway(name: str = "door", status: str = "running", **fields: Any) -> dict[str, Any]:
+    asked = {"type": "gateway", "name": name, "backend": "remote", "region": "edge", "fleet": "edge"}
+    at = {"backend": "remote", "region": "edge", "created_at": "2026-11-21T04:00:00Z", "status_message": None}
+    return {
+        "id": GATEWAY_ID,
+        "name": name,
+        "project_name": "main",
+        "configuration": {**asked, "domain": "*.example.com", "certificate": {"type": "lets-encrypt"}},
+        "created_at": "2026-11-21T04:00:00Z",
+        "status": status,
+        "status_message": None,
+        "hostname": "192.168.1.10",
+        "wildcard_domain": "example.com",
+        "default": True,
+        "replicas": [{**at, "hostname": "192.168.1.10", "replica_num": 0, "status": "running"}],
         **fields,
     }
 

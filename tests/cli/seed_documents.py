@@ -319,7 +319,7 @@ COMMANDS = {
     "dstack offer --gpu A100": "",
     "dstack offer --backend aws --gpu A100": "",
     "dstack volume": "",
-    "dstack gateway": "Gateways",
+    "dstack gateway": "",
     # pools
     "dstack run .": "",
     "dstack run . --reuse -y -d": "",

@@ -11,6 +11,8 @@ import orjson
 
 from chalicelib.api import dispatch
 from chalicelib.configuration.server import read_backend
+from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus, PullProgress
 from chalicelib.domain.runs import RunStatus
@@ -27,6 +29,7 @@ from tests.api.test_volumes import activate, volume
 from tests.cli.conftest import Dstack
 from tests.cli.outline import Outline, outline
 from tests.cli.plane import Asked, Plane
+from tests.world import gateways
 from tests.world.keyed import config
 from tests.world.volumes import attachment
 
@@ -89,6 +92,13 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     for made in [rig.ok("P/volumes/create", each) for each in volumes]:
         activate(rig, made, attachments=(attachment(name="/dev/sdf"),), size_gib=100, message="it is well")
     rig.ok("P/volumes/create", volume("new"))
+    door = rig.ok("P/gateways/create", {"configuration": {"type": "gateway", "name": "door", "fleet": "lab"}})
+    of = rig.world.plane.read.find(Gateway, keys.gateway(door["id"]))
+    assert of is not None
+    host = gateways.host()
+    rig.save(gateways.carrying(of, host, message="it is well"))
+    cloud = {"type": "gateway", "name": "cloud", "backend": "aws", "region": "r", "domain": "example.com"}
+    rig.ok("P/gateways/create", {"configuration": cloud})
     machine_joins(rig, rig.ok("P/fleets/create_join", {"name": "lab"}))
 
 
@@ -115,6 +125,8 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "backend check": ["backend check --json"],
         "backend list": ["backend list --json"],
         "event list": ["event --json", "event list --json --within-run done"],
+        "gateway get": [f"gateway get {name} --json" for name in ("door", "cloud")],
+        "gateway list": ["gateway list --json"],
         "metrics": ["metrics pulling --json"],
         "project list": ["project list --json", "project list -v --json"],
         "project quota": [

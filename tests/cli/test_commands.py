@@ -464,7 +464,7 @@ def test_init_schema(bare: Dstack) -> None:
     assert first == "# yaml-language-server: $schema=.dstack/configuration.schema.json"
 
 
-@pytest.mark.parametrize("name", ["gateway", "preset"])
+@pytest.mark.parametrize("name", ["preset"])
 def test_what_isnt_built_says_so(bare: Dstack, name: str) -> None:
     for args in ([name], [name, "list", "--json", "-v"]):
         ended = bare(*args)

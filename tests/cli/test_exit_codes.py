@@ -49,7 +49,7 @@ CASES: dict[str, list[Case]] = {
         ("apply -f nothing.yml", {}, {}),
         ("apply -f wrong.yml -y", {}, {}),
         ("stop train", {}, {}),  # nobody answers
-        ("gateway", {}, {}),
+        ("preset", {}, {}),
         ("ps --project nobody", {}, {}),
     ],
     "no exit status": [

@@ -15,7 +15,7 @@ import pytest
 from cli.config import ProjectEntry, config_path, save_projects
 from cli.reference import leaves
 from tests.cli.conftest import Dstack
-from tests.cli.plane import Plane, fleet, offer, run, volume
+from tests.cli.plane import Plane, fleet, gateway, offer, run, volume
 from tests.cli.test_flags import ANSWERS, BACKEND
 from tests.cli.test_tables import GROUPS, H100, many_fleets, many_runs, metrics, run_plan, taken
 
@@ -37,6 +37,9 @@ FACES = {  # command line: what it is called
     "fleet get gpu-cluster": "fleet-get",
     "fleet joins gpu-cluster": "fleet-joins",
     "import": "import",
+    "gateway": "gateway",
+    "gateway list -v": "gateway-list-verbose",
+    "gateway get door": "gateway-get",
     "metrics train": "metrics",
     "offer --gpu H100": "offer",
     "offer --group-by gpu,backend": "offer-grouped",
@@ -64,7 +67,7 @@ NO_TABLE = {  # lines, a log, a script
     "project add-member", "project create", "project delete", "project remove-member", "project set-default",
     "user add-key", "user create", "user delete", "user delete-key", "user token", "user update",
     "secret delete", "secret set", "server", "stop",
-    "volume delete",
+    "volume delete", "gateway delete", "gateway update",
 }  # fmt: skip
 
 
@@ -114,6 +117,17 @@ def volumes() -> list[dict[str, Any]]:
     ]
 
 
+def gateways() -> list[dict[str, Any]]:
+    """One that runs twice, and one that waits for a host."""
+    up = gateway()["replicas"][0]
+    down = {**up, "replica_num": 1, "hostname": "192.168.1.11", "status": "provisioning", "status_message": "no nginx"}
+    waits = {"hostname": None, "wildcard_domain": None, "default": False, "replicas": [], "status_message": LONG}
+    return [
+        gateway(replicas=[up, down], status_message="edge-1: no nginx"),
+        gateway("new", "submitted", **waits, created_at="2026-11-21T03:00:00Z"),
+    ]
+
+
 def fleet_plan_of(body: dict[str, Any]) -> dict[str, Any]:
     offers = [offer("p5.48xlarge", 29.3218, resources=H100), offer()]
     found = {
@@ -160,6 +174,8 @@ def furnished(dstack: Dstack, plane: Plane) -> Dstack:
             "name": "deploy_key",
             "value": "-----BEGIN KEY-----\n" + "A" * 150 + "\n-----END KEY-----",
         },
+        "/gateways/list": gateways(),
+        "/gateways/get": gateways()[0],
         "/volumes/list": volumes(),
         "/volumes/get": volumes()[0],
         "/api/events/list": [event],
@@ -214,7 +230,7 @@ def test_piped_is_plain_and_whole(furnished: Dstack, line: str) -> None:
 
 def test_every_command_has_a_face_or_prints_no_table() -> None:
     words = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
-    unbuilt = {"gateway", "preset"}
+    unbuilt = {"preset"}
     faces = {name for name in words if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
     grouped = {
         f"{noun} list" for noun in ("automation", "backend", "event", "export", "import", "secret", "user")

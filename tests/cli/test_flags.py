@@ -21,10 +21,10 @@ from cli.config import ProjectEntry, config_path, save_projects
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.fake_ssh import ME, FakeSsh
 from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
-from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, instance, log_page, offer, run, volume
+from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, gateway, instance, log_page, offer, run, volume
 from tests.cli.test_help import LEAVES, ROOT
 
-UNBUILT = ("gateway", "preset")
+UNBUILT = ("preset",)
 OLDER = ("pool", "destroy")
 
 
@@ -250,6 +250,11 @@ ANSWERS: dict[str, Any] = {
     "/secrets/get": {"id": "1", "name": "tok", "value": "s3cret"},
     "/secrets/create_or_update": None,
     "/secrets/delete": None,
+    "/gateways/list": [gateway()],
+    "/gateways/get": gateway(),
+    "/gateways/delete": None,
+    "/gateways/set_default": None,
+    "/gateways/set_wildcard_domain": gateway(),
     "/volumes/list": [volume()],
     "/volumes/get": volume(),
     "/volumes/delete": None,
@@ -300,6 +305,9 @@ LINES = {
     "fleet join-command": "fleet join-command gpu",
     "fleet joins": "fleet joins gpu",
     "fleet revoke-join": "fleet revoke-join gpu 1",
+    "gateway get": "gateway get door",
+    "gateway delete": "gateway delete door",
+    "gateway update": "gateway update door --domain example.com",
     "login": "login --device -p corp",
     "logs": "logs train",
     "metrics": "metrics train",
@@ -340,6 +348,7 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("backend add", "file"): Line("backend add -y"),
     ("project add", "yes"): Line("project add --name lab --url {url} --token t"),
     ("project delete", "on_server"): Line("project delete --name main -y"),
+    ("gateway update", "domain"): Line("gateway update door --set-default"),
     ("user update", "active"): Line("user update ann", plane={"/api/users/get_user": {**ANN, "active": False}}),
     ("user delete", "project"): Line("user delete ann -y"),
     ("user token", "project"): Line("user token ann -y"),

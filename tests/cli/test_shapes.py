@@ -24,7 +24,7 @@ from tests.cli.shapes import RECORDED, RealPlane, observed, recorded
 from tests.cli.test_help import LEAVES
 from tests.world.ports import Books, accounts
 
-BACKENDS = accounts(BackendFacts(name="vultr"), BackendFacts(name="aws", volumes=True))
+BACKENDS = accounts(BackendFacts(name="vultr"), BackendFacts(name="aws", volumes=True, gateways=True))
 USAGE = Usage((Part("database", 4096, 1),), 10**9)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -230,6 +230,41 @@ def backend_yaml(shapes: Shapes, rng: Draw) -> dict[str, Any]:
     return {"config_yaml": rng.choice((json.dumps(backend(shapes, rng)), "type: aws", "- {", "!x", ""))}
 
 
+def gateway(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    """The fields of all calls about gateways; each takes its own."""
+    names = ("seen", "another", "door", "", None)
+    values: dict[str, Sequence[Any]] = {
+        "fleet": ("seen", "another", "none", "red/seen", 5),
+        "backend": ("aws", "remote", "x", None),
+        "region": ("seen", "r", "", None),
+        "domain": ("example.com", "*.${{ run.project_name }}.a.b", "${{ secrets.x }}", "-", "x" * 300),
+        "default": (True, False, None),
+        "replicas": (1, 2, 9, 10, 0, "2"),
+        "http_port": (80, 8080, 0, 70_000, True),
+        "https_port": (80, 8443, None),
+        "certificate": (None, {"type": "lets-encrypt"}, {"type": "acm", "arn": "a"}, "x"),
+        "tags": ({"a": "b"}, {"dstack-a": "b"}, []),
+    }
+    chosen = rng.sample(sorted(values), k=rng.choice((1, 2, 3, 4)))
+    configuration = {
+        "type": "gateway",
+        "name": rng.choice(names),
+        **{name: rng.choice(values[name]) for name in chosen},
+    }
+    spec = {"configuration": configuration}
+    seen = rng.choice((None, {"id": rng.choice(shapes.handles["instance"]), "configuration": configuration}))
+    return {
+        "name": rng.choice(names),
+        "names": rng.choice((["door"], ["seen", "another"], [""], [])),
+        "gateway_project": rng.choice(("red", "green", "", None)),
+        "wildcard_domain": rng.choice(values["domain"]),
+        "configuration": configuration,
+        "spec": spec,
+        "plan": {"spec": spec, "current_resource": seen},
+        "force": rng.random() < 0.3,
+    }
+
+
 COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "automations/add": lambda shapes, rng: {"spec": rng.choice((run_spec, fleet_spec))(shapes, rng)},
     "automations/delete": lambda shapes, rng: {"names": rng.choice((["seen"], ["run-1", "run-2"], [""], []))},
@@ -246,6 +281,8 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "/api/users/update": user,
     **{f"exports/{verb}": export for verb in ("create", "update", "delete")},
     "imports/delete": export,
+    **{f"gateways/{verb}": gateway for verb in ("get", "get_plan", "apply", "create", "delete")},
+    **{f"gateways/{verb}": gateway for verb in ("set_default", "set_wildcard_domain")},
     "repos/list": named_page,
     **{f"backends/{verb}": backend for verb in ("create", "update")},
     **{f"backends/{verb}_yaml": backend_yaml for verb in ("create", "update")},

@@ -1,0 +1,123 @@
+"""`dstack gateway`: the gateways of a project."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
+from cli.render import as_json
+from cli.session import Session, completer, open_session, watch
+from cli.tables.gateways import gateways_table
+
+app = new_group("Manage gateways: the doors to services.", invoke_without_command=True)
+GatewayArgument = Annotated[
+    str, typer.Argument(metavar="GATEWAY", help="The gateway's name.", autocompletion=completer("gateway"))
+]
+FormatOption = Annotated[
+    Literal["plain", "json"] | None, typer.Option("--format", metavar="plain|json", help="The output format.")
+]
+
+
+@app.callback()
+def gateway(
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    verbose: VerboseOption = False,
+    watching: WatchOption = False,
+    format_: FormatOption = None,
+    json_wanted: JsonOption = False,
+) -> None:
+    """Manage gateways: the doors to services."""
+    if ctx.invoked_subcommand is None:
+        _list(open_session(ctx, project), verbose, watching, json_wanted or format_ == "json")
+
+
+@command(app, "list", "dstack gateway list", "dstack gateway list -v --json")
+def list_gateways(
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    verbose: VerboseOption = False,
+    watching: WatchOption = False,
+    format_: FormatOption = None,
+    json_wanted: JsonOption = False,
+) -> None:
+    """List gateways, the newest first; with -v, what they say, and each of several replicas."""
+    _list(open_session(ctx, project), verbose, watching, json_wanted or format_ == "json")
+
+
+def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
+    def show() -> None:
+        found: list[Any] = session.client.in_project("gateways/list", {"include_imported": True})
+        session.remember("gateway", [one["name"] for one in found])
+        if json_wanted:
+            session.terminal.say(as_json({"project": session.project, "gateways": found}))
+            return
+        session.show(gateways_table(found, session.terminal.now(), verbose))
+        if not found:
+            session.terminal.warn("No gateways yet. Describe one in a file and run `dstack apply -f FILE`.")
+
+    watch(session, show, watching, json_too=json_wanted)
+
+
+@command(app, "get", "dstack gateway get door", "dstack gateway get door --json | jq .status")
+def get(
+    ctx: typer.Context, name: GatewayArgument, project: ProjectOption = None, json_wanted: JsonOption = False
+) -> None:
+    """Show one gateway as a table, or in full with --json."""
+    session = open_session(ctx, project)
+    found = session.get_gateway(name)
+    if json_wanted:
+        session.terminal.say(as_json(found))
+        return
+    session.show(gateways_table([found], session.terminal.now(), verbose=True))
+
+
+@command(app, "delete", "dstack gateway delete door", "dstack gateway delete door -y")
+def delete(ctx: typer.Context, name: GatewayArgument, project: ProjectOption = None, yes: YesOption = False) -> None:
+    """Delete a gateway.
+
+    One that services use can't be deleted. The hosts that carry it stay in their fleet. No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    session.get_gateway(name)
+    if not yes and not session.terminal.confirm(f"Delete gateway {name}?"):
+        session.terminal.say("Nothing was deleted.")
+        return
+    session.client.in_project("gateways/delete", {"names": [name]})
+    session.terminal.say(f"Deleting gateway {name}.")
+
+
+@command(
+    app,
+    "update",
+    "dstack gateway update door --set-default",
+    "dstack gateway update door --domain example.com",
+)
+def update(
+    ctx: typer.Context,
+    name: GatewayArgument,
+    project: ProjectOption = None,
+    default: Annotated[
+        bool, typer.Option("--set-default", help="Make it the gateway of services that name none.")
+    ] = False,
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="DOMAIN", help="The domain that its services get names in.")
+    ] = None,
+) -> None:
+    """Change a gateway. What its file says can be changed by applying it again, too.
+
+    No --json: it prints one line.
+    """
+    if not default and domain is None:
+        raise typer.BadParameter("Say what to change: --set-default, --domain, or both.", ctx=ctx)
+    session = open_session(ctx, project)
+    session.get_gateway(name)
+    if domain is not None:
+        session.client.in_project("gateways/set_wildcard_domain", {"name": name, "wildcard_domain": domain})
+    if default:
+        session.client.in_project("gateways/set_default", {"name": name})
+    session.terminal.say(f"Gateway {name} is changed.")
