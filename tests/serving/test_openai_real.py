@@ -1,4 +1,4 @@
-"""OpenAI's own client asks everything of a server written by others, by way of a door."""
+"""OpenAI's own client asks everything of a server written by others, by way of each door: the server's and nginx."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,9 @@ from chalicelib.agent.process_tree import descendants
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from tests.harness.server import until
 from tests.serving import genuine_client as client
-from tests.serving.door import STRANGER, TOKEN, service
+from tests.serving.door import STRANGER, TOKEN, Door, service
 from tests.serving.embedded import EmbeddedDoor, opened
+from tests.serving.nginx_door import NginxDoor, installed
 
 
 def free_ports(count: int) -> list[int]:
@@ -52,9 +54,19 @@ def engine() -> Iterator[int]:
     process.wait()
 
 
-@pytest.fixture(scope="module")
-def door() -> Iterator[EmbeddedDoor]:
-    with opened() as made:
+@contextmanager
+def gateway(folder: Path) -> Iterator[NginxDoor]:
+    installed()
+    made = NginxDoor(folder)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module", params=["server", "nginx"])
+def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    with opened() if request.param == "server" else gateway(tmp_path_factory.mktemp("gateway")) as made:
         made.allow(TOKEN, "main")
         made.allow(STRANGER, "other")
         yield made
@@ -66,48 +78,50 @@ def served(port: int, model: str, *, ready: bool = True) -> Served:
     return service((one,), name=name, auth=True, model=ServedModel(name=model), since=1_000_000)
 
 
-def url(door: EmbeddedDoor, path: str) -> str:
+def ask(door: Door, where: tuple[str, str], *calls: str) -> dict[str, str]:
+    """`where`: a host and a path, as a door tells them."""
     host, port = door.address
-    return f"http://{host}:{port}{path}"
+    told = {"broken": f"{client.MODEL}:mock-503", "empty": "empty", "stranger": STRANGER, "host": where[0]}
+    return client.ask(f"http://{host}:{port}{where[1]}", TOKEN, *calls, **told)
 
 
-def ask(base_url: str, *calls: str, **more: str) -> dict[str, str]:
-    return client.ask(
-        base_url, TOKEN, *calls, broken=f"{client.MODEL}:mock-503", empty="empty", stranger=STRANGER, **more
-    )
-
-
-def test_every_call_through_the_address_of_all_models(engine: int, door: EmbeddedDoor) -> None:
+def test_every_call_through_the_address_of_all_models(engine: int, door: Door) -> None:
     door.serve(served(engine, client.MODEL), served(engine, f"{client.MODEL}:mock-503"))
-    _, path = door.models_of("main")
-    client.all_well(ask(url(door, path), *client.PLAIN), *client.PLAIN)
-    client.all_well(ask(url(door, f"{path}v1"), *client.PLAIN), *client.PLAIN)
+    host, path = door.models_of("main")
+    client.all_well(ask(door, (host, path), *client.PLAIN), *client.PLAIN)
+    client.all_well(ask(door, (host, f"{path}v1"), *client.PLAIN), *client.PLAIN)
 
 
-def test_every_call_through_the_services_own_addresses(engine: int, door: EmbeddedDoor) -> None:
+def test_every_call_through_the_services_own_host(engine: int, door: Door) -> None:
     one = served(engine, client.MODEL)
     door.serve(one)
-    client.all_well(ask(url(door, f"/proxy/services/main/{one.run_name}/v1"), *client.PLAIN), *client.PLAIN)
-    client.all_well(ask(url(door, "/v1"), *client.PLAIN, host=door.host_of(one)), *client.PLAIN)
+    client.all_well(ask(door, (door.host_of(one), "/v1"), *client.PLAIN), *client.PLAIN)
 
 
-def test_what_a_door_refuses_and_an_engine_fails_at_is_what_the_client_expects(engine: int, door: EmbeddedDoor) -> None:
+def test_every_call_through_a_path_of_the_server(engine: int, door: Door) -> None:
+    if not isinstance(door, EmbeddedDoor):
+        pytest.skip("a gateway's services have hosts of their own")
+    one = served(engine, client.MODEL)
+    door.serve(one)
+    where = "127.0.0.1", f"/proxy/services/main/{one.run_name}/v1"
+    client.all_well(ask(door, where, *client.PLAIN), *client.PLAIN)
+
+
+def test_what_a_door_refuses_and_an_engine_fails_at_is_what_the_client_expects(engine: int, door: Door) -> None:
     empty = served(engine, "empty", ready=False)
     door.serve(served(engine, client.MODEL), served(engine, f"{client.MODEL}:mock-503"), empty)
-    _, path = door.models_of("main")
     calls = ("no_such_model", "wrong_key", "failing", "time_out", "nobody_ready")
-    client.all_well(ask(url(door, path), *calls), *calls)
+    client.all_well(ask(door, door.models_of("main"), *calls), *calls)
 
 
-def test_a_client_that_comes_again_finds_a_replica(engine: int, door: EmbeddedDoor) -> None:
+def test_a_client_that_comes_again_finds_a_replica(engine: int, door: Door) -> None:
     """Its first try was held in vain; it waits for as long as the answer says."""
     empty = served(engine, "empty", ready=False)
     door.serve(empty)
-    _, path = door.models_of("main")
     outcomes: dict[str, str] = {}
 
     def again() -> None:
-        outcomes.update(ask(url(door, path), "retried"))
+        outcomes.update(ask(door, door.models_of("main"), "retried"))
 
     thread = threading.Thread(target=again)
     thread.start()
