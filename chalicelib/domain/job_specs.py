@@ -96,6 +96,8 @@ class JobSpec(Value):
     unwatched: bool = False  # `probes: []`: a replica is ready before anything listens; clients ignore it
     queued: bool = False  # it scales by what waits inside its engine, too; clients ignore it
     routing: Literal["router", "worker"] | None = None  # its part in a service with a router; clients ignore it
+    discovery: int | None = None  # the place of the router's group, if its workers find it by themselves; so too
+    networked: bool = False  # replicas of its service reach each other, in their hosts' network; so too
     node_group_index: int = 0
     node_group_name: str = "0"
     node_group_job_index: int = 0

@@ -44,6 +44,7 @@ class Wants(NamedTuple):
     isolated: bool = False  # not where jobs run as the agent's own user
     instances: tuple[Selector, ...] = ()  # only these; any if empty
     ports: tuple[int, ...] = ()  # that it listens on, in its host's network if it runs in that
+    networked: bool = False  # it reaches others of its run, or they it
 
 
 Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
@@ -96,12 +97,13 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
     names = None if config.fleets is None else tuple(str(reference) for reference in config.fleets)
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
     ports = tuple([app.port for app in job.app_specs])
-    return Wants(query, names, fleet_id, reuse, needing_container(config), job.isolated, named, ports)
+    container = needing_container(config)
+    return Wants(query, names, fleet_id, reuse, container, job.isolated, named, ports, job.networked)
 
 
 def wants_at(item: QueuedJob) -> Wants:
     """Those of a waiting job, with the places where its volumes are."""
-    wants = wants_of(item.run_spec, item.spec, item.run.fleet_id)
+    wants = wants_of(item.run_spec, item.spec, item.fleet_id or item.run.fleet_id)
     return wants if item.sites is None else wants._replace(query=wants.query._replace(sites=item.sites))
 
 
@@ -135,11 +137,13 @@ class Fence:
     config: FleetConfiguration
     query: Query | None
     imported: bool = False
+    one_machine: bool = False  # the server's own
 
     @staticmethod
     def of(view: FleetView) -> Fence:
         config = merged_fleet(view.spec)
-        return Fence(view.fleet, config, None if config.nodes is None else fleet_query(config), view.imported)
+        query = None if config.nodes is None else fleet_query(config)
+        return Fence(view.fleet, config, query, view.imported, any(each.local for each in view.instances))
 
 
 def combined(wants: Wants, view: FleetView) -> Query | Note:
@@ -158,6 +162,9 @@ def within(fence: Fence, wants: Wants) -> Query | Note:
         return Note(
             f"fleet `{fleet.name}`", f"is another project's, and takes no run {unfit}", "use a fleet of your own"
         )
+    if wants.networked and fence.config.placement != "cluster" and not fence.one_machine:
+        text = "isn't a cluster, and the replicas of this service reach each other"
+        return Note(f"fleet `{fleet.name}`", text, "set `placement: cluster` on it, if its machines share a network")
     if wants.fleet_id is not None and fleet.id != wants.fleet_id:
         return Note(f"fleet `{fleet.name}`", "isn't the fleet this run is bound to")
     return wants.query if fence.query is None else _meet(wants.query, fence.query, fence.config, fleet.name)

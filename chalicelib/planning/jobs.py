@@ -5,7 +5,7 @@ prints it), `job_specs` is what runs (the wire's JobSpec), `agent_task` is what 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, T
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.errors import Invalid, Problem
-from chalicelib.planning import dev_environments, inner_engine, services
+from chalicelib.planning import dev_environments, inner_engine, neighbours, services
 from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.fitting import vendor_of
 from chalicelib.planning.mounts import folder, has_folders, mounts_of
@@ -77,6 +77,8 @@ def job_specs(
                 service_port=config.port.container_port,
                 probes=services.probes_of(config, group),
                 routing=services.routing(config, group),
+                discovery=services.discovery(config),
+                networked=services.networked(config),
                 unwatched=config.probes == (),
                 queued=services.queues(config, group),
                 volumes=mounts_of(config.volumes, 0),
@@ -287,10 +289,16 @@ def agent_repo(spec: JobSpec) -> dict[str, Any] | None:
 
 
 def agent_task(
-    job: Job, spec: JobSpec, instance: Instance, project_name: str, nodes: Nodes | None = None
+    job: Job,
+    spec: JobSpec,
+    instance: Instance,
+    project_name: str,
+    nodes: Nodes | None = None,
+    addresses: Mapping[neighbours.Reference, str] | None = None,
 ) -> dict[str, Any]:
     """The task in the agent protocol. A job that has the whole machine gets no limits (0). `nodes`: None if it runs on
-    one."""
+    one. `addresses`: of the replicas that it `needed`."""
+    known = addresses or {}
     nodes = nodes or one_node(job, instance)
     offer = job.assignment.offer if job.assignment else instance.offer
     has, whole = offer.instance.resources, offer.blocks == offer.total_blocks
@@ -301,8 +309,8 @@ def agent_task(
         "name": job.name,
         "project": project_name,
         "run_name": job.run_name,
-        "commands": [nodes.filled(command) for command in spec.commands],
-        "env": {**instance.env, **task_env(job, spec, nodes), **spec.env},
+        "commands": [neighbours.filled(nodes.filled(command), known) for command in spec.commands],
+        "env": {**instance.env, **task_env(job, spec, nodes), **neighbours.environment(spec, known), **spec.env},
         "image": spec.image_name,
         "runtime": spec.runtime,
         "isolated": spec.isolated or not own,
@@ -341,6 +349,8 @@ def _replica(spec: JobSpec) -> dict[str, Any]:
         return {}
     probes = [probe.model_dump(mode="json") for probe in spec.probes]
     found = {"service_port": spec.service_port, "probes": probes, "queue": spec.queued}
-    if spec.routing is not None:  # the router must reach its workers' ports
-        found |= {"network": "host", "router": spec.routing == "router"}
+    if spec.networked:  # others must reach its ports
+        found["network"] = "host"
+    if spec.routing is not None:
+        found["router"] = spec.routing == "router" and spec.discovery is None
     return found

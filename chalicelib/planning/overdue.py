@@ -6,11 +6,12 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason
-from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_START
+from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_BE_TOLD, TO_START
 from chalicelib.machines.volume import TO_ATTACH
 from chalicelib.planning.attachments import attached_for
 from chalicelib.planning.ends import end, lost_at
 from chalicelib.planning.look import Look
+from chalicelib.planning.neighbours import needed
 from chalicelib.planning.unused import unused
 
 Verdict = tuple[JobReason, str]
@@ -103,7 +104,11 @@ def _overtime(look: Look, job: Job) -> Verdict | None:
         deadline = _start_by(placed, instance)
         if job.assignment is not None and job.assignment.volumes:
             deadline += TO_ATTACH
-        verdict = JobReason.waiting_runner_limit_exceeded, "the task didn't start in time"
+        spec, text = look.spec_of(job), "the task didn't start in time"
+        if spec is not None and needed(spec):
+            deadline += TO_BE_TOLD
+            text += ", or replicas whose addresses it needs had none"
+        verdict = JobReason.waiting_runner_limit_exceeded, text
     elif job.status == JobStatus.pulling:
         deadline = (job.pulling_at or placed) + PULL_TIMEOUT
         spec = look.spec_of(job)

@@ -49,10 +49,14 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
     notes: list[Note] = []
     waiting: dict[str, int] = {}
     look = LOOK_HEAD
-    for unit in todo:
+    begun: dict[str, str] = {}  # runs whose jobs reach each other → the fleet where the first of them has its place
+    for each in todo:
+        unit = [replace(item, fleet_id=begun.get(item.run.id) or item.fleet_id) for item in each] if begun else each
         answer = gathering.places(unit) if is_gang(unit) else _together(snapshot, floor, allowance, unit)
         if not isinstance(answer, Unplaced):
             steps += answer
+            if unit[0].spec.networked:
+                begun[unit[0].run.id] = _fleet_of(answer)
             continue
         verdict = answer.verdict(snapshot.now)
         if isinstance(verdict, Waits):
@@ -86,6 +90,12 @@ def _together(
     allowance.takes(lead.run, need)
     allowance.sign(draft)
     return (draft.step(),)
+
+
+def _fleet_of(steps: tuple[Step, ...]) -> str:
+    """Where a unit was placed."""
+    jobs = (noun for step in steps for noun in step.saves if isinstance(noun, Job))
+    return next(job.assignment.fleet_id for job in jobs if job.assignment is not None)
 
 
 def _gpus(where: Spot | Buy) -> int:

@@ -279,6 +279,9 @@ def _standing(job: Job) -> Standing:
 
 def _let_go(look: Look, job: Job) -> bool:
     since, patience = job.draining_at or look.now, _patience(look, job)
+    spec = look.spec_of(job)
+    if spec is not None and spec.routing == "worker" and spec.discovery is not None:
+        return True  # told to stop, it leaves its router by itself and ends what it has begun
     if is_let_go(job.id, since, patience, _doors_to(look, job), look.now):
         return True
     look.deadlines.append(drained_by(since, patience))

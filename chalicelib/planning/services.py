@@ -22,6 +22,7 @@ from chalicelib.domain.specs.services import (
     ServiceConfiguration,
 )
 from chalicelib.domain.specs.workloads import RunConfiguration
+from chalicelib.planning.neighbours import mentions
 
 ONE_GROUP = "0"  # the name of the only group of a service without `groups`
 ASLEEP = "no replicas: starts with the first request"
@@ -57,6 +58,20 @@ def routing(config: ServiceConfiguration, name: str) -> Literal["router", "worke
     if not any(group.router for group in groups):
         return None
     return "router" if _named(groups, name).router else "worker"
+
+
+def discovery(config: ServiceConfiguration) -> int | None:
+    """The place of a router's group whose workers find it by themselves, as Dynamo's do; None: they are told to it, or
+    there is none."""
+    groups = config.groups or ()
+    return next((at for at, group in enumerate(groups) if group.router and group.router.type == "dynamo"), None)
+
+
+def networked(config: ServiceConfiguration) -> bool:
+    """Do its replicas reach each other?"""
+    groups = config.groups or ()
+    commands = [*config.commands, *(command for group in groups for command in group.commands)]
+    return any(group.router for group in groups) or any(map(mentions, commands))
 
 
 def queues(config: ServiceConfiguration, name: str) -> bool:

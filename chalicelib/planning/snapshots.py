@@ -90,6 +90,7 @@ class QueuedJob:
     sites: tuple[Site, ...] | None = None  # where its volumes are; None: it has none
 
     alone: bool = False  # its run has no other job
+    fleet_id: str | None = None  # where others of its run are that it reaches, though the run doesn't say so yet
 
     @property
     def volumes(self) -> tuple[tuple[str, ...], ...]:

@@ -7,7 +7,6 @@ a field that isn't listed, so a new field can't slip in.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,7 @@ from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, NodeGroup,
 from chalicelib.domain.specs.services import ReplicaGroup, ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.errors import Problem
-from chalicelib.planning import services
+from chalicelib.planning import neighbours, services
 from chalicelib.planning.combine import merged_fleet, merged_run
 from chalicelib.planning.jobs import RESERVED_PORTS
 from chalicelib.planning.mounts import first_folder, wrong_mounts
@@ -85,7 +84,6 @@ def _of_hosts(prefix: str) -> dict[str, Support]:
     return {f"{prefix}{name}": Supported(f"{HOSTS}::test_setting[{prefix}{name}]") for name in _HOSTS}
 
 
-_REPLICA = re.compile(r"\$\{\{\s*groups\[[^]]*\]\.replicas\b[^}]*\}\}")
 _REMOVE = "remove it; it will be accepted once it has an effect"
 
 _RESOURCES = [
@@ -198,8 +196,8 @@ RUN: dict[str, Support] = {
     },
     **_scaled("configuration.scaling."),
     **_scaled("configuration.groups.scaling."),
-    "configuration.groups.router.type": NotBuilt(
-        "workers of Dynamo find each other by servers that nobody starts here", "write `type: smg`", ("sglang",)
+    "configuration.groups.router.type": Supported(
+        "tests/planning/test_neighbours.py::test_workers_of_dynamo_are_told_their_routers_address_and_nobody_tells_it_of_them"
     ),
     **{
         f"configuration.{name}": Supported(f"{DOORS}::test_doors_are_told_what_the_configuration_says")
@@ -342,7 +340,7 @@ def _commands(config: TaskConfiguration | ServiceConfiguration) -> Iterator[tupl
 
 
 def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterator[Problem]:
-    """Too many replicas, probes that take too long, addresses of other replicas, and two reasons to start."""
+    """Too many replicas, probes that take too long, addresses of replicas that may be missing, two reasons to start."""
     groups = services.groups_of(config)
     field = "replicas" if config.groups is None else "groups"
     most = sum(count.max or 0 for count in groups.values())
@@ -357,10 +355,13 @@ def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterat
             text = f"a probe waits at most {LONGEST_PROBE} s for its response, not {probe.timeout} s"
             path = f"configuration.probes.{at}.timeout"
             yield Problem(text, path=path, hint="set `timeout: 5m` or less", code="too-large")
+    least = [count.min or 0 for count in groups.values()]
+    there = [f"groups[{at}].replicas[0..{count - 1}]" for at, count in enumerate(least) if count]
+    hint = f"there are {', '.join(there[:5])}: both count from 0" if there else "let `replicas` begin at 1"
     for path, command in _commands(config):
-        if found := _REPLICA.search(command):
-            text, hint = f"`{found[0]}` isn't supported yet: replicas don't know each other", "remove it"
-            yield Problem(text, path=f"configuration.{path}", hint=hint, code="unsupported")
+        for unknown in neighbours.unknown(command, least):
+            text = f"`{unknown}` is no replica that this service always has"
+            yield Problem(text, path=f"configuration.{path}", hint=hint, code="invalid-value")
     if schedule_of(run_spec) is not None and not any(count.min for count in groups.values()):
         text = "a service that may have no replicas starts with its first request, not by a schedule"
         hint = f"let `{field}` begin at 1, or remove `schedule`"

@@ -221,15 +221,17 @@ class _Exchange:
                 draft.save(self.volumes[volume_id])
 
     def _prepare(self, fold: Fold, job: Job) -> Job:
-        """Its task, once all its volumes are attached."""
+        """Its task, once all its volumes are attached, and all addresses known that it needs."""
         disks = disks_of(job, self.volumes, self.plane.install_id)
         if disks is None:
             return job
         try:
-            self.specs[job.id] = task_of(self.plane, job, fold.instance, disks)
+            task = task_of(self.plane, job, fold.instance, disks)
         except Refused as refused:
             log.warning("job %s can't be sent to instance %s: %s", job.id, fold.instance.id, refused)
             return fold.end(job, JobReason.terminated_by_server, str(refused), 0)
+        if task is not None:
+            self.specs[job.id] = task
         return job
 
     def _note_strangers(self, reports: Mapping[str, TaskReport]) -> None:

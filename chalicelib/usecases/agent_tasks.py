@@ -24,19 +24,23 @@ from chalicelib.domain.specs.workloads import RegistryAuth
 from chalicelib.domain.tenants import Archive, Project, Secret, archive_id
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.jobs import NO_CODE, agent_task
+from chalicelib.planning.neighbours import Reference
 from chalicelib.planning.nodes import Nodes
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases import job_keys, node_keys, repos
+from chalicelib.usecases import job_keys, neighbours, node_keys, repos
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.secrets import opened
 
 
-def task_of(plane: Plane, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """The task in the form of the protocol. Raises Refused if it can't be sent: a secret is missing, its stored spec
-    can't be read, or it holds what JSON can't. `disks`: its volumes. Other tasks
-    travel in the same response, so all is tried here."""
+def task_of(plane: Plane, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()) -> dict[str, Any] | None:
+    """The task in the form of the protocol; None: it needs addresses of other replicas, which have none yet. Raises
+    Refused if it can't be sent: a secret is missing, its stored spec can't be read, or it holds what JSON can't.
+    `disks`: its volumes. Other tasks travel in the same response, so all is tried here."""
     try:
-        task = _task(plane, job, instance)
+        addresses = neighbours.addresses(plane, job)
+        if addresses is None:
+            return None
+        task = _task(plane, job, instance, addresses)
         task["volumes"] = [*disks, *task["volumes"]]
         orjson.dumps(task)
     except ValidationError as error:
@@ -48,7 +52,7 @@ def task_of(plane: Plane, job: Job, instance: Instance, disks: Sequence[dict[str
     return task
 
 
-def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
+def _task(plane: Plane, job: Job, instance: Instance, addresses: Mapping[Reference, str]) -> dict[str, Any]:
     spec = plane.read.job_spec(job)
     project = nouns.find(plane.store, Project, keys.project(job.project_id))
     if project is None:
@@ -56,7 +60,7 @@ def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
     if spec.jobs_per_replica > 1:
         task = _one_of_several(plane, job, spec, instance, project.name)
     else:
-        task = agent_task(job, spec, instance, project.name)
+        task = agent_task(job, spec, instance, project.name, addresses=addresses)
     allowed = job_keys.access(plane.store, job)
     task |= {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
     if auth := task["registry_auth"]:

@@ -6,7 +6,7 @@ to the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,10 +14,13 @@ import orjson
 
 from chalicelib.configuration.reading import read
 from chalicelib.domain import names
+from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.profiles import Profile
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.specs.services import ReplicaGroup, ServiceConfiguration
 from chalicelib.errors import Invalid, Problem, Refused
+from chalicelib.planning.services import discovery
 
 S = TypeVar("S", RunSpec, FleetSpec)
 
@@ -165,13 +168,31 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 def needs_new_run(old: RunSpec, new: RunSpec) -> list[str]:
     """The changed fields that a live run can't take over."""
     services = old.configuration.type == new.configuration.type == "service"
-    in_place = SERVICE_IN_PLACE if services else RUN_IN_PLACE
+    in_place: Sequence[str] = SERVICE_IN_PLACE if services else RUN_IN_PLACE
+    if services and any(_found_by_workers(each) for each in (old, new)):
+        in_place = (*RUN_IN_PLACE, *(["configuration.groups"] if _only_counts(old, new) else []))
     changed = [name for name in changed_fields(old, new) if name not in in_place]
     if "configuration.resources" in changed and _arch_dropped(old, new):
         changed.remove("configuration.resources")
     if "configuration.files" in changed and "file_archives" not in changed:
         changed.remove("configuration.files")
     return sorted(changed)
+
+
+def _found_by_workers(spec: RunSpec) -> bool:
+    """Has it a router whose address its workers were started with? Another one would never be found."""
+    config = spec.configuration
+    return isinstance(config, ServiceConfiguration) and discovery(config) is not None
+
+
+def _only_counts(old: RunSpec, new: RunSpec) -> bool:
+    """Whether groups differ only in how many replicas they have."""
+
+    def rest(spec: RunSpec) -> list[ReplicaGroup]:
+        groups = (spec.configuration.groups or ()) if isinstance(spec.configuration, ServiceConfiguration) else ()
+        return [group.with_(replicas=Range[int](min=1, max=1), scaling=None) for group in groups]
+
+    return rest(old) == rest(new)
 
 
 def _arch_dropped(old: RunSpec, new: RunSpec) -> bool:

@@ -85,7 +85,6 @@ VALUES: dict[str, Any] = {
     "model.format": {"name": "m", "format": "tgi"},
     "model.chat_template": {"name": "m", "format": "tgi", "chat_template": "{{ messages }}"},
     "model.eos_token": {"name": "m", "format": "tgi", "eos_token": "</s>"},
-    "groups.router.type": [{"replicas": 1, "commands": ["a"], "router": {"type": "dynamo"}}],
     "resources.shm_size": "1GB",
     "placement": "cluster",
     "retry": {"on_events": ["no-capacity"], "duration": "1h"},
@@ -114,10 +113,10 @@ def raw_with(path: str) -> dict[str, Any]:
         raw["repo_data"] = REMOTE
         return raw
     field = path.removeprefix("configuration.")
-    if field.partition(".")[0] in SERVICES or field == "groups.router.type":
+    if field.partition(".")[0] in SERVICES:
         raw["configuration"] = {"type": "service", "port": 80}
         whole = field.partition(".")[0]
-        raw["configuration"].update({"commands": ["a"]} if whole != "groups" else {}, **{whole: VALUES[field]})
+        raw["configuration"].update(commands=["a"], **{whole: VALUES[field]})
         return raw
     head, _, name = path.partition(".") if path.split(".")[0] in ("configuration", "profile") else ("", "", path)
     place = raw[head] if head else raw
@@ -261,6 +260,11 @@ def test_what_a_service_cannot_mean_is_refused_where_it_is_written() -> None:
     asks = {"commands": ["serve ${{ groups[0].replicas[1].IP_ADDRESS }}"], "replicas": 1}
     (found,) = refusals(service(groups=[asks]))
     assert found.path == "configuration.groups.0.commands.0" and "replicas[1].IP_ADDRESS" in found.message
+    assert "groups[0].replicas[0..0]" in found.hint
+    assert refusals(service(groups=[{**asks, "replicas": 2}])) == []
+    scaling = {"metric": "rps", "target": 1}
+    (found,) = refusals(service(groups=[{**asks, "replicas": "0..2", "scaling": scaling}]))
+    assert "replicas" in found.hint and "begin at 1" in found.hint
 
 
 def test_scaling_without_a_range_is_refused_rather_than_ignored() -> None:

@@ -71,9 +71,9 @@ def test_a_task_on_several_nodes_is_in_its_hosts_network_and_knows_the_others() 
     gang, by_id = gang_of(place, runs[0]), {host.id: place.again(host) for host in hosts}
     assert gang is not None
     sent = [
-        task_of(place.plane, job, by_id[job.assignment.instance_id])
+        found
         for job in jobs_of(place, runs[0])
-        if job.assignment
+        if job.assignment and (found := task_of(place.plane, job, by_id[job.assignment.instance_id]))
     ]
     assert [each["network"] for each in sent] == ["host", "host"]
     assert [each["node_ssh"]["rank"] for each in sent] == [0, 1]
@@ -84,4 +84,5 @@ def test_a_task_on_several_nodes_is_in_its_hosts_network_and_knows_the_others() 
     (single,) = jobs_of(place, runs[1])
     assert single.assignment is not None
     alone = task_of(place.plane, single, by_id[single.assignment.instance_id])
+    assert alone is not None
     assert "node_ssh" not in alone and "network" not in alone

@@ -25,7 +25,7 @@ def cluster(world: World) -> Cluster:
 
 
 def part(routing: str, group: str) -> dict[str, Any]:
-    return {"service_port": 8000, "routing": routing, "replica_group": group}
+    return {"service_port": 8000, "routing": routing, "replica_group": group, "networked": True}
 
 
 def service(cluster: Cluster) -> tuple[Job, Job]:

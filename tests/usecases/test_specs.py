@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.specs.runs import FileArchiveMapping
+from chalicelib.domain.specs.runs import FileArchiveMapping, RunSpec
 from chalicelib.usecases.specs import changed_fields, needs_new_run
 from tests.world import nouns as b
 
@@ -59,6 +59,19 @@ def test_what_of_a_fleet_is_another(old: dict[str, Any], new: dict[str, Any], na
 )
 def test_what_a_live_run_cant_take_over(old: dict[str, Any], new: dict[str, Any], names: list[str]) -> None:
     assert needs_new_run(b.run_spec(**old), b.run_spec(**new)) == names
+
+
+def test_a_router_that_its_workers_were_told_of_stays_as_they_do() -> None:
+    def dynamo(workers: int = 1, command: str = "w", **more: Any) -> RunSpec:
+        groups = [
+            {"replicas": 1, "commands": ["r"], "router": {"type": "dynamo"}},
+            {"replicas": workers, "commands": [command]},
+        ]
+        return RunSpec.model_validate({"configuration": {"type": "service", "port": 80, "groups": groups, **more}})
+
+    assert needs_new_run(dynamo(), dynamo(workers=3)) == []
+    assert needs_new_run(dynamo(), dynamo(command="other")) == ["configuration.groups"]
+    assert needs_new_run(dynamo(), dynamo(env={"A": "1"})) == ["configuration.env"]
 
 
 def test_files_with_other_content_need_a_new_run() -> None:

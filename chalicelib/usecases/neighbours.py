@@ -1,0 +1,29 @@
+"""Where the replicas are that another one must know before it starts."""
+
+from __future__ import annotations
+
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Job
+from chalicelib.planning.neighbours import Reference, members, needed
+from chalicelib.planning.nodes import address_of
+from chalicelib.usecases.context import Plane
+
+
+def addresses(plane: Plane, job: Job) -> dict[Reference, str] | None:
+    """None: not all of them have one yet."""
+    found: dict[Reference, str] = {}
+    wanted = needed(plane.read.job_spec(job))
+    if not wanted:
+        return found
+    _, jobs = plane.read.run_and_jobs(job.run_id)
+    groups = [each.replica_group for each in plane.read.job_specs(job.run_id, job.deployment_num)]
+    for group, index in wanted:
+        there = members(jobs, groups[group], job.deployment_num)
+        place = there[index].assignment if index < len(there) else None
+        host = None if place is None else plane.read.find_many(Instance, [keys.instance(place.instance_id)])[0]
+        address = "" if host is None else address_of(host)
+        if not address:
+            return None
+        found[group, index] = address
+    return found
