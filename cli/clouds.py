@@ -57,7 +57,7 @@ def apply_gateway(session: Session, definition: Definition, options: ApplyOption
         _show(session, definition)
     if current is None:
         question = f"Set up the gateway {definition.name or ''}".rstrip() + "?"
-    elif _same(current["configuration"], definition.configuration) and options.yes and not options.force:
+    elif _same(_as_written(current["configuration"]), definition.configuration) and options.yes and not options.force:
         session.terminal.say(f"Gateway {current['name']} is up to date. To delete and re-create it, add --force.")
         return 0
     elif plan["action"] == "update":
@@ -84,6 +84,11 @@ def _get(session: Session, kind: str, name: str) -> dict[str, Any] | None:
 def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """An absent key means the same as null."""
     return {k: v for k, v in before.items() if v is not None} == {k: v for k, v in after.items() if v is not None}
+
+
+def _as_written(gateway: dict[str, Any]) -> dict[str, Any]:
+    """Without the backend and the region that hosts of a fleet are shown with."""
+    return {**gateway, "backend": None, "region": None} if gateway.get("fleet") else gateway
 
 
 def _delete(session: Session, kind: str, name: str) -> None:

@@ -141,3 +141,14 @@ def test_a_gateway_that_is_there(dstack: Dstack, plane: Plane, action: str, dele
     assert len(plane.bodies("/gateways/delete")) == deletes
     (sent,) = plane.bodies("/gateways/apply")
     assert (sent["plan"]["current_resource"] is None) == bool(deletes)
+
+
+def test_a_gateway_on_hosts_that_is_as_its_file_says_is_left_alone(dstack: Dstack, plane: Plane) -> None:
+    """It is shown with the backend and the region that older clients ask for."""
+    write(dstack, "type: gateway\nname: door\nfleet: edge\n")
+    shown = {"type": "gateway", "name": "door", "fleet": "edge", "backend": "remote", "region": "edge"}
+    shown |= {"certificate": {"type": "lets-encrypt"}, "public_ip": True}
+    plane.answers["/gateways/get_plan"] = gateway_plan("update", made("door", "running", shown))
+    ended = dstack("apply", "-y")
+    assert ended.code == 0 and "Gateway door is up to date." in ended.out, ended
+    assert plane.bodies("/gateways/apply") == []
