@@ -103,6 +103,7 @@ FUNCTIONS = (
         url=True,
         grants=(
             *(may.SETTINGS, may.READ, may.QUERY_TABLE, may.PUT, may.WAKE, may.LIST),
+            *(may.QUERY_INDEX, may.DELETE),  # for gateways: their services, and streams to the replicas of these
             may.blobs("Fetch", ("GetObject",), "archives", "agent"),
             may.blobs("Publish", ("PutObject",), "agent"),  # for a host that joins before any machine was bought
             may.blobs("Log", ("PutObject",), "logs"),

@@ -12,6 +12,7 @@
 | Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
 | Presence  | instance/<id>    | presence                | presences, instance (******)       |                        |
 | Workflow  | workflow/<id>    | status                  |                                    |                        |
+| StreamOrder | instance/<id>  | stream/<id>             |                                    |                        |
 | Contact   | instance/<id>    | contact                 | tunnels, instance                  |                        |
 | Join      | join/<id>        | status                  | joins/<fleet>, created#id          |                        |
 | Volume    | volume/<id>      | status                  | volumes/<project>, created#id      | ended-volumes (*****)  |
@@ -153,6 +154,10 @@ def instance(instance_id: str) -> Key:
 
 def presence(instance_id: str) -> Key:
     return Key(f"instance/{instance_id}", "presence")
+
+
+def stream_order(instance_id: str, stream_id: str) -> Key:
+    return Key(f"instance/{instance_id}", f"stream/{stream_id}")
 
 
 def workflow(workflow_id: str) -> Key:

@@ -174,7 +174,7 @@ class Loader:
         return found
 
     def instance(self, instance_id: str, now: Micros) -> InstanceSnapshot | None:
-        status, heard = self.read.machine(instance_id)
+        status, heard, _ = self.read.machine(instance_id)
         if status is None:
             return None
         instance = self.read.parse(Instance, status)

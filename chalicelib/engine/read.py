@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from chalicelib.domain import keys
 from chalicelib.domain.exports import Export
@@ -70,6 +70,14 @@ class FleetRow:
     instances: tuple[Instance, ...]
 
 
+class Machine(NamedTuple):
+    """The records of an instance, its agent's presence, and the streams that gateways want of it."""
+
+    status: Record | None
+    presence: Record | None
+    streams: tuple[Record, ...]
+
+
 def has_room(instance: Instance) -> bool:
     live = instance.status not in (InstanceStatus.terminating, InstanceStatus.terminated)
     return live and instance.free_blocks > 0 and not instance.unreachable
@@ -117,11 +125,13 @@ class Reader:
             return []
         return [None if record is None else self.parse(kind, record) for record in self.store.get_many(found)]
 
-    def machine(self, instance_id: str) -> tuple[Record | None, Record | None]:
-        """An instance and its agent's presence: neighbours, so that they are one read."""
+    def machine(self, instance_id: str) -> Machine:
+        """Neighbours, so that they are one read."""
         instance, presence = keys.instance(instance_id), keys.presence(instance_id)
+        orders = keys.stream_order(instance_id, "").sk
         found = {record.key: record for record in self.store.query("main", instance.pk).records}
-        return found.get(instance), found.get(presence)
+        streams = tuple(record for key, record in found.items() if key.sk.startswith(orders))
+        return Machine(found.get(instance), found.get(presence), streams)
 
     def parse(self, kind: type[N], record: Record) -> N:
         kept = self._parsed.peek(record.key)

@@ -36,8 +36,8 @@ from chalicelib.planning.reports import Fold, stop_word
 from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
-from chalicelib.store.port import MAX_CHANGES, Change
-from chalicelib.usecases import agent_gateways, job_keys, rights, routing
+from chalicelib.store.port import MAX_CHANGES, Change, Record
+from chalicelib.usecases import agent_gateways, job_keys, rights, routing, stream_orders
 from chalicelib.usecases.agent_credentials import Admission, admit, outlived
 from chalicelib.usecases.agent_logs import take_chunks, take_logs
 from chalicelib.usecases.agent_message import Message, read_message
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 8
 NEWS = ("spec", "access", "workers")  # of a task that goes on: its agent must act
-ROUTER_PAUSE = 5.0  # seconds until a router's agent asks again for its workers
+ASKED_PAUSE = 5.0  # seconds until the agent of a router, or of a replica, asks again where no call is held
 JOBS_A_COMMIT = 15  # a job that starts and ends in one message takes five changes
 PAST_BOOTS = 8
 PUT_OVER = 16 * 1024  # bytes of output that an agent had better put into the store: a call more costs less than these
@@ -97,6 +97,7 @@ class _Exchange:
     runs: dict[str, Run] = field(default_factory=dict)  # of jobs that start, by id
     volumes: dict[str, Volume] = field(default_factory=dict)  # of jobs that haven't started, by id
     gateway: Gateway | None = None  # of which the machine carries a replica, if its agent says how that is
+    ordered: Sequence[Record] = ()  # streams that gateways want of it
     ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
     uploads: list[dict[str, Any]] = field(default_factory=list)  # where to put what the message announces
@@ -107,9 +108,9 @@ class _Exchange:
     def answer(self, credential: str) -> dict[str, Any]:
         self.now = self.plane.clock.now()
         read = self.plane.read
-        records = read.machine(self.message.instance)
-        instance = None if records[0] is None else read.parse(Instance, records[0])
-        known = None if records[1] is None else read.parse(Presence, records[1])
+        status, presence, self.ordered = read.machine(self.message.instance)
+        instance = None if status is None else read.parse(Instance, status)
+        known = None if presence is None else read.parse(Presence, presence)
         if instance is None and outlived(self.plane, self.message.instance, credential):
             return _gone(self.message)
         entry = admit(self.plane, instance, known, credential, self.message.boot)
@@ -309,7 +310,7 @@ class _Exchange:
         past = self.message.boot in entry.presence.past_boots
         if past:  # whoever hears this is alive: a message of an earlier process, unknown so far, came after its own
             answer["boot"] = "past"
-        if self.plane.streams is not None and (orders := self.plane.streams.orders(instance.id)):
+        if orders := stream_orders.told(self.plane, instance.id, self.ordered):
             answer["streams"] = orders
         if (carried := agent_gateways.wanted(instance.gateway)) is not None:
             answer["gateway"] = carried
@@ -358,7 +359,12 @@ class _Exchange:
         settling = agent_gateways.settling(instance.gateway, self.message.gateway)
         changing = self.unfinished or _joining(instance) or ending or starting or settling or self._followed(entry)
         pause = self.plane.pace.pause(changing=changing, since=self.now - last)
-        return min(pause, ROUTER_PAUSE) if any(task.workers is not None for task in self.message.tasks) else pause
+        return min(pause, ASKED_PAUSE) if any(map(self._asked_for, self.message.tasks)) else pause
+
+    def _asked_for(self, task: TaskReport) -> bool:
+        """May it have to hear something at any moment: a router of its workers, or a replica of streams that its
+        gateway wants?"""
+        return task.workers is not None or (self.plane.streams is None and bool(task.listens))
 
 
 def _gone(message: Message) -> dict[str, Any]:

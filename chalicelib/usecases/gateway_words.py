@@ -22,9 +22,9 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import Served
-from chalicelib.errors import Ended, NotSupported
+from chalicelib.errors import Ended
 from chalicelib.planning.gateway_hosts import model_host
-from chalicelib.usecases import certificates, serving, traffic
+from chalicelib.usecases import certificates, serving, stream_orders, traffic
 from chalicelib.usecases.agent_credentials import known
 from chalicelib.usecases.certificates import Told
 from chalicelib.usecases.context import Plane
@@ -141,15 +141,15 @@ class Order:
 
 def pass_on(plane: Plane, seat: Seat, orders: Sequence[Order]) -> None:
     """To the agents of replicas of its services, with the gateway's address. Others are none of its business."""
-    if plane.streams is None:
-        raise NotSupported("This control plane runs in AWS Lambda, where agents can't be asked for streams at once.")
     services = serving.through(plane, seat.gateway, seat.machine)
     there = {(each.instance_id, each.job_id, f"port:{each.port}") for _, served in services for each in served.replicas}
     good = [order for order in orders if (order.instance, order.task, order.target) in there]
-    for order in good:
-        told = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
-        plane.streams.pass_on(order.instance, {**told, "lazily": order.lazily, "gateway": _address(seat)})
-    plane.news({order.instance for order in good})
+    stream_orders.pass_on(plane, [(order.instance, _told(order, seat)) for order in good])
+
+
+def _told(order: Order, seat: Seat) -> dict[str, Any]:
+    told = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
+    return {**told, "lazily": order.lazily, "gateway": _address(seat)}
 
 
 def _address(seat: Seat) -> str:

@@ -39,7 +39,7 @@ DOMAIN = "example.test"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     one = Server(
         tmp_path_factory.mktemp("gateways") / "home",
-        flags=("--local-hosts", "4"),
+        flags=("--local-hosts", "4", "--fake-cloud"),
         env={"DSTACK_AGENT_RUNTIME": "process"},
     )
     one.home.mkdir()
@@ -192,6 +192,26 @@ def test_the_first_request_wakes_a_service_that_has_no_replicas(
     with capsys.disabled():
         print(f"\n  from no replica to the first answer: {time.monotonic() - began:.2f} s")
     server.cli("stop", "asleep", "-y")
+
+
+def test_a_replica_on_another_machine_is_reached_over_streams_that_its_agent_dials(
+    server: Server, gateway: Edge, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine of the simulated cloud, whose network isn't the gateway's as far as anybody knows."""
+    fleet = {"type": "fleet", "name": "machines", "nodes": 1, "idle_duration": "off"}
+    spec = {"spec": {"configuration": fleet, "profile": {}}, "current_resource": None}
+    server.call("/api/project/main/fleets/apply", {"plan": spec, "force": False})
+    apply(server, "far", auth=False, fleets=["machines"])
+    answers(gateway, "far")
+    (service,) = [each for each in json.loads(gateway.word())["services"] if each["run_name"] == "far"]
+    assert [each["address"] for each in service["replicas"]] == [""]
+    began = time.monotonic()
+    with ThreadPoolExecutor(20) as threads:
+        assert set(threads.map(lambda _: ask(gateway, "far").status, range(200))) == {200}
+    with capsys.disabled():
+        print(f"\n  200 requests, 20 at a time, over streams: {time.monotonic() - began:.1f} s")
+    server.cli("stop", "far", "-y")
+    server.cli("fleet", "delete", "machines", "-y")
 
 
 def test_a_new_version_takes_over_and_no_request_is_lost(

@@ -19,6 +19,7 @@ from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.domain.jobs import Assignment, JobStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.planning.hosts import ON_PREM
 from chalicelib.planning.instance import CHECK_EVERY
@@ -41,6 +42,8 @@ from tests.engine.test_leftovers import dated, release
 from tests.functions.test_handlers import Stack
 from tests.harness.lambda_host import scheduled_event
 from tests.usecases.cluster import FACTS as HOST
+from tests.world import gateway_seats
+from tests.world import nouns as b
 from tests.world.calls import Need, Policed
 from tests.world.step_functions import StepFunctions
 
@@ -243,7 +246,7 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
     later_object = "List"  # read before it is there
     unplayed = {
         "api": (later_object, "Refresh"),  # when a backend is configured
-        "agent_sync": (later_object,),
+        "agent_sync": (later_object, "QueryIndex", "Delete"),  # for gateways: see below
         "refresh_catalog": ("Read",),  # the accounts that are in the table
         "reconcile": (later_object, "Wake"),  # where two passes meet
         "provision": (later_object, "Catalog", "Query"),  # of what ends about a fleet or a volume
@@ -316,3 +319,31 @@ def told_of(root: Root, host: str) -> None:
     messages = [json.dumps({"requestPayload": event}) for event in events]
     told = Root(replace(root.ports, aside=lambda: iter(messages)))
     assert dead_letters.handler(scheduled_event("dead"), None, told) == {"told": 2}
+
+
+def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed) -> None:
+    """Its services are found by an index; streams to replicas wait in the table, and are taken out of it."""
+    root, store = deployed(stack, policed, "agent_sync"), stack.root.ports.store
+    agents = Rig(replace(stack.rig.world, plane=root.plane), stack.rig.project)
+    machine = b.host(0).with_(project_id=stack.rig.project.id)
+    gateway_seats.keep(store, gateway_seats.gateway(stack.rig.project.id, machine), machine)
+    config = {"type": "service", "port": 80, "commands": ["serve"], "gateway": "edge"}
+    run = submit(stack.rig, {"run_name": "chat", "configuration": config})
+    job = job_of(stack.rig, run["id"])
+    placed = Assignment(
+        instance_id=machine.id, instance_name="i", fleet_id="f", fleet_name="f", offer=b.offer(), assigned_at=b.NOW
+    )
+    store.commit([nouns.put(job.with_(status=JobStatus.running, assignment=placed, ready_at=b.NOW))])
+
+    def ask(method: str, path: str, body: Any = None) -> Any:
+        token = gateway_seats.credential(machine)
+        return send(agents, method, path, b"" if body is None else orjson.dumps(body), token=token)
+
+    assert ask("GET", "/agent/gateway").json["services"][0]["run_id"] == run["id"]
+    assert ask("POST", "/agent/gateway/rights", {"token": "x", "project": stack.rig.project.id}).status == 200
+    seen = {"run_id": run["id"], "at": b.NOW, "quiet": False, "held": 1, "waits_since": b.NOW}
+    assert ask("POST", "/agent/gateway/traffic", {"reports": [{**seen, "buckets": [], "let_go": []}]}).status == 204
+    order = {"id": "s", "ticket": "t", "instance": machine.id, "task": job.id, "target": "port:80"}
+    assert ask("POST", "/agent/gateway/streams", {"streams": [order]}).status == 204
+    said = {"v": 1, "instance": machine.id, "boot": "b", "seq": 1, "tasks": []}
+    assert ask("POST", "/agent/sync", said).json["streams"]

@@ -205,6 +205,32 @@ def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> N
     assert streams.passed == [("elsewhere", {**kept, **gateway})]
 
 
+def test_where_no_process_lasts_they_wait_in_the_table_for_the_agents_next_call(rig: Rig) -> None:
+    edge(rig)
+    rig.world.plane = replace(rig.world.plane, streams=None)
+    far = b.host(1, b.fleet("edge")).with_(project_id=rig.project.id)
+    rig.save(far, seats.agent(far))
+    _, job = serve(rig, "chat", on=far)
+    order = {"id": "s1", "ticket": "t1", "instance": far.id, "task": job.id, "target": "port:8000", "lazily": True}
+
+    def sync(seq: int) -> Any:
+        said = {"v": 1, "instance": far.id, "boot": "b", "seq": seq, "tasks": []}
+        sent = {"authorization": f"Bearer {seats.credential(far)}"}
+        request = dispatch.Request("POST", "/agent/sync", {}, sent, orjson.dumps(said))
+        return orjson.loads(dispatch.answer(rig.world.plane, request).body)
+
+    assert ask(rig, "/streams", {"streams": [order]}).status == 204
+    assert ask(rig, "/streams", {"streams": [order]}).status == 204  # it asks again for what hasn't come
+    kept = rig.record(keys.stream_order(far.id, "s1"))
+    assert b"t1" not in kept.body
+    told = {**order, "gateway": "http://10.0.0.9:80"}
+    assert sync(1)["streams"] == [{name: told[name] for name in told if name != "instance"}]
+    assert "streams" not in sync(2)
+    assert ask(rig, "/streams", {"streams": [order]}).status == 204
+    rig.world.clock.pass_(31)
+    assert "streams" not in sync(3)
+
+
 # --- certificates -----------------------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ class _Asked(BaseModel):
 
 
 class _Stream(BaseModel):
-    id: _Id
+    id: Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,64}$")]
     ticket: Annotated[str, Field(min_length=1, max_length=128)]
     instance: _Id
     task: _Id

@@ -1,0 +1,52 @@
+"""The streams that gateways want to replicas, on their way to the replicas' agents. Where one process serves all calls
+they wait in its memory; elsewhere in the table, until the agent's next call. An agent is told once: a gateway asks
+again for what doesn't come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from chalicelib.domain.stream_orders import KEPT, StreamOrder
+from chalicelib.store import nouns
+from chalicelib.store.port import MAX_CHANGES, Delete, Record
+from chalicelib.usecases.context import Plane
+
+Order = Mapping[str, Any]  # with its `id` and `ticket`
+
+
+def pass_on(plane: Plane, orders: Sequence[tuple[str, Order]]) -> None:
+    """Each to the agent of its instance."""
+    if plane.streams is not None:
+        for instance_id, order in orders:
+            plane.streams.pass_on(instance_id, order)
+        plane.news({instance_id for instance_id, _ in orders})
+        return
+    for start in range(0, len(orders), MAX_CHANGES):
+        part = orders[start : start + MAX_CHANGES]
+        made = {(instance_id, order["id"]): _made(plane, instance_id, order) for instance_id, order in part}
+        plane.store.commit([replace(nouns.put(each), expect=None) for each in made.values()])
+
+
+def told(plane: Plane, instance_id: str, kept: Sequence[Record]) -> list[dict[str, Any]]:
+    """What the instance's agent should dial now. `kept`: what the table has for it, which is forgotten."""
+    if plane.streams is not None:
+        return plane.streams.orders(instance_id)
+    found = [nouns.read(StreamOrder, record) for record in kept]
+    for start in range(0, len(kept), MAX_CHANGES):
+        plane.store.commit([Delete(record.key) for record in kept[start : start + MAX_CHANGES]])
+    late = plane.clock.now() - KEPT
+    return [orjson.loads(plane.seal.open(each.order, context=_context(each))) for each in found if each.at > late]
+
+
+def _made(plane: Plane, instance_id: str, order: Order) -> StreamOrder:
+    made = StreamOrder(instance_id=instance_id, id=order["id"], order="", at=plane.clock.now())
+    return made.with_(order=plane.seal.seal(orjson.dumps(order).decode(), context=_context(made)))
+
+
+def _context(order: StreamOrder) -> str:
+    return f"stream/{order.instance_id}/{order.id}"
