@@ -160,7 +160,10 @@ class Look:
         for replica in live[self.gateway.wanted :]:
             self._leave(replica, self.machines[replica.instance_id])
         self._place(self.gateway.wanted - len(live))
+        before = self.gateway.message
         self._move()
+        if self.missing and self.missing not in before:
+            self.draft.tell(EventType.paused, self.gateway, detail=self.missing)
         dues = [self.look_again if self.missing else self.now + LOOK_AT_IT, *self._leaves()]
         if self._may("failed"):
             dues.append(self._late_at())
@@ -240,7 +243,7 @@ class Look:
             self.gateway = self.draft.move_gateway(self.gateway, "ready", message="", running_at=first)
         elif (late or any(each.failed for each in live)) and self._may("failed"):
             why = message or "its replicas don't run yet"
-            self.gateway = self.draft.move_gateway(self.gateway, "failed", message=why)
+            self.gateway = self.draft.move_gateway(self.gateway, "failed", note=why, message=why)
         elif self.gateway.status is not GatewayStatus.failed or message:
             self._keep(message=message)
 

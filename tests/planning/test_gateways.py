@@ -73,8 +73,11 @@ def test_a_host_that_cant_carry_it_is_passed_over(taken: dict[str, Any]) -> None
 
 
 def test_it_says_what_it_waits_for() -> None:
-    of, _, _ = decided(look(gateway()))
+    of, _, plan = decided(look(gateway()))
     assert of.message == "the fleet edge has no hosts yet"
+    assert [event.message for event in plan.steps[0].events] == [of.message]
+    _, _, plan = decided(look(of.with_(due_at=b.NOW)))
+    assert [event.message for step in plan.steps for event in step.events] == []  # once is enough
     of, _, _ = decided(look(gateway(), fleet_exists=False))
     assert of.message == "there is no fleet edge any more"
     of, _, _ = decided(look(gateway(wanted=3), host(0)))
