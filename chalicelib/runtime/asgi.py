@@ -168,7 +168,7 @@ class AsgiBridge:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._door is not None and (place := self._door.place(scope)) is not None:
-            await self._door.serve(place, scope, receive, send)
+            await self._door.serve(place, scope, receive)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         exchange = Exchange(scope, receive, send, _size_of(headers), self._linger)

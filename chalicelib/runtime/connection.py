@@ -9,35 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from chalicelib.runtime.accept import Seats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from chalicelib.serving.ports import End
 
 HEAD_BYTES = 64 * 1024
 BUFFER = 128 * 1024  # bytes of a stream to this client from which on its other end isn't read
 PIPELINED = 8  # requests that may wait behind one on the same connection; our clients send none so
-
-
-class _Gathering:
-    """Stands in for a connection's transport, and keeps what is written."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.parts: list[bytes] = []
-        self.write, self.is_closing, self._transport = self.parts.append, transport.is_closing, transport
-
-    def close(self) -> None:
-        self._transport.write(b"".join(self.parts))
-        self.parts.clear()
-        self._transport.close()
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
@@ -51,7 +38,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     _left = False
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
-    _gathers: RequestResponseCycle | None = None  # whose response is gathered
+    _at_work: RequestResponseCycle | None = None  # the request that is being answered
+    _chunked = False  # does its response come in chunks?
+    _head = b""  # of its response, while what follows isn't here yet
     _in_head = False
     _head_bytes = 0
     _early: bytearray | None = None  # what came behind a request for an upgrade
@@ -73,13 +62,56 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         """The caller's token was accepted."""
         self.seats.recognise(self)
 
-    def gather(self, on: bool) -> None:
-        """Without it a head and its body are two packets, and wake the client twice."""
-        if on and not self.pipeline:  # or this would be the cycle of a request that waits
-            self._gathers, self.cycle.transport = self.cycle, _Gathering(self.transport)
-        elif not on and self._gathers is not None:
-            gathered, self._gathers.transport, self._gathers = self._gathers.transport, self.transport, None
-            self.transport.write(b"".join(gathered.parts))
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
+        """The head of a response that is passed on. It goes out together with what follows, if that is here already:
+        two packets would wake the client twice."""
+        cycle = self._at_work
+        if cycle is None or cycle.disconnected:
+            return
+        cycle.response_started, cycle.waiting_for_100_continue = True, False
+        names = {name for name, _ in headers}
+        if b"connection" in names:  # which says `close`, whoever wrote it
+            cycle.keep_alive = False
+        elif not cycle.keep_alive:
+            headers = (*headers, (b"connection", b"close"))
+        bodiless = cycle.scope["method"] == "HEAD" or status in (204, 304)
+        old = cycle.scope["http_version"] == "1.0"  # it knows no chunks, and its connection ends with the response
+        self._chunked = not (b"content-length" in names or bodiless or old)
+        if self._chunked:
+            headers = (*headers, (b"transfer-encoding", b"chunked"))
+        lines = [name + b": " + value for name, value in headers]
+        self._head = STATUS_LINE[status] + b"\r\n".join((*lines, b"", b""))
+        if not goes_on:
+            self._flush(b"")
+
+    async def part(self, part: bytes, *, last: bool) -> None:
+        """The next bytes of its body, once the client has read most of those before."""
+        cycle = self._at_work
+        if cycle is None:
+            return
+        if self.flow.write_paused and not cycle.disconnected:
+            await self.flow.drain()
+        if cycle.disconnected:
+            return
+        if self._chunked:
+            part = b"".join((b"%x\r\n" % len(part), part, b"\r\n")) if part else b""
+            part += b"0\r\n\r\n" if last else b""
+        self._flush(part)
+        if last:
+            cycle.response_complete = True
+            cycle.message_event.set()
+            if not cycle.keep_alive:
+                self.transport.close()
+            cycle.on_response()
+
+    def _flush(self, part: bytes) -> None:
+        data, self._head = self._head + part, b""
+        if data:
+            self.transport.write(data)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._at_work = cycle
+        super()._start_asgi_task(cycle, app)
 
     def unhurried(self) -> None:
         """The request's body is passed on as it comes: whoever does that watches its pace."""
@@ -107,7 +139,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         if self._in_head and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self.send_400_response(f"The request headers are larger than {HEAD_BYTES // 1024} KB.")
+                self._refuse(431, f"The request headers are larger than {HEAD_BYTES // 1024} KB.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -201,6 +233,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         stay until the next collection of garbage: a quarter of a megabyte each."""
         if self.cycle is not None:
             self.cycle.body = bytearray()
+        self._at_work = None
         self.pipeline.clear()
 
     def shutdown(self) -> None:
@@ -213,9 +246,12 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg)
+
+    def _refuse(self, status: int, msg: str) -> None:
         body = orjson.dumps({"detail": [{"msg": msg, "code": "error"}]})
-        head = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n"
-        self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        head = f"content-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        self.transport.write(STATUS_LINE[status] + head.encode() + body)
         self.transport.close()
 
     def _within(self, seconds: float | None) -> None:

@@ -21,6 +21,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import cast
 
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.errors import Refused
@@ -335,10 +336,9 @@ class Caller(asyncio.Protocol):
     # --- what the event loop calls ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "a socket that is read and written"
-        self._transport = transport
-        transport.pause_reading()
-        transport.set_write_buffer_limits(high=BUFFER)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport.pause_reading()
+        self._transport.set_write_buffer_limits(high=BUFFER)
         self._relay.came(self)
 
     def data_received(self, data: bytes) -> None:

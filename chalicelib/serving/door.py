@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.services import BUCKET, SERVER, Traffic
@@ -27,14 +27,12 @@ from chalicelib.serving.choosing import ATTEMPTS, KEPT, REPEATABLE, Choice
 from chalicelib.serving.counting import Counts
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.exchange import Body, Exchange, Room
+from chalicelib.serving.forward import Replicas
 from chalicelib.serving.model_requests import PREFIX as MODELS
 from chalicelib.serving.model_requests import Asked, ModelRequests, by_path
-from chalicelib.serving.ports import Gone, Receive, Report, Rights, Scope, Send, Services, Way
+from chalicelib.serving.ports import Gone, Receive, Report, Rights, Scope, Services, Way
 from chalicelib.serving.problems import Unanswered
 from chalicelib.serving.usage import Tail
-
-if TYPE_CHECKING:
-    from chalicelib.serving.forward import Replicas
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -74,7 +72,7 @@ class Door:
         self._choice, self._counts, self._limiter = Choice(), Counts(SERVER), limits.Limiter()
         self._directory = Directory(services, self._aside, self._looked_up)
         self._access = Access(rights, self._aside, time.monotonic)
-        self._replicas: Replicas | None = None
+        self._replicas = Replicas(way, self._aside)
         self._catalogue = Catalogue(services, self._directory, self._aside)
         self._models = ModelRequests(self._catalogue, self._admit, self._pass_on)
         self._held_bytes: dict[str, int] = {}
@@ -138,8 +136,7 @@ class Door:
         if self._reporting is not None:
             await self._reporting
         await self._tell(urgent=False)
-        if self._replicas is not None:
-            await self._replicas.close()
+        await self._replicas.close()
         self._threads.shutdown(wait=False)
 
     async def _aside(self, work: Callable[[], T]) -> T:
@@ -147,9 +144,9 @@ class Door:
 
     # --- a request ------------------------------------------------------------------------------------------------
 
-    async def serve(self, place: routing.Place | Asked, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, place: routing.Place | Asked, scope: Scope, receive: Receive) -> None:
         """Answer a request that `place` is of."""
-        exchange = Exchange(scope, receive, send)
+        exchange = Exchange(scope, receive)
         task = asyncio.current_task()
         assert task is not None
         left = False
@@ -273,26 +270,23 @@ class Door:
 
     async def _exchange(self, service: Served, going: _Going, exchange: Exchange) -> None:
         """A plain request: to one replica after the other, until one answers."""
-        replicas = self._replicas or await self._loaded()
         body = Body(exchange, service.body, REPEATABLE, self._room)
         try:
-            while not await self._attempt(service, going, exchange, replicas, body):
+            while not await self._attempt(service, going, exchange, body):
                 pass
         finally:
             body.forget()
 
-    async def _attempt(
-        self, service: Served, going: _Going, exchange: Exchange, replicas: Replicas, body: Body
-    ) -> bool:
+    async def _attempt(self, service: Served, going: _Going, exchange: Exchange, body: Body) -> bool:
         """Has a replica answered?"""
         replica = await self._replica(service, going, exchange)
         self._choice.begins(replica.job_id)
         try:
-            response = await replicas.request(replica, exchange.method, going.target, going.headers, body)
+            response = await self._replicas.request(replica, exchange.method, going.target, going.headers, body)
             body.forget()  # a stream may go on for hours
             try:
                 self._choice.answered(replica.job_id)
-                await replicas.give_back(response, exchange, going.request_id, replica.job_id)
+                await self._replicas.give_back(response, exchange, going.request_id, replica.job_id)
             finally:
                 response.release()
             return True
@@ -308,19 +302,6 @@ class Door:
         going.tried.append(replica.job_id)
         if not again or len(going.tried) >= ATTEMPTS:
             raise failed.problem from failed
-
-    async def _loaded(self) -> Replicas:
-        """The library for it takes nine megabytes, and most servers have no services."""
-
-        def load() -> type[Replicas]:
-            from chalicelib.serving.forward import Replicas
-
-            return Replicas
-
-        kind = await self._aside(load)
-        if self._replicas is None:
-            self._replicas = kind(self._way)
-        return self._replicas
 
     async def _tunnel(self, service: Served, going: _Going, exchange: Exchange) -> None:
         """A request for a WebSocket: it is under way until that ends."""
@@ -341,7 +322,7 @@ class Door:
                         back = heads.back(answer.headers, going.request_id, replica.job_id)
                         back = [each for each in back if each[0] != b"content-length"]
                         back.append((b"content-length", str(len(answer.body)).encode()))
-                        await exchange.begin(answer.status, back)
+                        exchange.begin(answer.status, back)
                         await exchange.write(bytes(answer.body), last=True)
                 finally:
                     tunnel.drop()

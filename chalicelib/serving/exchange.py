@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from chalicelib.serving.headers import one
-from chalicelib.serving.ports import Hears, Receive, Scope, Send, Wire
+from chalicelib.serving.ports import Hears, Receive, Scope, Wire
 from chalicelib.serving.problems import Left, Problem, too_large
 
 IDLE = 300.0  # seconds without a byte, from either side
@@ -16,8 +16,8 @@ CLOSE_SECONDS = 30.0  # for what is still to be sent on a connection that ends
 
 
 class Exchange:
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._receive, self._send = receive, send
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._receive = receive
         self.wire: Wire = scope["state"]["connection"]
         self.method: str = scope["method"]
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
@@ -26,7 +26,6 @@ class Exchange:
         self.announced = self._announced()  # bytes of the body; None: it comes in chunks
         self.whole = self.announced == 0  # has the body been read to its end?
         self.begun = self.ended = False  # the response
-        self._gathers = False
         self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers that every response to it gets that has none such
         self.only = ""  # the job that must answer; empty: any replica may
         self.hearers: list[Hears] = []  # of the response
@@ -36,8 +35,8 @@ class Exchange:
         names = [name for name, _ in self.headers]
         if b"transfer-encoding" in names:
             return None
-        text = one(self.headers, b"content-length") or b"0"
-        return int(text) if text.isdigit() and len(text) < 16 else 0  # the parser has refused anything else
+        text = (one(self.headers, b"content-length") or b"").lstrip(b"0") or b"0"
+        return int(text) if text.isdigit() and len(text) < 20 else 0  # the parser has refused anything else
 
     def header(self, name: str) -> str:
         """For comparing: what the client sent, or an empty string."""
@@ -67,7 +66,7 @@ class Exchange:
         if data:
             self._read, self._was_whole, self.whole = data, self.whole, False
 
-    async def begin(self, status: int, headers: list[tuple[bytes, bytes]], *, goes_on: bool = False) -> None:
+    def begin(self, status: int, headers: list[tuple[bytes, bytes]], *, goes_on: bool = False) -> None:
         """`goes_on`: more follows at once."""
         if not self.whole and self.header("expect"):  # its body may never come: what follows isn't it
             headers = [*headers, (b"connection", b"close")]
@@ -75,26 +74,20 @@ class Exchange:
         headers = [*headers, *(each for each in self.added if all(each[0] != name for name, _ in headers))]
         for each in self.hearers:
             each.begins(status, headers)
-        if goes_on:
-            self._gathers = True
-            self.wire.gather(True)
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        self.wire.begin(status, headers, goes_on=goes_on)
 
     async def write(self, part: bytes, *, last: bool = False) -> None:
         self.ended = last
         for each in self.hearers:
             each.part(part)
-        await self._send({"type": "http.response.body", "body": part, "more_body": not last})
-        if self._gathers:
-            self._gathers = False
-            self.wire.gather(False)
+        await self.wire.part(part, last=last)
 
     async def answer(self, status: int, headers: list[tuple[str, str]], body: bytes = b"") -> None:
         """A whole response of ours."""
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
         if status != 204:
             raw.append((b"content-length", str(len(body)).encode()))
-        await self.begin(status, raw, goes_on=True)
+        self.begin(status, raw, goes_on=True)
         await self.write(b"" if self.method == "HEAD" else body, last=True)
 
     async def refuse(self, problem: Problem, *, openai: bool) -> None:

@@ -64,8 +64,11 @@ class Wire(Protocol):
     def recognised(self) -> None:
         """The caller's token was accepted."""
 
-    def gather(self, on: bool) -> None:
-        """Send what is written from now on together, until this is switched off."""
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
+        """The response's status and headers, their names in lower case. `goes_on`: more follows at once."""
+
+    async def part(self, part: bytes, *, last: bool) -> None:
+        """More of the response's body. Waits while the client has much to read."""
 
     def unhurried(self) -> None:
         """The request's body is passed on as it comes, however long that takes."""

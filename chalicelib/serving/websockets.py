@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import httptools
 
@@ -76,9 +77,8 @@ class Tunnel(asyncio.Protocol):
     # --- the replica's side: what asyncio calls -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=BUFFER)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport.set_write_buffer_limits(high=BUFFER)
 
     def data_received(self, data: bytes) -> None:
         if self._upgraded:

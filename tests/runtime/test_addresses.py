@@ -103,3 +103,10 @@ def test_what_leads_nowhere_is_refused_with_the_reason(text: str, wrong: str) ->
 def test_plain_http_beyond_this_machine_is_warned_of(remote: str, warned: bool) -> None:
     warning = Addresses("http://127.0.0.1:3000", remote).warning
     assert ("plain HTTP" in warning and remote in warning and "--public-url" in warning) is warned
+
+
+def test_what_a_stream_says_goes_out_at_once() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -93,9 +93,9 @@ def patient() -> Iterator[Listening]:
     yield from listening(Patient)
 
 
-def problem(answer: bytes) -> str:
+def problem(answer: bytes, status: int = 400) -> str:
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 ") and b"application/json" in head, answer
+    assert head.startswith(f"HTTP/1.1 {status} ".encode()) and b"application/json" in head, answer
     (entry,) = json.loads(body)["detail"]
     assert entry["code"] == "error"
     return str(entry["msg"])
@@ -116,7 +116,7 @@ def test_a_body_that_never_ends_is_dropped_and_not_executed(hasty: Listening) ->
 
 @pytest.mark.parametrize("line", [b"X: " + b"a" * HEAD_BYTES, b"X: a\r\n" * (HEAD_BYTES // 6)], ids=["one", "many"])
 def test_a_head_that_is_too_large_is_refused_by_size(patient: Listening, line: bytes) -> None:
-    assert "larger than 64 KB" in problem(patient.ask(HEAD + line))
+    assert "larger than 64 KB" in problem(patient.ask(HEAD + line), 431)
 
 
 def test_half_a_request_is_not_executed(patient: Listening) -> None:

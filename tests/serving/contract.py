@@ -259,6 +259,22 @@ class Bodies(Doors):
     def test_an_empty_post_arrives(self, visitor: Visitor) -> None:
         assert visitor.echo(method="POST", headers=[("Content-Length", "0")])["length"] == 0
 
+    def test_a_length_may_begin_with_zeros_and_what_follows_is_the_next_request(self, visitor: Visitor) -> None:
+        with visitor.connect() as caller:
+            for body in (b"first", b"second"):
+                caller.head("POST", "/echo", visitor.host, [("Content-Length", f"{len(body):030}")])
+                caller.send(body)
+                assert caller.answer().json()["body"] == body.decode()
+
+    @pytest.mark.parametrize("target", ["/stream?n=3&gap=0", "/bytes?n=100000&chunked=1"])
+    def test_clients_of_http_1_0_get_no_chunks(self, visitor: Visitor, target: str) -> None:
+        with visitor.connect() as caller:
+            caller.head("GET", target, visitor.host, version="1.0")
+            answer = caller.answer()
+            assert (answer.status, answer.header("transfer-encoding")) == (200, None)
+            assert answer.body.endswith(b"data: [DONE]\n\n") or answer.body == bytes(100_000)
+            assert caller.ended()
+
     @pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS"])
     def test_bodies_of_methods_that_seldom_have_one_arrive(self, visitor: Visitor, method: str) -> None:
         assert visitor.echo(method=method, body=b"query")["body"] == "query"

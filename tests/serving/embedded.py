@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ import uvicorn
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import Served
+from chalicelib.runtime.addresses import listen
 from chalicelib.runtime.connection import Connection
 from chalicelib.serving.door import Door, Settings
 from chalicelib.serving.ports import Receive, Scope, Send
@@ -94,25 +94,28 @@ def micros() -> Micros:
 
 
 @contextmanager
-def opened(settings: Settings | None = None, known: Known | None = None) -> Iterator[EmbeddedDoor]:
+def opened(settings: Settings | None = None, known: Known | None = None, loop: str = "auto") -> Iterator[EmbeddedDoor]:
+    """`loop`: as uvicorn names them; "auto" is what `dstack server` runs on."""
     known = known or Known()
     door = Door(known, known, known.report, micros, settings=settings or Settings(hold=1.5))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         place = door.place(scope)
         if place is not None:
-            await door.serve(place, scope, receive, send)
+            await door.serve(place, scope, receive)
             return
         await send({"type": "http.response.start", "status": 404, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    listener = listen("127.0.0.1", 0)
     config = uvicorn.Config(
         app,
         http=Connection,
+        loop=loop,
         ws="none",
         lifespan="off",
         log_level="error",
+        access_log=False,
         proxy_headers=False,
         server_header=False,
         date_header=False,
@@ -125,7 +128,8 @@ def opened(settings: Settings | None = None, known: Known | None = None) -> Iter
             await server.serve(sockets=[listener])
             await door.closed()
 
-        asyncio.run(main())
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(main())
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -1,0 +1,241 @@
+"""Connections to replicas for requests whose body is here as a whole: nearly all of them.
+
+Such a request is one write, and its answer is read by a parser straight from the connection. The library that streams
+the others does so much more for a request that it took half of the door's time. Nothing here repeats, follows, unpacks
+or keeps anything: an answer goes on as it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import httptools
+
+from chalicelib.serving import problems
+from chalicelib.serving.exchange import CONNECT_SECONDS, IDLE
+from chalicelib.serving.headers import MOST as MOST_LINE
+from chalicelib.serving.headers import Raw
+from chalicelib.serving.problems import Unanswered
+
+KEPT_SECONDS = 30.0  # that a connection to a replica is kept for the next request
+BUFFER = 64 * 1024  # bytes of an answer that wait for the client
+MOST_HEAD = 4 * MOST_LINE  # bytes of an answer's headers, those of early hints included
+MOST_PLACES = 1000  # for which connections were kept
+
+Place = str | tuple[str, int]  # a unix socket, or an address and a port
+
+
+class Broken(Exception):
+    """The answer ended before its end."""
+
+
+class Upstream(asyncio.Protocol):
+    """One connection. It carries one request after the other, and holds the answer to the last of them."""
+
+    transport: asyncio.Transport
+    status: int
+    raw_headers: list[tuple[bytes, bytes]]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, kept: list[Upstream]) -> None:
+        """`kept`: where it waits for its next request."""
+        self._loop, self._kept = loop, kept
+        self._parser: httptools.HttpResponseParser | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._heard = loop.time()  # when something last happened
+        self._held = self._gone = False
+
+    # --- one request and its answer -----------------------------------------------------------------------------------
+
+    async def ask(self, method: str, request: bytes) -> None:
+        """Returns once the answer's head is here. Raises Unanswered or Problem."""
+        self._bodiless = method == "HEAD"  # which its answer doesn't tell
+        self.status, self.raw_headers = 0, []
+        self._headed = self._whole = self._keeps = False
+        self._head_bytes = self._size = 0
+        self._parts: list[bytes] = []
+        self._failure: Exception | None = None
+        self._parser, self._heard = httptools.HttpResponseParser(self), self._loop.time()
+        self.transport.write(request)
+        while not self._headed:
+            if self._failure is not None:
+                raise self._failure
+            await self._news()
+
+    @property
+    def follows(self) -> bool:
+        """Is some of the body, or its end, here already?"""
+        return self._whole or bool(self._parts)
+
+    @property
+    def ended(self) -> bool:
+        """Has all of the body been handed out?"""
+        return self._whole and not self._parts
+
+    async def part(self) -> bytes:
+        """The next bytes of the body; none at its end. Raises Broken."""
+        while not self._parts:
+            if self._whole:
+                return b""
+            if self._failure is not None:
+                raise Broken from self._failure
+            await self._news()
+        found = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts, self._size = [], 0
+        if self._held:
+            self._held, self._heard = False, self._loop.time()
+            self.transport.resume_reading()
+        return found
+
+    def release(self) -> None:
+        """The request is over, one way or the other."""
+        self._parser, self._heard = None, self._loop.time()
+        if self.ended and self._keeps and not self._gone:
+            self._kept.append(self)
+        else:
+            self.transport.abort()
+
+    async def _news(self) -> None:
+        self._waiter = self._loop.create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, failure: Exception) -> None:
+        self._keeps = False
+        if not self._whole and self._failure is None:
+            self._failure = failure
+        self._wake()
+
+    def _look(self) -> None:
+        """One timer for as long as the connection is there."""
+        if self._held:  # it is the client who doesn't read, which others watch
+            self._heard = self._loop.time()
+        left = self._heard + (KEPT_SECONDS if self._parser is None else IDLE) - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(min(left, KEPT_SECONDS), self._look)
+            return
+        if self._parser is not None:
+            self._fail(problems.too_slow(IDLE))
+        self.transport.abort()
+
+    # --- what the event loop calls ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._timer = self._loop.call_later(KEPT_SECONDS, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None:  # nobody has asked for anything
+            self.transport.abort()
+            return
+        self._heard = self._loop.time()
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._fail(problems.no_answer())
+        if not self._headed:
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEAD:
+                self._fail(problems.no_answer())
+        if self._size > BUFFER and not self._held:
+            self._held = True
+            self.transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self in self._kept:
+            self._kept.remove(self)
+        if self._parser is None:
+            return
+        if exc is None and self._headed and self._failure is None and not self._sized():
+            self._whole = True  # its end is the connection's
+        self._fail(Unanswered(problems.unanswered()))
+
+    def _sized(self) -> bool:
+        """Does the answer's head say where its body ends?"""
+        return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.raw_headers)
+
+    # --- what the parser calls ----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._whole:
+            raise ValueError("more than was asked for")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(name) + len(value) > MOST_LINE:
+            raise ValueError("too long")
+        if not self._headed:  # or it is a trailer
+            self.raw_headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        self.status = self._parser.get_status_code()
+        if 100 <= self.status < 200 and self.status != 101:
+            self.raw_headers = []  # hints: the answer is yet to come
+            return
+        self._headed = True
+        if self._bodiless:
+            self.on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._bodiless:
+            raise ValueError("more than was asked for")
+        self._parts.append(body)
+        self._size += len(body)
+
+    def on_message_complete(self) -> None:
+        assert self._parser is not None
+        if self._headed:
+            self._whole, self._keeps = True, self._parser.should_keep_alive()
+
+
+class Upstreams:
+    """The connections to all replicas. On the event loop."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Place, list[Upstream]] = {}
+
+    async def ask(self, place: Place, method: str, request: bytes) -> Upstream:
+        """The answer, of which only the head is sure to be here. Raises Unanswered or Problem."""
+        kept = self._kept.setdefault(place, [])
+        upstream = kept.pop() if kept else await self._connected(place, kept)
+        try:
+            await upstream.ask(method, request)
+        except BaseException:
+            upstream.release()
+            raise
+        return upstream
+
+    async def _connected(self, place: Place, kept: list[Upstream]) -> Upstream:
+        if len(self._kept) > MOST_PLACES:
+            self._kept = {each: waiting for each, waiting in self._kept.items() if waiting or waiting is kept}
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                if isinstance(place, str):
+                    _, upstream = await loop.create_unix_connection(lambda: Upstream(loop, kept), place)
+                else:
+                    _, upstream = await loop.create_connection(lambda: Upstream(loop, kept), *place)
+        except (OSError, TimeoutError) as error:
+            raise Unanswered(problems.unreachable()) from error
+        return upstream
+
+    def close(self) -> None:
+        for kept in self._kept.values():
+            for upstream in tuple(kept):
+                upstream.transport.abort()
+
+
+def written(method: str, target: bytes, headers: Raw, body: bytes) -> bytes:
+    """A request as it is sent. Its length is our own word: another reader must not find another end."""
+    lines = [b"%b %b HTTP/1.1" % (method.encode(), target)]
+    for name, value in headers:
+        lines.append(name + b": " + (value if name != b"content-length" else b"%d" % len(body)))
+    return b"\r\n".join((*lines, b"", body))

@@ -1,0 +1,259 @@
+"""A connection to a replica: what it makes of bytes that come in any pieces, and when it is used again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.serving.exchange import IDLE
+from chalicelib.serving.problems import Problem, Unanswered
+from chalicelib.serving.upstream import BUFFER, KEPT_SECONDS, MOST_HEAD, Broken, Upstream, written
+
+HINTS = b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n"
+SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\nx-sum: 5\r\n\r\n"
+TO_ITS_END = b"HTTP/1.1 200 OK\r\n\r\nhello"
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Its time is the test's own."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class Wire:
+    """The transport below it."""
+
+    def __init__(self) -> None:
+        self.sent, self.aborted, self.reading = b"", False, True
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+class Replica:
+    """The other end of one connection."""
+
+    def __init__(self) -> None:
+        self.loop = cast(Loop, asyncio.get_running_loop())
+        self.kept: list[Upstream] = []
+        self.wire, self.upstream = Wire(), Upstream(self.loop, self.kept)
+        self.upstream.connection_made(cast(asyncio.Transport, self.wire))
+
+    async def asked(self, method: str = "GET") -> asyncio.Task[None]:
+        asking = asyncio.create_task(self.upstream.ask(method, b"request"))
+        await asyncio.sleep(0)
+        return asking
+
+    async def body(self) -> bytes:
+        found = b""
+        while part := await self.upstream.part():
+            found += part
+        return found
+
+    async def pass_time(self, seconds: float) -> None:
+        self.loop.now += seconds
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+def play(story: Callable[[Replica], Coroutine[Any, Any, None]]) -> None:
+    async def told() -> None:
+        await story(Replica())
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(told())
+
+
+@given(st.sampled_from([SIZED, CHUNKED, HINTS + SIZED, HINTS + HINTS + CHUNKED]), st.lists(st.integers(1, 90)))
+def test_an_answer_is_the_same_in_any_pieces(answer: bytes, cuts: list[int]) -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        places = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
+        for start, end in pairwise(places):
+            replica.upstream.data_received(answer[start:end])
+        await asking
+        assert replica.upstream.status == 200
+        assert not any(name.lower() in (b"link", b"x-sum") for name, _ in replica.upstream.raw_headers)
+        assert await replica.body() == b"hello" and replica.upstream.ended
+        replica.upstream.release()
+        assert replica.kept == [replica.upstream] and not replica.wire.aborted
+
+    play(story)
+
+
+def test_a_body_without_a_length_ends_with_the_connection() -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        replica.upstream.data_received(TO_ITS_END)
+        await asking
+        assert await replica.upstream.part() == b"hello" and not replica.upstream.ended
+        replica.upstream.connection_lost(None)
+        assert await replica.upstream.part() == b"" and replica.upstream.ended
+        replica.upstream.release()
+        assert replica.kept == []
+
+    play(story)
+
+
+@pytest.mark.parametrize("answer", [SIZED[:-1], CHUNKED[:-20], CHUNKED[:-1]])
+def test_an_answer_that_ends_too_soon_is_broken(answer: bytes) -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        replica.upstream.data_received(answer)
+        replica.upstream.connection_lost(None)
+        await asking
+        with pytest.raises(Broken):
+            await replica.body()
+        replica.upstream.release()
+        assert replica.kept == []
+
+    play(story)
+
+
+@pytest.mark.parametrize("answer", [b"", SIZED[:20], HINTS])
+def test_without_a_head_another_replica_may_be_asked(answer: bytes) -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        if answer:
+            replica.upstream.data_received(answer)
+        replica.upstream.connection_lost(ConnectionResetError())
+        with pytest.raises(Unanswered):
+            await asking
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"220 mail.example ESMTP\r\n",
+        b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * MOST_HEAD,
+        HINTS * (MOST_HEAD // len(HINTS) + 1),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+def test_what_isnt_an_answer_is_none_and_isnt_asked_for_again(answer: bytes) -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        replica.upstream.data_received(answer)
+        with pytest.raises(Problem) as found:
+            await asking
+        assert found.value.status == 502
+        replica.upstream.release()
+        assert replica.wire.aborted
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("GET", SIZED + SIZED),
+        ("GET", SIZED.replace(b"X-A: 1", b"Connection: close")),
+        ("GET", SIZED.replace(b"HTTP/1.1", b"HTTP/1.0")),
+        ("HEAD", SIZED),  # a body that an answer to HEAD mustn't have
+    ],
+)
+def test_a_connection_with_more_or_without_a_future_isnt_used_again(method: str, answer: bytes) -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked(method)
+        replica.upstream.data_received(answer)
+        await asking
+        assert await replica.body() == (b"" if method == "HEAD" else b"hello")
+        replica.upstream.release()
+        assert replica.kept == [] and replica.wire.aborted
+
+    play(story)
+
+
+def test_an_answer_to_head_has_no_body_and_the_connection_is_kept() -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked("HEAD")
+        replica.upstream.data_received(SIZED.removesuffix(b"hello"))
+        await asking
+        assert await replica.body() == b""
+        replica.upstream.release()
+        asking = await replica.asked()
+        replica.upstream.data_received(SIZED)
+        await asking
+        assert await replica.body() == b"hello"
+
+    play(story)
+
+
+def test_no_more_is_read_than_the_client_takes_in_time() -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        replica.upstream.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        await asking
+        replica.upstream.data_received(bytes(BUFFER + 1))
+        assert not replica.wire.reading
+        await replica.pass_time(2 * IDLE)
+        assert not replica.wire.aborted, "it is the client who is slow"
+        assert len(await replica.upstream.part()) == BUFFER + 1
+        assert replica.wire.reading
+
+    play(story)
+
+
+def test_a_replica_that_says_nothing_is_given_up() -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        for _ in range(int(IDLE // KEPT_SECONDS)):
+            assert not asking.done()
+            await replica.pass_time(KEPT_SECONDS)
+        with pytest.raises(Problem) as found:
+            await asking
+        assert found.value.status == 504 and replica.wire.aborted
+
+    play(story)
+
+
+def test_a_connection_that_nobody_needs_is_closed() -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        replica.upstream.data_received(SIZED)
+        await asking
+        await replica.body()
+        replica.upstream.release()
+        await replica.pass_time(KEPT_SECONDS - 1)
+        assert not replica.wire.aborted
+        await replica.pass_time(1)
+        assert replica.wire.aborted
+        replica.upstream.connection_lost(None)
+        assert replica.kept == []
+
+    play(story)
+
+
+def test_what_a_replica_says_unasked_ends_the_connection() -> None:
+    async def story(replica: Replica) -> None:
+        replica.upstream.data_received(SIZED)
+        assert replica.wire.aborted
+
+    play(story)
+
+
+def test_the_length_of_a_request_is_what_is_sent() -> None:
+    headers = [(b"host", b"a"), (b"content-length", b"00000000000000000005")]
+    assert written("POST", b"/x", headers, b"hello") == b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello"
+    assert written("GET", b"/x", headers[:1], b"") == b"GET /x HTTP/1.1\r\nhost: a\r\n\r\n"
