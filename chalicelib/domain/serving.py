@@ -44,4 +44,5 @@ class Served(Value):
     model: ServedModel | None = None
     body: int = BODY
     routed: bool = False  # its replicas are reached through a router, which serves a few paths only
+    off: bool = False  # it has no replicas, as configured, so nobody waits for one
     replicas: tuple[ServedReplica, ...] = ()

@@ -278,13 +278,13 @@ def _standing(job: Job) -> Standing:
 
 
 def _let_go(look: Look, job: Job) -> bool:
-    since, patience = job.draining_at or look.now, _patience(look, job)
+    since, patience, doors = job.draining_at or look.now, _patience(look, job), _doors_to(look, job)
     spec = look.spec_of(job)
     if spec is not None and spec.routing == "worker" and spec.discovery is not None:
         return True  # told to stop, it leaves its router by itself and ends what it has begun
-    if is_let_go(job.id, since, patience, _doors_to(look, job), look.now):
+    if is_let_go(job.id, since, patience, doors, look.now):
         return True
-    look.deadlines.append(drained_by(since, patience))
+    look.deadlines.append(drained_by(since, patience, doors))
     return False
 
 
@@ -342,7 +342,7 @@ def _step(look: Look, name: str, group: _Group, numbers: Iterator[int]) -> None:
     for num in steps.drain:
         job = group.parts[num].jobs[0]
         look.keep(job.with_(draining_at=look.now))
-        look.deadlines.append(drained_by(look.now, _patience(look, job)))
+        look.deadlines.append(drained_by(look.now, _patience(look, job), _doors_to(look, job)))
     out_of_date = {member.num for member in group.members if not member.current}
     for num in steps.stop:
         _stop(look, group.parts[num], "replaced by a newer version" if num in out_of_date else "")

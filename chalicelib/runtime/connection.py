@@ -37,6 +37,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     seats = Seats(2**31)  # the server's own, from whoever makes the connection
     _left = False
     _deadline: asyncio.TimerHandle | None = None
+    _feeding = False  # is something being parsed? Most deadlines are over before that is, and need no timer …
+    _moved: tuple[float | None] | None = None  # … so this is the deadline that is to be set once it is parsed
     _unread: asyncio.TimerHandle | None = None
     _at_work: RequestResponseCycle | None = None  # the request that is being answered
     _chunked = False  # does its response come in chunks?
@@ -128,6 +130,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
                 self.transport.abort()
             return
         self._unset_keepalive_if_required()
+        self._feeding = True
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -136,6 +139,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
             return
+        finally:
+            self._feeding = False
+            if self._moved is not None:
+                self._within(*self._moved)
         if self._in_head and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
@@ -256,9 +263,13 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
 
     def _within(self, seconds: float | None) -> None:
         """The rest of the current request must arrive within this many seconds; None: no request is being sent."""
+        if self._feeding:
+            self._moved = (seconds,)
+            return
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._too_late)
+        self._moved = None
 
     def _too_late(self) -> None:
         self._deadline = None

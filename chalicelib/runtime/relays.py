@@ -295,13 +295,14 @@ class Line:
 
 
 class Caller(asyncio.Protocol):
-    """A connection to the socket. It isn't read before there is a stream for it."""
+    """A connection to the socket. Until there is a stream for it, no more is read of it than comes at first."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self.line: Line | None = None
         self.patience: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
+        self._early = b""
 
     def join(self, line: Line) -> None:
         assert self._transport is not None and line.end is not None, "both are there"
@@ -309,7 +310,10 @@ class Caller(asyncio.Protocol):
             self.patience.cancel()
         self.line = line
         line.used_by(self)
-        self._transport.resume_reading()
+        if self._early:
+            early, self._early = self._early, b""
+            self._transport.resume_reading()
+            line.end.received(early)  # which may stop the reading again
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -337,13 +341,15 @@ class Caller(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
-        self._transport.pause_reading()
         self._transport.set_write_buffer_limits(high=BUFFER)
         self._relay.came(self)
 
     def data_received(self, data: bytes) -> None:
-        assert self.line is not None and self.line.end is not None, "it isn't read before"
-        self.line.end.received(data)
+        if self.line is not None and self.line.end is not None:
+            self.line.end.received(data)
+        elif self._transport is not None:
+            self._early += data
+            self._transport.pause_reading()
 
     def pause_writing(self) -> None:
         if self.line is not None and self.line.end is not None:

@@ -33,11 +33,10 @@ class Choice:
         if only:
             return next((each for each in service.replicas if each.job_id == only and each.ready), None)
         ready = [each for each in service.replicas if each.ready and not each.draining]
-        if not ready:
-            return None
-        if len(ready) > 1:
-            ready = [each for each in ready if each.job_id not in tried] or ready
-            ready = [each for each in ready if not self._left_out(each.job_id, now)] or ready
+        if len(ready) < 2:
+            return ready[0] if ready else None
+        ready = [each for each in ready if each.job_id not in tried] or ready
+        ready = [each for each in ready if not self._left_out(each.job_id, now)] or ready
         return min(ready, key=lambda each: (self.under_way[each.job_id], self._turns.get(each.job_id, 0)))
 
     def _left_out(self, job_id: str, now: float) -> bool:

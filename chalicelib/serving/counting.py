@@ -32,7 +32,6 @@ class Tally:
     completion_tokens: int = 0
     draining: frozenset[str] = frozenset()
     buckets: deque[Bucket] = field(default_factory=deque)
-    urgent: bool = False
 
     @property
     def busy(self) -> int:
@@ -66,6 +65,7 @@ class Counts:
     def __init__(self, door: str) -> None:
         self._door = door
         self._tallies: dict[str, Tally] = {}
+        self._urgent: set[str] = set()  # runs of which something must be told at once
 
     def __len__(self) -> int:
         return len(self._tallies)
@@ -76,7 +76,7 @@ class Counts:
 
     @property
     def urgent(self) -> bool:
-        return any(tally.urgent for tally in self._tallies.values())
+        return bool(self._urgent)
 
     def _of(self, run_id: str, now: Micros) -> Tally:
         tally = self._tallies.get(run_id)
@@ -106,7 +106,8 @@ class Counts:
         tally.under_way -= 1
         tally.held += 1
         if tally.waits_since is None:
-            tally.waits_since, tally.urgent = now, True
+            tally.waits_since = now
+            self._urgent.add(run_id)
 
     def waited(self, run_id: str, now: Micros) -> None:
         tally = self._of(run_id, now)
@@ -127,14 +128,14 @@ class Counts:
             return
         tally = self._of(service.run_id, now)
         if any(not under_way.get(job_id) for job_id in draining - tally.draining):
-            tally.urgent = True
+            self._urgent.add(service.run_id)
         tally.draining = draining
 
     def ended(self, run_id: str, job_id: str, under_way: Mapping[str, int]) -> None:
         """A request of this replica has ended."""
         tally = self._tallies.get(run_id)
         if tally is not None and job_id in tally.draining and not under_way.get(job_id):
-            tally.urgent = True
+            self._urgent.add(run_id)
 
     def gone(self, run_id: str) -> None:
         """The service is no more. What is still under way is counted to its end."""
@@ -143,6 +144,7 @@ class Counts:
             return
         tally.draining = frozenset()
         if not tally.busy:
+            self._urgent.discard(run_id)
             del self._tallies[run_id]
 
     def report(self, under_way: Counter[str], now: Micros, *, urgent: bool = False) -> list[Traffic]:
@@ -150,10 +152,10 @@ class Counts:
         long as anybody looks back is forgotten with it."""
         told = []
         for tally in list(self._tallies.values()):
-            if urgent and not tally.urgent:
+            if urgent and tally.run_id not in self._urgent:
                 continue
             tally.pass_to(now)
-            tally.urgent = False
+            self._urgent.discard(tally.run_id)
             told.append(self._told(tally, under_way, now))
             if not tally.busy and not tally.buckets and not tally.requests and not tally.draining:
                 del self._tallies[tally.run_id]

@@ -18,6 +18,7 @@ T = TypeVar("T")
 Name = tuple[str, str]  # of a project, and of a run in it
 Aside = Callable[[Callable[[], T]], Awaitable[T]]
 MOST = 10_000  # services that are remembered
+LOOKS = 3  # at a service that changes each time while it is being read
 
 
 class Directory:
@@ -46,11 +47,14 @@ class Directory:
 
     async def _look(self, name: Name) -> Served | None:
         try:
-            while True:
+            for _ in range(LOOKS):
                 found = await self._aside(lambda: self._services.named(*name))
                 if found is None or found.run_id not in self._changed:
                     return self._keep(name, found)
                 self._changed.discard(found.run_id)  # it changed while it was being read
+            assert found is not None, "it changed, so it is there"
+            self._looked_up(found)
+            return found  # right a moment ago: whoever asks next looks again
         finally:
             del self._looks[name]
             if not self._looks:

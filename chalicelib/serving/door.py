@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeVar
 
 from chalicelib.domain.instants import SECOND, Micros
@@ -77,6 +78,7 @@ class Door:
         self._models = ModelRequests(self._catalogue, self._admit, self._pass_on)
         self._held_bytes: dict[str, int] = {}
         self._room = Room(KEPT)
+        self._ids, self._began = count(), os.urandom(6).hex()  # of requests
         self._seen: dict[str, frozenset[str]] = {}  # the replicas of each run that was looked up, by their jobs
         self._busy = 0
         self._closing = False
@@ -215,6 +217,9 @@ class Door:
             await self._admit(service.project_name, exchange)
         return service
 
+    def _next_id(self) -> str:
+        return f"{self._began}{next(self._ids):012x}"
+
     async def _service(self, name: tuple[str, str]) -> Served | None:
         return self._directory.peek(name) or await self._directory.find(name)
 
@@ -235,13 +240,13 @@ class Door:
             raise problems.busy()
         exchange.wire.unhurried()
         host = (heads.one(exchange.headers, b"host") or b"").decode("latin-1")
-        request_id = heads.request_id(exchange.headers, os.urandom(12).hex())
+        request_id = heads.request_id(exchange.headers, self._next_id)
         prefix = place.prefix if service.strip_prefix else ""
         origin = heads.Origin(exchange.address, self._settings.proto, host, prefix, request_id)
         raw = heads.onward(exchange.headers, origin, judged=service.auth)
         going = _Going(place, path + b"?" + query if query else path, raw, request_id)
-        tail = Tail()
-        if service.model is not None:
+        tail = Tail() if service.model is not None else None
+        if tail is not None:
             exchange.hearers.append(tail)
         self._busy += 1
         self._counts.came(service.run_id, self._now())
@@ -253,7 +258,7 @@ class Door:
                 await self._exchange(service, going, exchange)
         finally:
             self._busy -= 1
-            if (tokens := tail.tokens()) is not None:
+            if tail is not None and (tokens := tail.tokens()) is not None:
                 self._counts.took(service.run_id, tokens)
             self._counts.went(service.run_id, self._now())
 
@@ -368,6 +373,8 @@ class Door:
                         raise problems.unknown(*name)
                     if found := self._choice.choose(known, time.monotonic(), tried, exchange.only):
                         return found
+                    if known.off:
+                        raise problems.off()
                     await change.wait()
             raise problems.stopping()
         except TimeoutError:

@@ -8,8 +8,8 @@ whoever sent it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 Raw = Iterable[tuple[bytes, bytes]]  # names in lower case
 
@@ -58,8 +58,7 @@ _ID = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 LONGEST_ID = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Who asked, and how."""
 
     address: str
@@ -88,11 +87,11 @@ def listed(headers: Raw) -> frozenset[bytes]:
     return frozenset(word.strip().lower() for value in values for word in value.split(b",")) - {b"host", b""}
 
 
-def request_id(headers: Raw, otherwise: str) -> str:
+def request_id(headers: Raw, otherwise: Callable[[], str]) -> str:
     """The client's own id for its request, if that is fit to be repeated."""
     given = one(headers, b"x-request-id")
     good = given and len(given) <= LONGEST_ID and _ID.issuperset(given)
-    return given.decode("ascii") if given and good else otherwise
+    return given.decode("ascii") if given and good else otherwise()
 
 
 def onward(headers: Raw, origin: Origin, *, judged: bool) -> list[tuple[bytes, bytes]]:

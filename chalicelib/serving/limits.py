@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
@@ -18,8 +18,7 @@ MOST = 100_000  # clients that are remembered
 LONGEST = 64  # characters of what tells them apart
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     passes: bool
     remaining: int  # requests that could follow at once
     again: Micros = 0  # until the next would pass

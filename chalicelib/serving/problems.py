@@ -114,6 +114,11 @@ def no_replica(why: str) -> Problem:
     return Problem(503, text, "no_replica", [("retry-after", "5")])
 
 
+def off() -> Problem:
+    text = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
+    return Problem(503, text, "no_replica")
+
+
 def busy() -> Problem:
     return Problem(503, "The server passes on all the requests that it can. Try again.", "busy", [("retry-after", "2")])
 

@@ -9,7 +9,7 @@ disagree about where they lead.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 PREFIX = b"/proxy/services/"
@@ -20,8 +20,7 @@ _LABEL = re.compile(r"[a-z0-9_-]{1,100}")
 _ROUTED = re.compile(rb"/(?:v1/.+|generate|chat/completions|health)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A service by its names, and the path there: `whole` as it was sent, `rest` without the service's own prefix."""
 
     project: str

@@ -17,6 +17,7 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.domain.specs.services import OpenAIChatModel, ServiceConfiguration
 from chalicelib.domain.tenants import GlobalRole, Member, Project, User, hash_token
+from chalicelib.planning.services import groups_of
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import rights
@@ -84,6 +85,7 @@ def _served(plane: Plane, run_id: str, gateway_id: str | None, near: Near) -> Se
         rate_limits=config.rate_limits,
         model=_model(config),
         routed=bool(_routers(config)),
+        off=not any(asked.max for asked in groups_of(config).values()),
         replicas=_replicas(plane, run, config, jobs, near),
     )
 

@@ -17,7 +17,7 @@ from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.services import Traffic
 from chalicelib.planning.plan import Plan, Step
-from chalicelib.planning.rollout import DRAIN, TO_LOAD
+from chalicelib.planning.rollout import DRAIN, TO_LOAD, UNKNOWN
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.service_rules import replica_counts
 from chalicelib.planning.service_run import REST
@@ -202,10 +202,16 @@ class TestDraining:
         small.pass_run(small.runs[run.id])
         assert small.jobs[draining.id].reason is JobReason.scaled_down
 
-    @pytest.mark.parametrize(("setting", "time"), [({}, DRAIN), ({"stop_duration": "5s"}, 5 * SECOND)])
-    def test_at_the_latest_after_its_time(self, setting: dict[str, Any], time: int) -> None:
+    @pytest.mark.parametrize(
+        ("setting", "known", "time"),
+        [({}, True, DRAIN), ({"stop_duration": "5s"}, True, 5 * SECOND), ({}, False, UNKNOWN)],
+    )
+    def test_at_the_latest_after_its_time(self, setting: dict[str, Any], known: bool, time: int) -> None:
+        """`known`: a door has reported it."""
         small = world()
         run = begun(small, replicas=2, **setting)
+        if known:
+            small.report(run, requests=1, busy=1.0)
         small.apply(run, replicas=1, **setting)
         small.pass_run(small.runs[run.id])
         assert small.runs[run.id].due_at == small.now + time

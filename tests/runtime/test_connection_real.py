@@ -105,6 +105,17 @@ def test_a_head_that_never_ends_is_refused_by_time(hasty: Listening) -> None:
     assert "headers didn't arrive within" in problem(hasty.ask(HEAD))
 
 
+def test_a_head_that_comes_byte_by_byte_gets_no_more_time(hasty: Listening) -> None:
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=0.05) as client:
+        client.sendall(HEAD)
+        for _ in range(int(PATIENCE / 0.05)):
+            client.send(b"X")
+            with suppress(TimeoutError):
+                assert "headers didn't arrive within" in problem(client.recv(65_536))
+                return
+    raise AssertionError("it is waited for as long as something comes")
+
+
 def test_a_connection_that_says_nothing_is_closed(hasty: Listening) -> None:
     assert hasty.ask(b"") == b""
 

@@ -223,6 +223,17 @@ class Holding(Doors):
     def young() -> ServedReplica:
         return ServedReplica(job_id="young", instance_id="i1", port=1, address="127.0.0.1", ready=False)
 
+    @needs("off")
+    def test_nobody_waits_where_there_are_to_be_none(self, door: Door, open: Open, spawn: Spawn) -> None:
+        """One that is still there answers as before."""
+        visitor = open(spawn("last"), off=True)
+        assert visitor.ask("/echo").status == 200
+        door.serve(visitor.service.with_(replicas=()))
+        began = time.monotonic()
+        answer = visitor.ask("/echo")
+        assert answer.status == 503 and "as configured" in answer.json()["detail"][0]["msg"]
+        assert time.monotonic() - began < 1, "as soon as it can be said"
+
     @needs("impatient")
     def test_it_doesnt_wait_for_ever(self, door: Door, open: Open) -> None:
         visitor = open(self.young())

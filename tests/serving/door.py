@@ -32,6 +32,7 @@ class DoorFacts:
     hints: bool = False  # it understands replicas that send early hints
     models: bool = False  # it has one address for all models of a project
     tokens: bool = False  # it counts the tokens of models
+    off: bool = False  # it refuses requests to services that are to have no replicas
     impatient: bool = False  # the test's door holds requests for a second or two, not half a minute
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from chalicelib.domain.serving import Served
 from chalicelib.serving.access import BAD, GOOD, Access, bearer
-from chalicelib.serving.directory import Directory
+from chalicelib.serving.directory import LOOKS, Directory
 from chalicelib.serving.door import Door
 from tests.serving.door import TOKEN, service
 from tests.serving.embedded import Known, micros
@@ -53,6 +53,27 @@ def test_many_askers_share_one_look_and_later_ones_need_none() -> None:
         assert await asyncio.gather(*asking) == [app] * 5
         assert await directory.find(APP) == directory.peek(APP) == app
         assert slow.asked == 1
+
+    asyncio.run(main())
+
+
+def test_a_service_that_changes_all_the_time_is_found_nevertheless() -> None:
+    """Who asks gets what was right a moment ago; nobody after them does."""
+
+    async def main() -> None:
+        app, seen = service(), list[Served]()
+        services = known(app)
+
+        async def aside(work: Callable[[], Any]) -> Any:
+            found = work()
+            services.services[APP] = found.with_(since=found.since + 1)
+            directory.changed([app.run_id])
+            return found
+
+        directory = Directory(services, aside, seen.append)
+        found = await asyncio.wait_for(directory.find(APP), 5)
+        assert found == app.with_(since=LOOKS - 1)
+        assert directory.peek(APP) is None and seen == [found]
 
     asyncio.run(main())
 

@@ -123,6 +123,6 @@ def test_a_response_says_once_whose_it_is() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"a b", b"x" * 129, "\xe4".encode(), b"a\tb", b"<script>"])
 def test_an_id_that_isnt_fit_to_be_repeated_is_replaced(sent: bytes) -> None:
-    assert heads.request_id([(b"x-request-id", sent)], "ours") == "ours"
-    assert heads.request_id([(b"x-request-id", b"good-1"), (b"x-request-id", b"good-2")], "ours") == "ours"
-    assert heads.request_id([(b"x-request-id", b"good-1")], "ours") == "good-1"
+    assert heads.request_id([(b"x-request-id", sent)], lambda: "ours") == "ours"
+    assert heads.request_id([(b"x-request-id", b"good-1"), (b"x-request-id", b"good-2")], lambda: "ours") == "ours"
+    assert heads.request_id([(b"x-request-id", b"good-1")], lambda: "ours") == "good-1"

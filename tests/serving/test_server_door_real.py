@@ -22,7 +22,7 @@ from tests.serving.embedded import EmbeddedDoor, Known, opened
 class _Ours:
     @pytest.fixture
     def facts(self) -> DoorFacts:
-        return DoorFacts("server", paths=True, models=True, tokens=True, hints=True, impatient=True)
+        return DoorFacts("server", paths=True, models=True, tokens=True, hints=True, off=True, impatient=True)
 
     @pytest.fixture
     def door(self) -> Iterator[EmbeddedDoor]:

@@ -51,9 +51,11 @@ def told(rig: Rig, run: Run) -> Served:
         ({"strip_prefix": False}, {"strip_prefix": False}),
         ({"rate_limits": [{"rps": 2, "prefix": "/v1"}]}, {"rate_limits": (RateLimit(rps=2, prefix="/v1"),)}),
         ({"model": "my-org/tiny"}, {"model": ServedModel(name="my-org/tiny", prefix="/v1")}),
-        ({}, {"auth": True, "strip_prefix": True, "rate_limits": (), "model": None, "port": 8000}),
+        ({"replicas": 0}, {"off": True}),
+        ({"replicas": "0..1", "scaling": {"metric": "rps", "target": 1}}, {"off": False}),
+        ({}, {"auth": True, "strip_prefix": True, "rate_limits": (), "model": None, "port": 8000, "off": False}),
     ],
-    ids=["auth", "strip_prefix", "rate_limits", "model", "nothing"],
+    ids=["auth", "strip_prefix", "rate_limits", "model", "off", "asleep", "nothing"],
 )
 def test_doors_are_told_what_the_configuration_says(rig: Rig, fields: dict[str, Any], want: dict[str, Any]) -> None:
     found = told(rig, begun(rig, **fields)[0])
