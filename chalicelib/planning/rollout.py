@@ -28,7 +28,7 @@ from chalicelib.domain.job_specs import ProbeSpec
 from chalicelib.domain.services import BUCKET, Traffic
 
 DRAIN: Micros = MINUTE  # the longest that a replica is waited for which should go …
-UNKNOWN: Micros = 2 * BUCKET  # … and where no door knows the service: one with a request of it says so within a bucket
+UNKNOWN: Micros = 2 * BUCKET  # … and where no door has reported the service: one with a request does within a bucket
 TO_LOAD: Micros = 20 * MINUTE  # how long an application may load before it is said to be late
 
 
@@ -118,16 +118,16 @@ def _going(desired: int, worst_first: Sequence[Member], held: bool) -> list[Memb
     return going
 
 
-def is_let_go(job_id: str, since: Micros, patience: Micros, doors: Sequence[Traffic], now: Micros) -> bool:
-    """May a draining job be stopped? `patience`: how long it may take to stop, if the user said so. `doors`: those that
-    are known to send it requests."""
-    if now >= drained_by(since, patience, doors):
+def is_let_go(job_id: str, since: Micros, patience: Micros, traffic: Iterable[Traffic], now: Micros) -> bool:
+    """May a draining job be stopped? `patience`: how long it may take to stop, if the user said so."""
+    doors = list(traffic)
+    if now >= drained_by(since, patience):
         return True
     return bool(doors) and all(job_id in door.let_go for door in doors)
 
 
-def drained_by(since: Micros, patience: Micros, doors: Sequence[Traffic]) -> Micros:
-    return since + min(DRAIN if doors else UNKNOWN, patience)
+def drained_by(since: Micros, patience: Micros) -> Micros:
+    return since + min(DRAIN, patience)
 
 
 def ready_by(probes: Iterable[ProbeSpec], running_at: Micros) -> Micros:

@@ -49,7 +49,7 @@ from chalicelib.planning.replicas import (
     wasnt_wanted,
     why,
 )
-from chalicelib.planning.rollout import DRAIN, Group, Member, Standing, drained_by, is_let_go, ready_by, roll
+from chalicelib.planning.rollout import DRAIN, UNKNOWN, Group, Member, Standing, drained_by, is_let_go, ready_by, roll
 from chalicelib.planning.scaling import Seen, scale
 from chalicelib.planning.services import groups_of, without
 
@@ -278,13 +278,13 @@ def _standing(job: Job) -> Standing:
 
 
 def _let_go(look: Look, job: Job) -> bool:
-    since, patience, doors = job.draining_at or look.now, _patience(look, job), _doors_to(look, job)
+    since, patience = job.draining_at or look.now, _patience(look, job)
     spec = look.spec_of(job)
     if spec is not None and spec.routing == "worker" and spec.discovery is not None:
         return True  # told to stop, it leaves its router by itself and ends what it has begun
-    if is_let_go(job.id, since, patience, doors, look.now):
+    if is_let_go(job.id, since, patience, _doors_to(look, job), look.now):
         return True
-    look.deadlines.append(drained_by(since, patience, doors))
+    look.deadlines.append(drained_by(since, patience))
     return False
 
 
@@ -312,7 +312,8 @@ def _routes(look: Look, job: Job, part: str) -> bool:
 def _patience(look: Look, job: Job) -> Micros:
     """How long it may take to stop."""
     spec = look.spec_of(job)
-    return DRAIN if spec is None or spec.stop_duration is None else spec.stop_duration * SECOND
+    longest = DRAIN if _doors(look) or _routes(look, job, "worker") else UNKNOWN
+    return longest if spec is None or spec.stop_duration is None else min(longest, spec.stop_duration * SECOND)
 
 
 def _all_done(groups: dict[str, _Group]) -> bool:
@@ -342,7 +343,7 @@ def _step(look: Look, name: str, group: _Group, numbers: Iterator[int]) -> None:
     for num in steps.drain:
         job = group.parts[num].jobs[0]
         look.keep(job.with_(draining_at=look.now))
-        look.deadlines.append(drained_by(look.now, _patience(look, job), _doors_to(look, job)))
+        look.deadlines.append(drained_by(look.now, _patience(look, job)))
     out_of_date = {member.num for member in group.members if not member.current}
     for num in steps.stop:
         _stop(look, group.parts[num], "replaced by a newer version" if num in out_of_date else "")

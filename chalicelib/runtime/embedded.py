@@ -142,7 +142,8 @@ class EmbeddedRoot(Root):
             self.refreshes.wait_first(FIRST_OFFERS)  # or the first plans would have no offers
         self.effects.start(self.executor.execute)
         self.loop.start(self.figures.passes(self.reconciler.run))
-        opened(self.plane, SERVER)
+        services = opened(self.plane, SERVER)
+        self.door.changed(services, look=services)
         self.gateway_news.begin(self.plane)
         self.erasures.start()
         self.sweeps.start()

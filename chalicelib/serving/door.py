@@ -88,11 +88,15 @@ class Door:
         self._reporting: asyncio.Task[None] | None = None
         self._looking: dict[str, asyncio.Task[None]] = {}  # by run
         self._look_after: set[str] = set()  # runs that changed meanwhile
+        self._to_look_at: set[str] = set()  # once it is bound
 
     # --- what whoever opened it calls -----------------------------------------------------------------------------
 
     def bind(self) -> None:
         self._loop = asyncio.get_running_loop()
+        for run_id in self._to_look_at:
+            self._look_at(run_id)
+        self._to_look_at.clear()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -112,7 +116,10 @@ class Door:
     def changed(self, run_ids: Iterable[str], *, look: Iterable[str] = ()) -> None:
         """These runs are others now; those of `look` at least must be looked at, though nobody may ask for them. From
         any thread."""
-        self._call(self._changed, tuple(run_ids), tuple(look))
+        looked = tuple(look)
+        if self._loop is None:
+            self._to_look_at.update(looked)
+        self._call(self._changed, tuple(run_ids), looked)
 
     def rights_changed(self) -> None:
         """From any thread."""

@@ -29,14 +29,18 @@ def report(plane: Plane, door: str, traffic: Sequence[Traffic]) -> None:
         _report(plane, door, traffic[start : start + MAX_CHANGES])
 
 
-def opened(plane: Plane, door: str) -> None:
+def opened(plane: Plane, door: str) -> list[str]:
     """A door begins anew, so what it had under way is over. It may have been cut off in the middle: a service that
-    nobody asks for any more would keep its replicas for ever, because its door seems to be silent."""
+    nobody asks for any more would keep its replicas for ever, because its door seems to be silent. Returns the runs
+    that are services: the door has to look whether replicas of theirs wait to be let go."""
+    services: list[str] = []
     over = {"at": plane.clock.now(), "quiet": True, "held": 0, "waits_since": None, "let_go": ()}
     for record in list(every(plane.store, "projects", "name/")):
         runs = [run.id for run in plane.read.live_runs(nouns.pointed(record)) if run.scales]
         known = plane.read.find_many(Traffic, [keys.traffic(run_id, door) for run_id in runs])
         report(plane, door, [each.with_(**over) for each in known if each is not None and not each.quiet])
+        services += runs
+    return services
 
 
 def _report(plane: Plane, door: str, traffic: Sequence[Traffic]) -> None:

@@ -179,6 +179,21 @@ def test_many_changes_of_a_service_are_looked_at_together() -> None:
     asyncio.run(main())
 
 
+def test_a_replica_that_drained_before_the_server_started_is_let_go() -> None:
+    async def main() -> None:
+        services, app = Counted(), service((replica("a", draining=True),))
+        services.services[APP] = app
+        door = Door(services, services, services.report, micros)
+        door.changed([app.run_id], look=[app.run_id])
+        door.bind()
+        while not (told := door.told_now()):
+            await asyncio.sleep(0)
+        assert [(each.run_id, each.let_go) for each in told] == [(app.run_id, ("a",))]
+        await door.closed()
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
 def test_a_name_of_nobody_is_asked_every_time_and_never_kept() -> None:
     async def main() -> None:
         slow = Slow()
