@@ -121,9 +121,9 @@ def test_it_cannot_be_larger_than_one_answer(rig: Rig) -> None:
     assert "as its nodes get it" in rig.refused("P/runs/get_plan", {"run_spec": long})
 
 
-def test_what_is_not_built_is_refused_by_name(rig: Rig) -> None:
+def test_a_gateway_that_isnt_there_is_refused_by_name(rig: Rig) -> None:
     told = rig.refused("P/runs/get_plan", {"run_spec": service(gateway="edge")})
-    assert told.startswith("gateway: `gateway` isn't supported yet")
+    assert told.startswith("gateway: there is no gateway edge in project main")
 
 
 def test_one_that_may_have_none_is_planned_with_offers_and_begins_asleep(rig: Rig) -> None:

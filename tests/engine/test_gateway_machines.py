@@ -82,6 +82,7 @@ def site(tmp_path: Path) -> Iterator[EmbeddedSite]:
     made.close()
 
 
+@pytest.mark.slow
 def test_a_gateway_gets_its_machines_and_leaves_none(site: EmbeddedSite) -> None:
     door = Door(site, wanted=2)
     running = door.becomes(GatewayStatus.running)
@@ -101,6 +102,7 @@ def test_a_gateway_gets_its_machines_and_leaves_none(site: EmbeddedSite) -> None
     assert [each.status for each in found if each] == [InstanceStatus.terminated] * 2
 
 
+@pytest.mark.slow
 def test_no_job_is_placed_on_its_machine_and_no_list_shows_it(site: EmbeddedSite) -> None:
     door = Door(site)
     door.becomes(GatewayStatus.running)
