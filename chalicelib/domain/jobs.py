@@ -132,6 +132,7 @@ class Job(Noun):
     address: str | None = None  # of a replica in a container: where its host reaches its port
     queue: int | None = None  # of a replica: requests that wait inside its engine, as that says
     log_end: int = 0  # bytes of log stored so far
+    told_by: tuple[str, int] | None = None  # the agent process and the number of its message that last changed this
     due_at: Micros | None = None
 
     @property
@@ -165,9 +166,11 @@ class Job(Noun):
         return (self.replica_num, self.job_num)
 
     def place(self) -> keys.Place:
-        """While it waits, it is in its project's queue and makes that due; once placed, it makes its run due."""
+        """While it waits, it is in its project's queue and makes that due; once placed, it makes its run due. A new one
+        that isn't due is in no index: whoever submits it says so, most find a place at once, and in AWS to enter the
+        queue and leave it again would cost as much as a third of the placement. Its run looks whether that worked."""
         key = keys.job(self.run_id, self.replica_num, self.job_num, self.submission_num)
-        if self.queued:
+        if self.queued and self.due_at is not None:
             queued = (keys.queue_of(self.project_id), keys.queue_sort(self.priority, self.submitted_at, self.id))
             return keys.Place(key, queued, due=keys.due(f"queue/{self.project_id}", self.due_at))
         return keys.Place(key, due=keys.due(f"run/{self.run_id}", self.due_at))

@@ -44,7 +44,7 @@
 | Program   | program/<digest> | status                  |                                    |                        |
 | names     | see `*_name`, `disk`, `identity` | | pointers, so that a name is taken by one commit only |              |
 
-(*) only while it waits for capacity, and of several nodes only the first; (**) only while it has a free block, and
+(*) only once it has to wait for capacity, and of several nodes only the first; (**) only while it has a free block, and
 `ended-instances` once it is terminated; (***) until everything of it is erased, then `closed` until its own record is
 erased too; (****) `ended-runs` once it has ended, until its logs are erased; `deleted-runs` once it is deleted, until
 it is; (*****) once it has ended; (******) where calls are billed, until its instance has ended. Deleted runs, fleets

@@ -1,8 +1,9 @@
 """One look at one project's queue, page after page.
 
 The queue is the one unit that is too long to read whole: a pass pages from its head while capacity may be left. When
-there is none it reads nothing, unless some job is due. Newly submitted jobs are always looked at, so that a job that
-can't be placed shows why.
+there is none it reads nothing, unless some job is due. Newly submitted jobs, which enter the queue only if they have to
+wait, are found by the word of their submission, each in its turn. They are always looked at, so that one that can't be
+placed shows why.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class QueueLook:
         if not self._load.anybody_waits(self._project_id, self._hints.runs):
             return
         now = self._clock.now()
-        asked: list[Job] | None = None
+        self._fleets()
+        asked = self._load.queued_of(self._hints.runs, self._project_id)
         cursor: str | None = None
         while True:
             places = self._room()
@@ -68,21 +70,19 @@ class QueueLook:
                 break
             limit = PAGE if due or places is None else min(PAGE, max(SMALLEST_PAGE, 2 * places))
             jobs, cursor = self._load.queue_page(self._project_id, cursor, limit)
-            if cursor is None:
-                asked = self._load.queued_of(self._hints.runs, self._project_id)
-                jobs = sorted({job.id: job for job in (*jobs, *asked)}.values(), key=order)
+            turn = [job for job in asked if cursor is None or (jobs and order(job) <= order(jobs[-1]))]
+            jobs = sorted({job.id: job for job in (*jobs, *turn)}.values(), key=order)
             if places == 0:
                 jobs = [job for job in jobs if job.due_at is not None and job.due_at <= now]
             self._place(jobs)
+            asked = [job for job in asked if job.id not in self._seen]
             if cursor is None:
                 break
-        rest = None if asked is None else [job for job in asked if job.id not in self._seen]
-        if rest is None and self._hints.runs:
             self._fleets()
-            self._place(self._load.queued_of(self._hints.runs, self._project_id))
-        elif rest:
+            asked = self._load.still_waiting(asked)
+        if asked:
             self._fleets()
-            self._place(self._load.still_waiting(rest))
+            self._place(self._load.still_waiting(asked))
 
     def _room(self) -> int | None:
         """How many more jobs could find a place, and may have one, at the very most. None: no bound."""

@@ -160,8 +160,8 @@ class Reconciler:
         self._failures.pop(unit, None)
         done.steps += result.steps
         done.conflicts += len(result.lost)
-        if result.lost:
-            self.wake([unit])
+        if result.lost:  # a queue knows new jobs by what woke it
+            self.wake([unit, *(f"run/{run}" for run in hints.runs if row.load is None)])
         return result.wake
 
     def _single(self, unit: str) -> tuple[Committed, Micros | None]:

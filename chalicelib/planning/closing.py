@@ -2,7 +2,9 @@
 deleted.
 
 Deleting a project in use is refused, so there is rarely anything to do: a run that was submitted at the same moment, or
-a deletion that crashed before it could be taken back. Machines that nobody can see must not run on.
+a deletion that crashed before it could be taken back. Machines that nobody can see must not run on. A submission reads
+that its project is there and doesn't make it a condition, which each of them would pay for; so the looks go on for as
+long as a call may be on its way that saw the project before.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from chalicelib.planning.requests import delete_fleet, delete_gateway, delete_vo
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.transitions import Draft
 
-LOOK_CLOSING: Micros = MINUTE  # while something is left
+LOOK_CLOSING: Micros = MINUTE  # while something is left, or may still come
+CALLS_LAST: Micros = 5 * MINUTE  # longer than any call
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class ClosingSnapshot:
 
 
 def decide_closing(snapshot: ClosingSnapshot) -> Plan:
-    """End what is left of the project, and look again until nothing is."""
+    """End what is left of the project, and look again until nothing is, and nothing can come."""
     closing, now = snapshot.closing, snapshot.now
     steps: list[Step] = []
     for run in snapshot.runs:
@@ -62,7 +65,8 @@ def decide_closing(snapshot: ClosingSnapshot) -> Plan:
         steps += delete_volume(volume, Draft(now), "its project was deleted").steps
     for gateway in snapshot.gateways:
         steps += delete_gateway(gateway, Draft(now), "its project was deleted").steps
-    left = snapshot.runs or snapshot.fleets or snapshot.volumes or snapshot.gateways
+    comes = now < closing.began_at + CALLS_LAST
+    left = comes or snapshot.runs or snapshot.fleets or snapshot.volumes or snapshot.gateways
     due = now + LOOK_CLOSING if left else None
     if due is None or closing.due_at is None or closing.due_at <= now:
         steps.append(Step((closing.with_(due_at=due),)))

@@ -36,6 +36,7 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
         return Plan(tuple(steps), next_wake=snapshot.now)
     tell_executions(look)
     complete(look)
+    _queue(look)
     await_nodes(look)
     for job in look.latest():
         weigh(look, job)
@@ -46,6 +47,16 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
     _judge(look)
     due = _schedule(look)
     return Plan(tuple(in_parts(look.draft.step(), snapshot.run)) if not look.draft.empty else (), next_wake=due)
+
+
+def _queue(look: Look) -> None:
+    """Jobs that nobody has looked at since their run was submitted, because the word of it was lost."""
+    if look.run.due_at is None or look.now < look.run.due_at:
+        return
+    for job in look.latest():
+        if job.queued and job.due_at is None:
+            look.keep(job.with_(due_at=look.now))
+            look.draft.wake(f"queue/{look.run.project_id}")
 
 
 def _judge(look: Look) -> None:

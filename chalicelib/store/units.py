@@ -10,8 +10,10 @@ once if anything that it shows has changed. What expires by its lifetime costs n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import ceil
 
+from chalicelib.domain.keys import Key
 from chalicelib.store.packing import packed
 from chalicelib.store.port import Change, Check, Delete, Put, Record
 
@@ -41,10 +43,30 @@ def alone(changes: Sequence[Change]) -> Put | Delete | None:
     return None if one is None or isinstance(one, Check) or one.expect is None else one
 
 
+@dataclass(frozen=True)
+class Item:
+    """Write units of one change: in the table, and by index."""
+
+    key: Key
+    table: int
+    gsi1: int = 0
+    gsi2: int = 0
+    due: int = 0
+
+    @property
+    def units(self) -> int:
+        return self.table + self.gsi1 + self.gsi2 + self.due
+
+
+def items(changes: Sequence[Change], before: Sequence[Record | None]) -> list[Item]:
+    """What each change of a commit writes, given the records that they replace."""
+    factor = 1 if alone(changes) is not None else 2
+    return [_item(change, old, factor) for change, old in zip(changes, before, strict=True)]
+
+
 def written(changes: Sequence[Change], before: Sequence[Record | None]) -> float:
     """Write units of a commit, given the records that it replaces."""
-    factor = 1 if alone(changes) is not None else 2
-    return sum(_change(change, old, factor) for change, old in zip(changes, before, strict=True))
+    return sum(item.units for item in items(changes, before))
 
 
 def refused(changes: Sequence[Change], before: Sequence[Record | None]) -> float:
@@ -70,14 +92,13 @@ def entries(count: int) -> float:
     return max(1, ceil(count * _ENTRY / (4 * KB))) / 2
 
 
-def _change(change: Change, old: Record | None, factor: int) -> float:
+def _item(change: Change, old: Record | None, factor: int) -> Item:
     new = _after(change)
-    units = factor * _kilobytes(old, new)
+    table = factor * _kilobytes(old, new)
     if isinstance(change, Check):
-        return units
-    for index in ("gsi1", "gsi2"):
-        units += _moved(getattr(old, index, None), getattr(new, index, None))
-    return units + _moved(None if old is None else old.due, None if new is None else new.due)
+        return Item(change.key, table)
+    moved = {name: _moved(getattr(old, name, None), getattr(new, name, None)) for name in ("gsi1", "gsi2", "due")}
+    return Item(change.key, table, **moved)
 
 
 def _after(change: Change) -> Record | None:

@@ -5,8 +5,9 @@ millisecond and writes nothing. The changes of a report are committed together w
 release, under the versions that were read. After a conflict everything is read again; applying a report twice is
 harmless.
 
-Two messages of one agent may be in flight, and old ones may be replayed: a message that isn't newer than the last one
-that changed something (`Presence.seq`, for each agent process) is answered but not applied.
+Two messages of one agent may be in flight, and old ones may be replayed. So each record knows the last message that
+changed it, by agent process and number (`Presence.seq`, `Job.told_by`), and one that isn't newer doesn't change it
+again. A job has a number of its own so that a report that only changes jobs needn't write the presence as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic import ValidationError
 
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway
@@ -28,9 +31,9 @@ from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.about import about
-from chalicelib.errors import Conflict, Invalid, Refused
+from chalicelib.errors import Bug, Conflict, Invalid, Refused
 from chalicelib.planning.attachments import disks_of, kept_by
-from chalicelib.planning.following import follow
+from chalicelib.planning.following import finish, follow
 from chalicelib.planning.joining import should_leave
 from chalicelib.planning.reports import Fold, stop_word
 from chalicelib.planning.snapshots import Given
@@ -51,7 +54,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 8
 NEWS = ("spec", "access", "workers")  # of a task that goes on: its agent must act
 ASKED_PAUSE = 5.0  # seconds until the agent of a router, or of a replica, asks again where no call is held
-JOBS_A_COMMIT = 15  # a job that starts and ends in one message takes five changes
+JOBS_A_COMMIT = 10  # a job that starts and ends in one message, and its run with it, takes nine changes
 PAST_BOOTS = 8
 PUT_OVER = 16 * 1024  # bytes of output that an agent had better put into the store: a call more costs less than these
 CLOCKS_AGREE: Micros = MINUTE  # a difference that networks and polls explain; a larger one is that of the clocks
@@ -94,7 +97,7 @@ class _Exchange:
     message: Message
     now: Micros = 0
     jobs: dict[str, Job] = field(default_factory=dict)
-    runs: dict[str, Run] = field(default_factory=dict)  # of jobs that start, by id
+    runs: dict[str, Run] = field(default_factory=dict)  # of jobs that start or end, by id
     volumes: dict[str, Volume] = field(default_factory=dict)  # of jobs that haven't started, by id
     gateway: Gateway | None = None  # of which the machine carries a replica, if its agent says how that is
     ordered: Sequence[Record] = ()  # streams that gateways want of it
@@ -129,9 +132,9 @@ class _Exchange:
         claims = {c.job_id: keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims}
         found, self.revision = self._read_jobs(list(claims.values()))
         self.jobs = {job.id: job for job in found if job is not None and job.id in claims}
-        begun = {task.id for task in self.message.tasks if task.state == "running"}
-        starts = [keys.run(job.run_id) for job in self.jobs.values() if job.id in begun and job.running_at is None]
-        self.runs = {run.id: run for run in self.plane.read.find_many(Run, list(dict.fromkeys(starts))) if run}
+        states = {task.id: task.state for task in self.message.tasks}
+        moves = [keys.run(job.run_id) for job in self.jobs.values() if _may_move(job, states.get(job.id))]
+        self.runs = {run.id: run for run in self.plane.read.find_many(Run, list(dict.fromkeys(moves))) if run}
         told = {task.id for task in self.message.tasks if task.mounted}
         jobs = [job for job in self.jobs.values() if job.running_at is None or job.id in told]
         starting = [job.assignment for job in jobs if job.assignment and not job.finished]
@@ -169,17 +172,16 @@ class _Exchange:
             if changed >= JOBS_A_COMMIT:
                 self.unfinished = True
                 break
-            after = job if repeated else self._reported(fold, job, reports.get(job_id))
-            if not repeated:
+            old = repeated or self._was_told(job)
+            after = job if old else self._reported(fold, job, reports.get(job_id))
+            if not old:
                 self._disks_told(draft, after, reports.get(job_id))
             if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
                 after = self._prepare(fold, after)
-            if (
-                after is not job
-                and after.status is JobStatus.running
-                and (run := self.runs.get(after.run_id)) is not None
-            ):
-                self.runs[run.id] = follow(draft, run, after)
+            if after is not job:
+                after = after.with_(told_by=(self.message.boot, self.message.seq))
+                draft.save(after)
+                self._take_along(draft, after)
             changed += after is not job
             if after.ready_at is not None and job.ready_at is None:
                 self.became_ready.append(after)
@@ -189,6 +191,27 @@ class _Exchange:
         if self.message.taken_back_in is not None and not repeated:
             fold.taken_back(self.message.taken_back_in)
         return fold.instance, draft
+
+    def _was_told(self, job: Job) -> bool:
+        """By this message, or by a later one of the same agent process?"""
+        boot, seq = job.told_by or ("", 0)
+        return boot == self.message.boot and self.message.seq <= seq
+
+    def _take_along(self, draft: Draft, job: Job) -> None:
+        """Its run, which follows what this job does."""
+        run = self.runs.get(job.run_id)
+        if run is None:
+            return
+        if job.status is JobStatus.running:
+            self.runs[run.id] = follow(draft, run, job)
+        elif job.finished:
+            read = self.plane.read
+            try:
+                specs = read.run_spec(run.id, run.deployment_num), read.job_specs(run.id, job.deployment_num)
+            except (Bug, ValidationError):  # its own pass reports it; the machine's other jobs mustn't suffer
+                log.exception("run %s can't be read, so it doesn't end with its job", run.id)
+                return
+            self.runs[run.id] = finish(draft, run, job, *specs)
 
     def _reported(self, fold: Fold, job: Job, report: TaskReport | None) -> Job:
         return fold.report(job, report, self._end_of(job, report), self._replica(job, report))
@@ -243,7 +266,7 @@ class _Exchange:
             log.info("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
     def _commit(self, given: Given, entry: Admission, draft: Draft, known: Presence | None) -> None:
-        presence = self._presence(entry, changed=not draft.empty or entry.presence != known)
+        presence = self._presence(entry, changed=entry.presence != known)
         beside: list[Change] = [] if presence == known else [nouns.put(presence)]
         if presence.health is not None and not presence.health.same(entry.presence.health):
             beside.append(check_put(self.message.instance, presence.health, self.now))
@@ -375,6 +398,11 @@ def _joining(instance: Instance) -> bool:
     """Are this machine's facts still unprocessed? Jobs are sent only afterwards: their environment contains addresses,
     and their events should come in order."""
     return instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
+
+
+def _may_move(job: Job, state: str | None) -> bool:
+    """May the job, whose task is in this state now, take its run along?"""
+    return state == "exited" or (state == "running" and job.running_at is None)
 
 
 def _said(known: Presence, message: Message, now: Micros) -> Presence:

@@ -150,9 +150,9 @@ def _refuse_if_used(plane: Plane, project: Project) -> None:
 
 
 def _delete(plane: Plane, actor: User, name: str) -> None:
-    """Nothing new can be applied to a deleted project (see `undeleted`), so a check after the deletion sees everything.
-    If something was applied just before, the deletion is taken back; a crash in between leaves it to the project's
-    closing."""
+    """Nothing new can be applied to a deleted project (see `undeleted`), so a check after the deletion sees everything,
+    but for a run that is being submitted at that moment. If something was applied just before, the deletion is taken
+    back; a crash in between, and such a run, are left to the project's closing."""
     for _ in range(TRIES):
         project = _named(plane.store, actor, name)
         now = plane.clock.now()
@@ -187,8 +187,8 @@ def _take_back(plane: Plane, actor: User, project_id: str) -> None:
 
 
 def undeleted(store: Store, project: Project) -> Check:
-    """The condition on which anything is applied to a project: it is committed only if the project is still there.
-    Raises NotFound if it isn't."""
+    """The condition on which anything but a run is applied to a project: it is committed only if the project is still
+    there. Raises NotFound if it isn't."""
     found = nouns.find(store, Project, keys.project(project.id))
     if found is None or found.deleted:
         raise NotFound(f"There is no project {project.name!r}.")

@@ -16,6 +16,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.offers import Availability, Offer
@@ -27,7 +28,6 @@ from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Refused
-from chalicelib.machines.run import LOOK
 from chalicelib.planning import cluster_plans, listing, schedule, services, support
 from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning.combine import as_placed, combined, wants_of
@@ -360,7 +360,8 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
         made.tell(EventType.created, noun)
     made.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
-    beside: list[Change] = [name, undeleted(plane.store, project), *_held(draft)]
+    undeleted(plane.store, project)  # read, but no condition of the commit: a deletion's closing waits for such calls
+    beside: list[Change] = [name, *_held(draft)]
     plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
     texts = body.job_texts()
     if body.groups:
@@ -396,7 +397,7 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
         scales=draft.scales,
         gateway_id=draft.door.way.gateway_id,
         url=draft.door.way.url,
-        due_at=starts or now + LOOK,  # it is woken besides, and so is the queue, where its first jobs are due at once
+        due_at=starts or now + round(plane.pace.unheard * SECOND),  # unless its first jobs have a place by then
     )
 
 
@@ -428,7 +429,6 @@ def _job(run: Run, spec: JobSpec) -> Job:
         priority=run.priority,
         submitted_at=run.submitted_at,
         last_processed_at=run.submitted_at,
-        due_at=run.submitted_at if spec.job_num == 0 else None,
     )
 
 

@@ -9,11 +9,13 @@ import argparse
 import pprint
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from chalicelib.planning import costs
 from chalicelib.planning.costs import CHANGE, PRICES, Usage
 from tests.bench import month
 from tests.harness.server import ROOT
+from tests.world.metered import Written
 
 RATES = ROOT / "chalicelib" / "planning" / "cost_rates.py"
 BUDGETS = {0: 0.10, 100: 7, 1_000: 55, 10_000: 450}
@@ -39,10 +41,8 @@ def main() -> int:
     lines = [f"Prices of {costs.REGION}, without free tier, read in {costs.READ_IN}; a month is {costs.HOURS} h.", ""]
     lines += ["Measured", *(f"  {play}" for play in found.plays), ""]
     lines += [f"  {found.a_sync:.3f} write units a steady sync; of a run:"]
-    lines += [f"  {amount:5.0f}  {what}" for what, amount in found.steps]
-    lines += [f"  {sum(amount for _, amount in found.steps):5.0f}  in all; its deletion and what follows:"]
-    lines += [f"  {amount:5.0f}  {what}" for what, amount in found.erased]
-    lines += [f"  {sum(amount for _, amount in found.erased):5.0f}  in all", ""]
+    lines += commits(found.steps, "; its deletion and what follows:")
+    lines += [*commits(found.erased), ""]
     told = ", ".join(f"{count:.1f} of {driver}" for driver, count in found.changes.items())
     lines += [f"State changes: {told}; each announced by {rates[CHANGE]['Lambda requests']:.2f} calls", ""]
     over = []
@@ -55,6 +55,11 @@ def main() -> int:
         record(rates, found.changes)
     print(f"over budget: {', '.join(over) or 'nothing'}")
     return 0
+
+
+def commits(of: Sequence[Written], then: str = "") -> list[str]:
+    lines = [f"  {each.units:5}  {each.within}: {each.families}" for each in of]
+    return [*lines, f"  {sum(each.units for each in of):5}  in all{then}"]
 
 
 def table(instances: int, bill: list[costs.Line], budget: float) -> list[str]:

@@ -18,7 +18,7 @@ from chalicelib.planning.costs import CHANGE, HOURS, INSTANCE, KEPT_MONTHS, RUN,
 from chalicelib.store import units
 from infra import cost
 from tests.scenarios.stages import Virtual
-from tests.world.metered import BUS, MeteredSite
+from tests.world.metered import BUS, MeteredSite, Written
 
 HOUR = 3600.0
 LOOKS = 6  # of a person at each run: its status and its log, a second apart
@@ -31,8 +31,8 @@ class Measured:
     """What each driver uses, and how it came to that."""
 
     rates: dict[str, Usage]
-    steps: list[tuple[str, float]]  # of one run until it has ended: what was committed, and its write units
-    erased: list[tuple[str, float]]  # and from its deletion until nothing of it is left
+    steps: list[Written]  # the commits of one run until it has ended,
+    erased: list[Written]  # and from its deletion until nothing of it is left
     a_sync: float  # write units of a steady agent's call
     changes: dict[str, float]  # state changes that one of a driver makes
     plays: list[str]  # the arithmetic, in words
@@ -119,20 +119,26 @@ def _kept(site: MeteredSite) -> dict[str, float]:
     return {"table-bytes": table, "kept-bytes": site.blobs.bytes("logs/")}
 
 
-def _steps(site: MeteredSite, stage: Virtual) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+def one_run() -> tuple[list[Written], list[Written]]:
+    """`steps` and `erased`, by themselves."""
+    with opened() as (site, stage):
+        _apply(stage, "fleet", f"type: fleet\nname: machines\nnodes: 1\n{RESOURCES}idle_duration: off\n")
+        site.time.pass_(HOUR)
+        _apply(stage, "first", f'type: task\nname: first\n{RESOURCES}commands: ["true"]\n')  # makes the repository
+        site.time.pass_(HOUR)
+        return _steps(site, stage)
+
+
+def _steps(site: MeteredSite, stage: Virtual) -> tuple[list[Written], list[Written]]:
     """The commits of a simple run: from its submission until its machine idles again, and from its deletion until it is
     erased. All but those that only say that an agent is there, and what happens to machines meanwhile."""
     site.store.log.clear()
     _apply(stage, "simple", f'type: task\nname: simple\n{RESOURCES}commands: ["echo hello && sleep 5"]\n')
     site.time.pass_(90)
-    life = [each for each in site.store.log if each[1] != "instance/presence"]
+    life = [each for each in site.store.log if each.families != "instance/presence"]
     site.store.log.clear()
     said, status = stage.dstack(["delete", "-y", "-f", "simple.dstack.yml"])
     assert status == 0, said
     site.time.pass_(26 * HOUR)
-    left = [each for each in site.store.log if any(word in each[1] for word in ("run/", "log/", "run-name", "events/"))]
-    return _told(life), _told(left)
-
-
-def _told(commits: list[tuple[str, str, float]]) -> list[tuple[str, float]]:
-    return [(f"{within}: {families}", amount) for within, families, amount in commits]
+    its = ("run/", "log/", "run-name", "events/")
+    return life, [each for each in site.store.log if any(word in each.families for word in its)]

@@ -15,13 +15,14 @@ from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.queueing import SMALLEST_PAGE
 from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.engine.reconcile import TOGETHER
-from chalicelib.planning.closing import LOOK_CLOSING
+from chalicelib.machines.run import LOOK
+from chalicelib.planning.closing import CALLS_LAST, LOOK_CLOSING
 from chalicelib.planning.fleet import MOST_AT_ONCE
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
@@ -70,6 +71,65 @@ def test_hinted_job_is_placed_though_no_index_shows_it(place: Engine) -> None:
     job = place.run("one")
     place.reconciler().run([QUEUE, f"run/{job.run_id}"])
     assert place.again(job).status is JobStatus.provisioning
+
+
+def fresh(place: Engine, name: str, **rest: Any) -> Job:
+    """A job as it is just after its submission, in no index; its run is due for the first time in a minute."""
+    job = place.run(name, **rest)
+    of = _run(place, job.run_id)
+    place.save(place.again(job).with_(due_at=None), of.with_(due_at=of.submitted_at + LOOK))
+    return place.again(job)
+
+
+def waiting(place: Engine) -> list[str]:
+    """The runs of the queue, in order."""
+    return [record.key.pk for record in place.store.query("gsi1", keys.queue_of(PROJECT)).records]
+
+
+def test_a_new_job_enters_the_queue_only_if_it_has_to_wait(place: Engine) -> None:
+    place.hosts(1)
+    first, second = fresh(place, "first", resources={"cpu": "8.."}), fresh(place, "second", resources={"cpu": "8.."})
+    assert waiting(place) == []
+    place.reconciler().run([QUEUE, f"run/{first.run_id}"])
+    assert place.again(first).status is JobStatus.provisioning and waiting(place) == []
+    place.reconciler().run([QUEUE, f"run/{second.run_id}"])
+    assert "waiting" in place.again(second).message and waiting(place) == [f"run/{second.run_id}"]
+
+
+def test_a_new_job_of_which_nobody_was_told_is_queued_by_its_runs_first_look(place: Engine) -> None:
+    place.hosts(1)
+    job = fresh(place, "one")
+    place.reconciler().run()
+    assert place.again(job).status is JobStatus.submitted and not place.rung
+    place.clock.pass_(LOOK / SECOND)
+    place.reconciler().run()
+    assert place.again(job).status is JobStatus.provisioning
+
+
+def test_a_new_job_is_placed_before_those_of_less_priority_that_wait_on_several_pages(place: Engine) -> None:
+    fleet = place.hosts(1, status=InstanceStatus.provisioning)
+    older = [place.run(f"older-{n:02}", resources={"cpu": "8.."}) for n in range(3 * SMALLEST_PAGE)]
+    urgent = fresh(place, "urgent", priority=9, resources={"cpu": "8.."})
+    late = fresh(place, "late", resources={"cpu": "8.."})
+    place.save(place.again(fleet[0]).with_(status=InstanceStatus.idle))
+    place.reconciler().run([QUEUE, f"run/{late.run_id}", f"run/{urgent.run_id}"])
+    assert place.again(urgent).status is JobStatus.provisioning
+    assert {place.again(job).status for job in (*older, late)} == {JobStatus.submitted}
+    assert f"run/{late.run_id}" in waiting(place)
+
+
+def test_a_queue_that_lost_its_races_is_woken_with_the_new_jobs_it_was_told_of(place: Engine) -> None:
+    place.hosts(1)
+    job = fresh(place, "one")
+    others = iter(range(100))
+
+    def overtaken(snapshot: QueueSnapshot) -> Plan:
+        plan = decide_queue(snapshot)
+        place.save(place.again(job).with_(message=f"touched {next(others)}"))
+        return plan
+
+    place.reconciler(kinds=KINDS.deciding("queue", decide=overtaken)).run([QUEUE, f"run/{job.run_id}"])
+    assert {QUEUE, f"run/{job.run_id}"} <= place.take_woken()
 
 
 def test_hinted_host_is_taken_as_it_is_now_though_the_index_shows_it_busy() -> None:
@@ -440,7 +500,7 @@ def test_what_a_half_done_deletion_left_running_ends(place: Engine) -> None:
     job = place.run("one")
     now = place.clock.now()
     name = nouns.pointer(keys.run_name(PROJECT, "one"), job.run_id)
-    place.store.commit([name, nouns.put(Closing(id=PROJECT, began_at=now, due_at=now))])
+    place.store.commit([name, nouns.put(Closing(id=PROJECT, began_at=now - CALLS_LAST, due_at=now))])
     place.reconciler().run(kinds=["closing"])
     run = nouns.find(place.store, Run, keys.run(job.run_id))
     assert run is not None

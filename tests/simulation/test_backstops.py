@@ -28,6 +28,8 @@ from tests.simulation.quiet import SIZE, Quiet
 from tests.simulation.world import Violation
 
 LOOK = 2.0  # seconds: a pass looks every second
+NEW = EMBEDDED.unheard + LOOK  # until a new run is looked at of which nobody was told
+HELD = 20.0  # a call that the server holds ends by itself after this, and counts as heard until then
 GONE = 10.0  # from the first request to end a machine until the second finds it gone
 
 
@@ -60,7 +62,7 @@ def test_a_submitted_run_is_placed() -> None:
     plane.host()
     plane.until(plane.is_("idle"), 60)
     plane.task()
-    plane.until(plane.placed("provisioning"), LOOK)
+    plane.until(plane.placed("provisioning"), NEW)
 
 
 def test_a_run_whose_job_failed_before_anybody_looked_at_it_ends() -> None:
@@ -69,7 +71,7 @@ def test_a_run_whose_job_failed_before_anybody_looked_at_it_ends() -> None:
     plane.until(plane.is_("idle"), 60)
     plane.die_after(became(Job, "failed"))
     plane.task(resources={"gpu": "H100:8"})
-    plane.until(plane.ran("failed"), 61)
+    plane.until(plane.ran("failed"), NEW + 61)
 
 
 def test_a_run_is_told_that_it_runs() -> None:
@@ -118,9 +120,9 @@ def test_a_waiting_job_takes_a_place_that_came_free() -> None:
     plane.host()
     plane.until(plane.is_("idle"), 60)
     plane.task(Work(seconds=100), name="first")
-    plane.until(plane.placed("provisioning"), LOOK)
+    plane.until(plane.placed("provisioning"), NEW)
     plane.task(name="second")
-    plane.until(lambda: "waiting" in plane.job.message, LOOK)
+    plane.until(lambda: "waiting" in plane.job.message, NEW)
     plane.until(plane.is_("idle"), 130)
     plane.until(plane.placed("provisioning"), 61)
 
@@ -133,7 +135,7 @@ def test_a_task_that_never_starts_ends() -> None:
     plane.host()
     plane.until(plane.is_("idle"), 60)
     plane.task(Work(starts=1e6))
-    plane.until(plane.placed("provisioning"), LOOK)
+    plane.until(plane.placed("provisioning"), NEW)
     took = plane.until(plane.placed("terminating"), 602)
     assert took > 590
     assert plane.job.reason is JobReason.waiting_runner_limit_exceeded
@@ -165,7 +167,7 @@ def test_a_task_that_its_agent_lets_run_too_long_ends() -> None:
 def test_a_job_whose_host_falls_silent_ends(pace: Pace, promise: int) -> None:
     plane = running(pace=pace)
     plane.agent.dead = True
-    plane.until(lambda: plane.job.disconnected_at is not None, promise + LOOK)
+    plane.until(lambda: plane.job.disconnected_at is not None, promise + HELD + LOOK)
     took = plane.until(plane.placed("failed"), promise + LOOK)  # after a missed report, the same period again
     assert took > promise - LOOK
     assert plane.job.reason is JobReason.instance_unreachable
@@ -243,7 +245,7 @@ def test_a_job_whose_offer_was_refused_tries_the_next() -> None:
     plane.die_after(became(Instance, "terminated"))
     plane.fleet()
     plane.task()
-    plane.until(plane.is_("terminated"), 5)
+    plane.until(plane.is_("terminated"), NEW + 5)
     plane.until(lambda: plane.instance.num == 1, LOOK)
 
 
@@ -368,7 +370,7 @@ def test_a_machine_that_was_idle_and_then_used_is_given_back() -> None:
     plane.task(name="first")
     plane.until(plane.is_("idle"), 120)
     plane.task(name="second")
-    plane.until(plane.is_("busy"), LOOK)
+    plane.until(plane.is_("busy"), NEW)
     plane.until(plane.is_("idle"), 120)
     plane.until(plane.is_("terminated"), 100 + GONE)
 

@@ -101,12 +101,16 @@ def test_a_stack_may_be_quicker_while_something_changes_but_not_at_peace() -> No
     assert replace(quick, fast=PER_CALL.fast, followed=PER_CALL.followed) == PER_CALL
 
 
-def test_a_call_that_changes_something_is_remembered_as_the_last(world: World) -> None:
+def test_a_call_that_changes_a_job_is_remembered_there_and_leaves_the_presence_its_promise(world: World) -> None:
     cluster = Cluster.of(world)
     cluster.agent.join()
     job = cluster.place()
     cluster.agent.say()
+    before = cluster.presence
     cluster.world.clock.pass_(1)
+    cluster.agent.say(running(job))
+    assert cluster.job(job).told_by == (cluster.agent.boot, cluster.agent.seq) and cluster.presence == before
+    cluster.world.clock.pass_(PER_CALL.presence)
     cluster.agent.say(running(job))
     assert cluster.presence.last_seen == cluster.world.at
 

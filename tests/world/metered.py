@@ -93,13 +93,38 @@ class Announced:
             self._until = self._now() + GATHERED * SECOND
 
 
+@dataclass(frozen=True)
+class Written:
+    """A commit of a function."""
+
+    within: str
+    items: tuple[units.Item, ...]
+
+    @property
+    def units(self) -> int:
+        return sum(item.units for item in self.items)
+
+    @property
+    def families(self) -> str:
+        return " ".join(family(item.key) for item in self.items)
+
+
+def family(key: Key) -> str:
+    """What a record is: its key without ids and numbers."""
+    if key.pk.startswith(keys.EVENTS):
+        return keys.EVENTS
+    if key.pk.startswith("log/"):
+        return "log/"
+    return "/".join(part.partition("/")[0] for part in key)
+
+
 class MeteredStore:
     """`Store`: another one, with its units counted."""
 
     def __init__(self, below: Any, meter: Meter, announced: Announced) -> None:
         self.below, self._meter, self._announced = below, meter, announced
         self.next_due, self.close = lambda: 0, below.close
-        self.log: list[tuple[str, str, float]] = []  # function, families of the commit, units
+        self.log: list[Written] = []
 
     def get(self, key: Key) -> Record | None:
         record: Record | None = self.below.get(key)
@@ -130,21 +155,15 @@ class MeteredStore:
         except Conflict:
             self._meter.add("write", units.refused(changes, before))
             raise
-        amount = units.written(changes, before)
-        self._meter.add("write", amount)
+        commit = Written(self._meter.within, tuple(units.items(changes, before)))
+        self._meter.add("write", commit.units)
         self._announced(changes)
-        self.log.append((self._meter.within, " ".join(map(_family, changes)), amount))
+        self.log.append(commit)
 
     def due(self, kinds: Sequence[str], shard: int, now: int, limit: int) -> list[Due]:
         found: list[Due] = self.below.due(kinds, shard, now, limit)
         self._meter.add("read", units.entries(len(found)))
         return found
-
-
-def _family(change: Change) -> str:
-    if change.key.pk.startswith(keys.EVENTS):
-        return keys.EVENTS
-    return "/".join(part.partition("/")[0] for part in change.key)
 
 
 class MeteredBlobs:
