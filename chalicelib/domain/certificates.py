@@ -59,7 +59,8 @@ class Certificate(Noun):
     status: CertificateStatus = CertificateStatus.waiting
     message: str = ""  # what keeps it from being issued
     order: Order | None = None
-    heard: bool = False  # the gateway answers the order's challenge
+    heard: bool = False  # the gateway answers the order's challenge, at each of its replicas
+    heard_by: tuple[int, ...] = ()  # until then: these do
     answered_at: Micros | None = None  # when the authority was told to look
     looks: int = 0  # or calls that couldn't be made, since its last step
     failures: int = 0  # orders that came to nothing, in a row

@@ -11,6 +11,7 @@ its gateway still has the host; else it serves until it expires, so that a servi
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from chalicelib.domain.certificates import Certificate, CertificateStatus, Order, Pair
@@ -92,12 +93,17 @@ def renewal(pair: Pair) -> Micros:
     return pair.since + (pair.until - pair.since) * 2 // 3
 
 
-def heard(certificate: Certificate, now: Micros) -> Plan:
-    """Its gateway answers the challenge."""
+def heard(certificate: Certificate, now: Micros, by: int, running: Set[int]) -> Plan:
+    """A replica of its gateway answers the challenge. The authority may come to any, so all must that are running."""
     draft = Draft(now)
-    if certificate.status is CertificateStatus.ordered and not certificate.heard:
+    if certificate.status is not CertificateStatus.ordered or certificate.heard:
+        return draft.plan()
+    answering = {*certificate.heard_by, by}
+    if running <= answering:
         draft.save(certificate.with_(heard=True, due_at=now))
         draft.wake(certificate.unit)
+    elif by not in certificate.heard_by:
+        draft.save(certificate.with_(heard_by=tuple(sorted(answering))))
     return draft.plan()
 
 
@@ -146,6 +152,7 @@ def conclude_certificate(snapshot: CertificateSnapshot, outcome: Outcome) -> Pla
         look.made(outcome.pair)
     else:
         look.failed(outcome)
+    look.draft.wake(look.certificate.unit)  # it is due before the call would have been repeated
     return look.plan()
 
 
@@ -186,7 +193,15 @@ class _Look:
 
     def drop(self, why: str) -> None:
         """Its keys go with it."""
-        over = {"order": None, "pair": None, "heard": False, "answered_at": None, "act_until": None, "due_at": None}
+        over = {
+            "order": None,
+            "pair": None,
+            "heard": False,
+            "heard_by": (),
+            "answered_at": None,
+            "act_until": None,
+            "due_at": None,
+        }
         self.move("drop", message=why, dropped_at=self.now, **over)
 
     def wanted(self) -> bool:
@@ -235,7 +250,7 @@ class _Look:
         failures = self.certificate.failures + 1
         at = self.now + max(least, min(ORDER_AGAIN << min(failures - 1, 10), ORDER_SELDOM))
         message = f"{why[:LONGEST]} The next attempt is at {clock(at)}."
-        gone = {"order": None, "heard": False, "answered_at": None, "looks": 0, "act_until": None}
+        gone = {"order": None, "heard": False, "heard_by": (), "answered_at": None, "looks": 0, "act_until": None}
         if self.certificate.status is CertificateStatus.waiting:
             self.keep(failures=failures, message=message, due_at=at, **gone)
             self.draft.tell(EventType.failed, self.certificate, reason="not certified", detail=message)
@@ -246,7 +261,9 @@ class _Look:
 class _Outcome(_Look):
     def placed(self, order: Order) -> None:
         if self.certificate.status is CertificateStatus.waiting:
-            self.move("placed", message="", order=order, heard=False, looks=0, act_until=None, due_at=self.now)
+            self.move(
+                "placed", message="", order=order, heard=False, heard_by=(), looks=0, act_until=None, due_at=self.now
+            )
             self.ordered()
 
     def seen(self, seen: OrderSeen) -> None:
@@ -267,13 +284,13 @@ class _Outcome(_Look):
 
     def _later(self, seen: OrderSeen) -> None:
         looks = self.certificate.looks
-        pause = min(LOOK_EVERY << min(looks, 10), LOOK_SELDOM)
+        pause = min(LOOK_EVERY * (1 + looks // 4), LOOK_SELDOM)
         asked = 0 if seen.again is None else round(seen.again * SECOND)
         self.keep(looks=looks + 1, act_until=None, due_at=self.now + max(pause, min(asked, TO_VALIDATE)))
 
     def made(self, pair: Pair) -> None:
         if self.certificate.status is CertificateStatus.finalizing:
-            over = {"order": None, "heard": False, "answered_at": None, "looks": 0, "act_until": None}
+            over = {"order": None, "heard": False, "heard_by": (), "answered_at": None, "looks": 0, "act_until": None}
             self.move("issued", message="", pair=pair, failures=0, due_at=self.now, **over)
             self.issued()
 

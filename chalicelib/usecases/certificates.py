@@ -59,10 +59,11 @@ def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
     )
 
 
-def take_heard(plane: Plane, those: Iterable[Certificate]) -> None:
-    """The gateway has been told their challenges, and answers them."""
+def take_heard(plane: Plane, gateway: Gateway, num: int, those: Iterable[Certificate]) -> None:
+    """This replica of the gateway has been told their challenges, and answers them."""
+    running = {each.num for each in gateway.running}
     for each in those:
-        _commit(plane, each.name, (each,), heard(each, plane.clock.now()))
+        _commit(plane, each.name, (each,), heard(each, plane.clock.now(), num, running))
 
 
 def of_gateway(plane: Plane, gateway_id: str) -> list[Certificate]:

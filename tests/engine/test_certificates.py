@@ -15,7 +15,9 @@ from chalicelib.machines.certificate import LOOK_DAILY, ORDER_AGAIN, ORDER_SELDO
 from chalicelib.planning.certificates import AnswerChallenge, CollectCertificate, LookAtOrder, PlaceOrder
 from chalicelib.store import nouns
 from chalicelib.usecases import certificates
+from tests.world import nouns as b
 from tests.world.certificates import HOST, LIFE, Killed, Stage
+from tests.world.gateways import carrying
 
 CALLS = ("register", "order", "answer", "look", "collect")
 STEPS = (PlaceOrder, AnswerChallenge, LookAtOrder, CollectCertificate)
@@ -63,6 +65,23 @@ def test_the_authority_looks_only_once_the_gateway_answers(stage: Stage) -> None
     (token,) = said.challenges
     assert said.challenges[token] == stage.answers[token] and not stage.certificate().heard
     certified(stage)
+    assert stage.authority.looked == 1
+
+
+def test_each_replica_of_a_gateway_must_answer(stage: Stage) -> None:
+    machines = [b.host(num, b.fleet("edge")) for num in range(3)]
+    stage.place.save(carrying(stage.place.again(stage.gateway), *machines))
+    said = certificates.told(stage.place.plane, stage.place.again(stage.gateway), [HOST])
+    stage.settle()
+    said = certificates.told(stage.place.plane, stage.place.again(stage.gateway), [HOST])
+    stage.answers = dict(said.challenges)
+    for num in (2, 2, 0):
+        stage.heard([stage.certificate()], num)
+        stage.settle()
+        assert "answer" not in stage.authority.calls
+    assert stage.certificate().heard_by == (0, 2)
+    stage.heard([stage.certificate()], 1)
+    stage.settle()
     assert stage.authority.looked == 1
 
 
@@ -124,7 +143,7 @@ def test_a_host_that_cannot_be_reached_is_tried_ever_less_often_and_says_why(sta
         stage.place.at += 10 * SECOND
         stage.settle()
         said = stage.ask()
-        certificates.take_heard(stage.place.plane, said.unheard)
+        stage.heard(said.unheard)
         stage.settle()
         at += [stage.place.at] * (stage.authority.looked - len(at))
     pauses = [(later - earlier) / MINUTE for earlier, later in pairwise(at)]
@@ -141,7 +160,7 @@ def test_a_host_that_is_reachable_at_last_has_its_certificate(stage: Stage) -> N
     stage.reachable = False
     stage.ask()
     stage.settle()
-    certificates.take_heard(stage.place.plane, stage.ask().unheard)
+    stage.heard(stage.ask().unheard)
     stage.settle()
     stage.place.at += 10 * SECOND
     stage.settle()
@@ -238,6 +257,20 @@ def test_an_order_at_another_authority_is_given_up(stage: Stage) -> None:
     assert stage.authority.issued == 1
 
 
+def test_who_concludes_a_call_says_when_the_next_is_due(stage: Stage) -> None:
+    """A pass sleeps until what it knows to be due: the repetition of the call, minutes later."""
+    stage.authority.slow = 3
+    stage.ask()
+    stage.settle()
+    stage.heard(stage.ask().unheard)
+    stage.place.reconciler().run(sorted(stage.place.take_woken()))
+    (effect,) = stage.place.effects
+    stage.executor.execute(effect)
+    waits = stage.certificate()
+    assert waits.due_at is not None and waits.due_at - stage.place.at <= 3 * SECOND
+    assert waits.unit in stage.place.take_woken()
+
+
 def test_a_slow_authority_is_asked_less_and_less_often(stage: Stage) -> None:
     stage.authority.slow = 12
     certified(stage)
@@ -316,7 +349,7 @@ def test_private_keys_are_in_no_record_event_or_log(stage: Stage, caplog: pytest
     stage.reachable = False
     stage.ask()
     stage.settle()
-    certificates.take_heard(stage.place.plane, stage.ask().unheard)
+    stage.heard(stage.ask().unheard)
     stage.reachable = True
     stage.until(lambda: has_one(stage), MINUTE)
     account = nouns.find(stage.place.store, Registration, keys.registration(stage.authority.directory))

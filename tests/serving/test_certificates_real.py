@@ -59,7 +59,7 @@ class Gateway:
         place = self.stage.place
         said = certificates.told(place.plane, place.again(self.stage.gateway), self.stage.hosts)
         self.door.serve(*self.services, certificates=said.certificates, challenges=said.challenges)
-        certificates.take_heard(place.plane, said.unheard)
+        self.stage.heard(said.unheard)
         place.at += SECOND
         self.stage.settle()
         return said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -176,9 +176,12 @@ class Stage:
         """What the gateway's machine does all day: it takes the news, and its next question says that it has."""
         gateway = self.place.again(self.gateway)
         said = certificates.told(self.place.plane, gateway, self.hosts if hosts is None else hosts)
-        certificates.take_heard(self.place.plane, [each for each in said.unheard if self.answered(each.order.token)])
+        self.heard([each for each in said.unheard if self.answered(each.order.token)])
         self.answers = dict(said.challenges)
         return said
+
+    def heard(self, those: Iterable[Certificate], num: int = 0) -> None:
+        certificates.take_heard(self.place.plane, self.place.again(self.gateway), num, those)
 
     def settle(self) -> None:
         """Passes and effects, until there is nothing more to do now."""
