@@ -19,7 +19,9 @@ from tests.api.test_nodes import cluster
 from tests.world import nouns as b
 
 FOLDER = Path(__file__).parents[2] / "examples" / "services"
-EXAMPLES = sorted(path.name.removesuffix(".dstack.yml") for path in FOLDER.glob("*.dstack.yml"))
+ROUTED = "prefill-decode"
+EVERY = sorted(path.name.removesuffix(".dstack.yml") for path in FOLDER.glob("*.dstack.yml"))
+EXAMPLES = [name for name in EVERY if name != ROUTED]
 WITHOUT_GPU = ("hello-openai", "ollama")
 CARD = Gpu(name="L40S", memory_mib=46_068, vendor="nvidia")
 
@@ -67,9 +69,24 @@ def test_without_a_gpu_it_says_so(rig: Rig, name: str) -> None:
     assert bool(job["offers"]) == (name in WITHOUT_GPU)
 
 
+def test_prefill_and_decode_have_gpus_their_router_needs_none_and_only_a_router_is_asked_for_a_word(rig: Rig) -> None:
+    host(rig, CARD)
+    made = {job["job_spec"]["replica_group"]: job for job in plan(rig, ROUTED)["job_plans"]}
+    assert list(made) == ["router", "prefill", "decode"] and all(job["offers"] for job in made.values())
+    specs = {name: job["job_spec"] for name, job in made.items()}
+    assert [bool(spec["probes"]) for spec in specs.values()] == [True, False, False]
+    roles = [
+        re.findall(r"--(?:pd-disaggregation|disaggregation-mode \w+)", each["commands"][-1]) for each in specs.values()
+    ]
+    assert roles == [["--pd-disaggregation"], ["--disaggregation-mode prefill"], ["--disaggregation-mode decode"]]
+    for spec in specs.values():
+        assert "--host 0.0.0.0 --port $DSTACK_SERVICE_PORT" in spec["commands"][-1]
+        assert subprocess.run(["bash", "-n", "-c", spec["commands"][-1]], check=False).returncode == 0
+
+
 def test_the_page_of_the_examples_names_each_and_pins_their_images() -> None:
     page = (FOLDER / "README.md").read_text()
-    assert sorted(re.findall(r"^\| \[([a-z-]+)]\(\1\.dstack\.yml\)", page, re.M)) == EXAMPLES
-    for name in EXAMPLES:
-        image = parse((FOLDER / f"{name}.dstack.yml").read_text()).image
-        assert image is None or re.search(r":v?\d+\.\d+\.\d+$", image), f"{name} runs whatever is newest"
+    assert sorted(re.findall(r"^\| \[([a-z-]+)]\(\1\.dstack\.yml\)", page, re.M)) == EVERY
+    for name in EVERY:
+        images = re.findall(r"^ *image: (\S+)$", (FOLDER / f"{name}.dstack.yml").read_text(), re.M)
+        assert all(re.search(r":v?\d+\.\d+\.\d+$", image) for image in images), f"{name} runs whatever is newest"
