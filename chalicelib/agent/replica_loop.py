@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 from urllib.parse import urlsplit
 
-from . import asking
+from . import asking, grpc_info
 from .engine_queue import Gauge, waiting
 from .probes import Probe
 from .replicas import Replica
@@ -24,7 +24,7 @@ from .router import EVERY, Router
 
 LISTENS_EVERY = 1.0
 QUEUE_EVERY, QUEUE_SECONDS, QUEUE_BYTES = 5.0, 4.0, 8 << 20
-ROUTER, ROUTER_SECONDS = "http://router", 10.0
+ROUTER, ROUTER_SECONDS, GRPC_SECONDS = "http://router", 10.0, 30.0
 SOON = 1.0  # seconds until a router is asked again that still has a worker which should go
 THREADS = 8
 
@@ -136,7 +136,12 @@ class ReplicaLoop:
             asked = asking.request(method, parts.path, headers, text)
             return await asyncio.wait_for(asking.answer(sock, asked, most), ROUTER_SECONDS)
 
-        router = Router(ROUTER, call, self._log)
+        async def grpc(url: str, name: str, most: int) -> Optional[bytes]:
+            parts = urlsplit(url)
+            sock = await self._loop.run_in_executor(self._threads, _reached, parts.hostname, parts.port)
+            return await asyncio.wait_for(grpc_info.call(sock, name, most), GRPC_SECONDS)
+
+        router = Router(ROUTER, call, grpc, self._log)
         while True:
             workers = replica.workers
             if workers:  # before the control plane has said which, none is touched

@@ -3,7 +3,8 @@
 The control plane says where the replicas of the service's other groups are; the program that routes to them (smg, once
 SGLang's router) has an HTTP API on this machine for its list of workers. Here the two are brought together: what is
 missing is added, what isn't wanted is removed, and nothing else is touched. A worker is asked first what it is, because
-only it knows whether it was started to prefill, to decode, or for both.
+only it knows whether it was started to prefill, to decode, or for both. One that doesn't speak HTTP is asked by gRPC,
+and the router then reaches it by that.
 
 A worker that doesn't answer yet is left for the next time, and so is everything if the router doesn't. One that is
 removed stays on the router's list until its requests are over, so whoever isn't there any more may be stopped.
@@ -16,6 +17,8 @@ import json
 from typing import Any, Awaitable, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 from urllib.parse import quote
 
+from . import grpc_info
+
 EVERY = 5.0  # seconds
 LIST_BYTES, INFO_BYTES, ACK_BYTES = 2 << 20, 256 << 10, 64 << 10
 MOST = 8192  # workers
@@ -23,14 +26,23 @@ AT_ONCE = 8  # of them that are asked what they are
 ROLES = ("prefill", "decode")
 INFO = ("/server_info", "/get_server_info")  # SGLang's name for it, and its earlier one
 
+GRPC_INFO = ((grpc_info.VLLM, grpc_info.of_vllm), (grpc_info.SGLANG, grpc_info.of_sglang))
+
 # method, URL, JSON to send, and how many bytes the answer may have; raises OSError or ValueError
 Call = Callable[[str, str, Optional[Dict[str, Any]], int], Awaitable[Tuple[int, bytes]]]
+# URL, name of the call, and how many bytes the answer may have; None: no such call. Raises OSError or ValueError
+Grpc = Callable[[str, str, int], Awaitable[Optional[bytes]]]
 
 
 class Worker(NamedTuple):
     id: str
-    url: str
+    place: str
     leaving: bool
+
+
+def place(url: str) -> str:
+    """The host and port, however it is spoken to."""
+    return url.rstrip("/").rpartition("://")[2]
 
 
 def listed(body: bytes) -> List[Worker]:
@@ -43,13 +55,12 @@ def listed(body: bytes) -> List[Worker]:
     for row in rows:
         if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not isinstance(row.get("url"), str):
             raise ValueError("the router's list has a worker without `id` or `url`")
-        workers.append(Worker(row["id"], row["url"].rstrip("/"), row.get("status") == "draining"))
+        workers.append(Worker(row["id"], place(row["url"]), row.get("status") == "draining"))
     return workers
 
 
-def described(url: str, info: bytes) -> Dict[str, Any]:
+def described(url: str, said: Any) -> Dict[str, Any]:
     """A worker as the router is to know it, from what it says of itself. Raises ValueError."""
-    said = json.loads(info) if info else {}
     if not isinstance(said, dict):
         raise ValueError("the worker's description of itself isn't one")
     role, port = said.get("disaggregation_mode"), said.get("disaggregation_bootstrap_port")
@@ -62,8 +73,8 @@ def described(url: str, info: bytes) -> Dict[str, Any]:
 class Router:
     """One router, at `base`."""
 
-    def __init__(self, base: str, call: Call, log: Callable[[str], None]) -> None:
-        self._base, self._call, self._log = base, call, log
+    def __init__(self, base: str, call: Call, grpc: Grpc, log: Callable[[str], None]) -> None:
+        self._base, self._call, self._grpc, self._log = base, call, grpc, log
         self._said = ""
         self.clear = False  # when it was last asked, it had no worker that isn't wanted, not even for its last requests
 
@@ -73,13 +84,14 @@ class Router:
         self.clear = False
         try:
             there = listed(await self._ask("GET", "/workers", None, LIST_BYTES))
-            strangers = [worker for worker in there if worker.url not in urls]
+            places = set(map(place, urls))
+            strangers = [worker for worker in there if worker.place not in places]
             self.clear = not strangers
             gone = [worker for worker in strangers if not worker.leaving]
             for worker in gone:
                 await self._ask("DELETE", "/workers/" + quote(worker.id, safe=""), None, ACK_BYTES, good=(404,))
-            known = {worker.url for worker in there}
-            missing = [url for url in urls if url not in known]
+            known = {worker.place for worker in there}
+            missing = [url for url in urls if place(url) not in known]
             added = await self._add_all(missing)
         except (OSError, ValueError, asyncio.TimeoutError) as problem:
             self._say("the router can't be told of its workers: %s" % problem)
@@ -106,15 +118,31 @@ class Router:
     async def _description(self, url: str) -> Optional[Dict[str, Any]]:
         """None: it doesn't say yet. Engines without a word for it do both."""
         try:
-            for path in INFO:
-                status, body = await self._call("GET", url + path, None, INFO_BYTES)
-                if status == 200:
-                    return described(url, body)
-                if status not in (404, 405):
-                    return None
-            return described(url, b"")
+            return await self._by_http(url)
+        except (ValueError, ConnectionResetError, asyncio.TimeoutError):  # it may speak another language
+            pass
+        except OSError:
+            return None
+        try:
+            return await self._by_grpc("grpc://" + place(url))
         except (OSError, ValueError, asyncio.TimeoutError):
             return None
+
+    async def _by_http(self, url: str) -> Optional[Dict[str, Any]]:
+        for path in INFO:
+            status, body = await self._call("GET", url + path, None, INFO_BYTES)
+            if status == 200:
+                return described(url, json.loads(body))
+            if status not in (404, 405):
+                return None
+        return described(url, {})
+
+    async def _by_grpc(self, url: str) -> Dict[str, Any]:
+        for name, read in GRPC_INFO:
+            message = await self._grpc(url, name, INFO_BYTES)
+            if message is not None:
+                return described(url, read(message))
+        return described(url, {})
 
     async def _ask(
         self, method: str, path: str, body: Optional[Dict[str, Any]], most: int, good: Tuple[int, ...] = ()

@@ -40,6 +40,9 @@ class Smg:
         finally:
             self.under_way -= 1
 
+    async def grpc(self, url: str, name: str, most: int) -> bytes | None:
+        raise ConnectionRefusedError("refused")
+
     def _own(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if self.down:
             raise ConnectionRefusedError("refused")
@@ -70,7 +73,7 @@ class Smg:
 
 
 def reconcile(smg: Smg, *wanted: str, times: int = 1) -> bool:
-    router, done = Router(BASE, smg, smg.log.append), False
+    router, done = Router(BASE, smg, smg.grpc, smg.log.append), False
     for _ in range(times):
         done = asyncio.run(router.reconcile(wanted))
     return done
@@ -118,7 +121,7 @@ def test_a_router_that_is_down_is_told_later_and_said_once() -> None:
 
 def test_it_is_clear_once_the_last_requests_of_those_that_leave_are_over() -> None:
     smg = Smg(("http://a:1", "http://b:1"))
-    router = Router(BASE, smg, smg.log.append)
+    router = Router(BASE, smg, smg.grpc, smg.log.append)
     asyncio.run(router.reconcile(["http://a:1"]))
     assert not router.clear, "it had one more"
     asyncio.run(router.reconcile(["http://a:1"]))
@@ -159,7 +162,7 @@ def test_what_isnt_a_list_of_workers_changes_nothing(body: bytes) -> None:
         return 200, body
 
     log: list[str] = []
-    assert not asyncio.run(Router(BASE, odd, log.append).reconcile(["http://a:1"]))
+    assert not asyncio.run(Router(BASE, odd, Smg().grpc, log.append).reconcile(["http://a:1"]))
     assert len(log) == 1
 
 
@@ -168,4 +171,4 @@ def test_a_worker_that_says_nonsense_waits() -> None:
     smg.info = {"http://a:1": [], "http://b:1": b"<html>", "http://c:1": {"x": "y" * 300_000}}
     reconcile(smg, "http://a:1", "http://b:1", "http://c:1")
     assert smg.urls == set()
-    assert described("http://a:1", b'{"disaggregation_mode": 3}')["worker_type"] == "regular"
+    assert described("http://a:1", {"disaggregation_mode": 3})["worker_type"] == "regular"
