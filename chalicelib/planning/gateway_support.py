@@ -7,7 +7,7 @@ from chalicelib.errors import Problem
 from chalicelib.planning.support import NotBuilt, Support, Supported, not_built, refused
 
 PLANS = "tests/api/test_gateways.py"
-_LATER = "remove it; it will be accepted once it has an effect"
+MACHINES = "tests/planning/test_gateway_machines.py"
 
 
 def _plans(*names: str) -> dict[str, Support]:
@@ -23,7 +23,7 @@ GATEWAY: dict[str, Support] = {
         "remove it, or have the gateway on hosts of your network: `fleet: NAME`",
         (True,),
     ),
-    "configuration.load_balancer.type": NotBuilt(
+    "configuration.load_balancer": NotBuilt(
         "nothing stands in front of a gateway", "remove it; with `replicas`, let the domain's DNS record name them all"
     ),
     "configuration.certificate.arn": NotBuilt(
@@ -33,8 +33,8 @@ GATEWAY: dict[str, Support] = {
         "certificates of Google Cloud are only for its load balancers",
         "write `certificate: {type: lets-encrypt}`, or null",
     ),
-    "configuration.instance_type": NotBuilt("a gateway gets a small machine", _LATER),
-    "configuration.tags": NotBuilt("the machines of gateways have the tags of this installation only", _LATER),
+    "configuration.instance_type": Supported(f"{MACHINES}::test_a_named_type_is_bought_whatever_it_is"),
+    "configuration.tags": Supported(f"{MACHINES}::test_a_named_type_is_bought_whatever_it_is"),
 }
 _NOT_BUILT = not_built(GATEWAY, "")
 

@@ -140,6 +140,7 @@ def delete(plane: Plane, user: User, project: Project, wanted: Sequence[str]) ->
         _refuse_if_used(plane, get(plane, project, name))
 
     def change(gateway: Gateway, draft: Draft) -> tuple[Plan, list[Change]]:
+        _refuse_if_used(plane, gateway)  # again: a service that is applied meanwhile writes its gateway, too
         return delete_gateway(gateway, draft), []
 
     for name in names:

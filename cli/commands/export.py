@@ -15,7 +15,7 @@ app = new_group("Share SSH fleets with other projects.", invoke_without_command=
 ExportArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The export's name.", autocompletion=completer("export"))
 ]
-GATEWAYS = "Gateways can't be shared yet; refused by name."
+GATEWAYS = "Refused by name: a gateway serves its own project."
 
 
 @app.callback()

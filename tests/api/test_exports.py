@@ -158,7 +158,7 @@ def test_only_global_admins_share_with_everybody(center: Center) -> None:
         ({"exported_fleets": ["nothing"]}, "no fleet 'nothing' in project lab"),
         ({"exported_fleets": ["cloud"]}, "are bought, and only SSH fleets can be shared"),
         ({"importer_projects": ["lab"]}, "own hosts needn't be shared"),
-        ({"exported_gateways": ["gate"]}, "has no gateways"),
+        ({"exported_gateways": ["gate"]}, "Gateways can't be shared"),
     ],
 )
 def test_what_cant_be_shared_is_refused(center: Center, body: dict[str, Any], said: str) -> None:

@@ -256,7 +256,7 @@ def test_a_plan_that_is_out_of_date_is_refused(rig: Rig) -> None:
         ({"domain": "${{ secrets.d }}.example.com"}, "domain: only `${{ run.project_name }}` can be in"),
         ({"domain": "${{ run.name }}.example.com"}, "domain: "),
         ({"tags": {"a": "b"}}, "tags: `tags` is for machines that are bought for a gateway"),
-        ({**AWS, "tags": {"a": "b"}}, "tags: `tags` isn't supported yet"),
+        ({**AWS, "load_balancer": {"type": "alb"}}, "load_balancer: `load_balancer` isn't supported yet"),
         ({**AWS, "public_ip": False, "certificate": None}, "public_ip: `public_ip` isn't supported yet"),
     ],
 )

@@ -143,11 +143,9 @@ def test_a_refused_field_is_named(path: str) -> None:
 
 OF_GATEWAYS: dict[str, Any] = {
     "public_ip": {"public_ip": False, "certificate": None},
-    "load_balancer.type": {"load_balancer": {"type": "alb"}},
+    "load_balancer": {"load_balancer": {"type": "alb"}},
     "certificate.arn": {"certificate": {"type": "acm", "arn": "a"}},
     "certificate.name": {"backend": "gcp", "certificate": {"type": "gcp-cm", "name": "n"}},
-    "instance_type": {"instance_type": "t3.small"},
-    "tags": {"tags": {"a": "b"}},
 }
 
 

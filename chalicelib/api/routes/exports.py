@@ -87,4 +87,4 @@ def delete_import(call: Call) -> None:
 
 def _no_gateways(named: Sequence[str]) -> None:
     if named:
-        raise NotSupported("This control plane has no gateways, so none can be shared.", hint="Name fleets only.")
+        raise NotSupported("Gateways can't be shared: each serves its own project.", hint="Name fleets only.")

@@ -1,0 +1,110 @@
+"""Gateways on hosts, over the real store: what passes write, what is found of it, and what erases it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway, GatewayStatus, ReplicaState
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import DAY, HOUR, MINUTE
+from chalicelib.machines.gateway import LOOK_FOR_HOSTS, TO_LEAVE
+from chalicelib.planning.gateways import heard
+from chalicelib.planning.requests import delete_gateway
+from chalicelib.planning.snapshots import Given
+from chalicelib.planning.transitions import Draft
+from chalicelib.store import nouns
+from tests.api.rig import Rig
+from tests.engine.test_erasing import turn
+from tests.world import nouns as b
+from tests.world.engine import Engine
+from tests.world.gateways import gateway
+
+
+@pytest.fixture
+def place() -> Engine:
+    return Engine.in_memory()
+
+
+def submitted(place: Engine, **fields: object) -> Gateway:
+    of = gateway(**{"version": 0, "created_at": place.at, "due_at": place.at, "fleet": "hosts", **fields})
+    place.store.commit([nouns.put(of), nouns.pointer(keys.gateway_name(b.PROJECT, of.name), of.id)])
+    return of.with_(version=1)
+
+
+def passes(place: Engine, after: int = 0) -> None:
+    place.at += after + 1
+    place.reconciler().run(sorted(place.take_woken()))
+
+
+def report(place: Engine, of: Gateway, says: str) -> None:
+    """Each machine that carries it says how its replica is."""
+    for replica in place.again(of).replicas:
+        machine = nouns.find(place.store, Instance, keys.instance(replica.instance_id))
+        now = place.again(of)
+        assert machine is not None
+        draft = Draft(place.at)
+        heard(draft, now, machine, says, "")
+        place.plane.door.take(Given(place.at, (now, machine)), draft.plan())
+
+
+def test_it_is_placed_runs_moves_and_goes(place: Engine) -> None:
+    first, second = place.hosts(2)
+    of = submitted(place)
+    passes(place)
+    assert [each.instance_name for each in place.again(of).replicas] == [first.name]
+    seat = place.again(first).gateway
+    assert seat is not None and (seat.gateway_id, seat.num) == (of.id, 0)
+    assert first.id in place.rung  # its agent is told, though it is idle
+    report(place, of, "running")
+    passes(place)
+    assert place.again(of).status is GatewayStatus.running
+    place.save(place.again(first).with_(status=InstanceStatus.terminating))
+    passes(place, HOUR)
+    passes(place)
+    moved = [(each.instance_name, each.state) for each in place.again(of).replicas]
+    assert moved == [(second.name, ReplicaState.provisioning)]
+    gone = place.again(of)
+    place.plane.door.take(Given(place.at, (gone,)), delete_gateway(gone, Draft(place.at)))
+    passes(place)
+    told = place.again(second)
+    assert told.gateway is not None and told.gateway.leaving
+    place.save(told.with_(gateway=None))
+    passes(place, TO_LEAVE + MINUTE)
+    assert place.again(of).deleted and place.again(of).due_at is None
+    assert place.plane.read.gateways(b.PROJECT) == []
+
+
+def test_it_waits_for_hosts_and_finds_them(place: Engine) -> None:
+    of = submitted(place, wanted=2)
+    passes(place)
+    assert place.again(of).message == "there is no fleet hosts any more"
+    place.hosts(2)
+    passes(place, LOOK_FOR_HOSTS)
+    assert len(place.again(of).replicas) == 2 and place.again(of).message == ""
+
+
+def test_hosts_are_read_only_while_a_replica_has_none(place: Engine) -> None:
+    place.hosts(40)
+    of = submitted(place)
+    passes(place)
+    before = place.store.read
+    passes(place, HOUR)
+    assert place.store.read - before < 40, "a gateway whose replicas have machines reads those machines"
+    assert place.again(of).replicas
+
+
+def test_a_deleted_one_is_erased_with_its_name_and_its_place_as_the_default(tmp_path: Path) -> None:
+    rig = Rig.at(tmp_path)
+    store, now = rig.world.store, rig.world.clock.now()
+    of = gateway(version=0, status=GatewayStatus.deleted, deleted_at=now, due_at=None)
+    of = of.with_(project_id=rig.project.id)
+    pointers = [keys.gateway_name(rig.project.id, of.name), keys.default_gateway(rig.project.id)]
+    store.commit([nouns.put(of), *(nouns.pointer(key, of.id) for key in pointers)])
+    rig.world.clock.pass_(29 * DAY / 1e6)
+    assert turn(rig).gateways == []
+    rig.world.clock.pass_(2 * DAY / 1e6)
+    assert turn(rig).gateways == [of.id]
+    assert [store.get(key) for key in (keys.gateway(of.id), *pointers)] == [None, None, None]
