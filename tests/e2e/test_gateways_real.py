@@ -18,19 +18,12 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.gateway_role import folder_of, remove
-from chalicelib.domain import keys
-from chalicelib.domain.gateways import Gateway
-from chalicelib.domain.instances import Instance
-from chalicelib.errors import Conflict
-from chalicelib.store import nouns
-from chalicelib.store.sqlite import SqliteStore
 from tests.bench.measure import wait_local_host
 from tests.e2e.test_services_real import START
 from tests.harness.server import PATIENCE, Server, until
 from tests.runtime.live import wait_for
 from tests.serving.caller import Answer, Caller
 from tests.serving.nginx_door import free_port, installed
-from tests.world import gateway_seats
 
 DOMAIN = "example.test"
 
@@ -52,53 +45,39 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Edge:
-    """The gateway on the first of the server's hosts, which that host's agent runs."""
+    """The gateway, on a host of the server's own fleet."""
 
     port: int
-    data: Path  # the agent's folder
+    server: Server
 
     def word(self) -> str:
         """What it was told last."""
-        with suppress(FileNotFoundError):
-            return (Path(folder_of(str(self.data))) / "word.json").read_text()
-        return ""
+        found = (Path(folder_of(str(data))) / "word.json" for data in self.server.data.glob("agent*"))
+        return next((each.read_text() for each in found if each.exists()), "")
+
+    def listens(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
+            return True
+        return False
 
 
 @pytest.fixture(scope="module")
 def gateway(server: Server) -> Iterator[Edge]:
     installed()
-    store = SqliteStore(server.data / "plane.db")
-    target = nouns.find_target(store, keys.project_name("main"))
-    assert target is not None
-    data = next(path for path in sorted(server.data.glob("agent*")) if (path / "credential").exists())
-    machine = nouns.find(store, Instance, keys.instance((data / "credential").read_text().partition(".")[0]))
-    assert machine is not None
-    made = Edge(free_port(), data)
-    edge = gateway_seats.gateway(target[0], machine, domain=DOMAIN, http_port=made.port, https_port=None)
-    gateway_seats.record(store, edge, default=True)
+    made = Edge(free_port(), server)
+    said = {"type": "gateway", "name": "edge", "fleet": "local", "domain": DOMAIN, "certificate": None}
+    said["http_port"] = made.port
+    path = server.home / "edge.dstack.yml"
+    path.write_text(json.dumps(said))
     try:
-        until("its seat", lambda: _seat(store, machine.id, edge))
-        until("nginx to listen", lambda: _listens(made.port))
+        server.cli("apply", "-y", "-f", str(path))
+        assert made.listens()
         yield made
     finally:
-        store.close()
+        agents = list(server.data.glob("agent*"))
         server.close()
-        remove(str(data), patience=1.0)
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
-        return True
-    return False
-
-
-def _seat(store: SqliteStore, instance_id: str, edge: Gateway) -> bool:
-    machine = nouns.find(store, Instance, keys.instance(instance_id))
-    assert machine is not None
-    with suppress(Conflict):  # the server writes it too
-        store.commit([nouns.put(gateway_seats.seated(machine, edge))])
-        return True
-    return False
+        for data in agents:
+            remove(str(data), patience=1.0)
 
 
 def apply(server: Server, name: str, **fields: Any) -> str:
@@ -257,7 +236,7 @@ def test_without_the_control_plane_requests_go_on_and_after_it_rollouts_too(
     with capsys.disabled():
         print(f"\n  {len(statuses)} requests while the plane was away for {AWAY:.0f} s and after, none failed;")
         print(f"  the gateway was back {back:.1f} s after the plane")
-    server.cli("stop", "steady", "-y")
+    server.cli("stop", "steady", "sign", "-y")
 
 
 AWAY = 60.0
@@ -266,3 +245,13 @@ AWAY = 60.0
 def _heard_again(gateway: Edge, server: Server) -> bool:
     apply(server, "sign", auth=False, replicas="0..1", scaling={"metric": "rps", "target": 100})
     return "sign." in gateway.word()
+
+
+def test_a_gateway_with_services_stays_and_without_them_leaves_nothing(server: Server, gateway: Edge) -> None:
+    apply(server, "last", auth=False)
+    assert "last" in server.cli("gateway", "delete", "edge", "-y", check=False)
+    answers(gateway, "last")
+    server.cli("stop", "last", "-y")
+    until("its services to be gone", lambda: "Deleting" in server.cli("gateway", "delete", "edge", "-y", check=False))
+    until("nginx to be gone", lambda: not gateway.listens(), seconds=60)
+    assert not gateway.word()
