@@ -24,6 +24,7 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete
+from chalicelib.usecases import certificates
 from chalicelib.usecases.context import Plane
 
 TRIES = 5  # commits under contention before the caller gets an error
@@ -144,7 +145,9 @@ def delete(plane: Plane, user: User, project: Project, wanted: Sequence[str]) ->
         return delete_gateway(gateway, draft), []
 
     for name in names:
+        gateway = get(plane, project, name)
         _changed(plane, user, project, name, change)
+        plane.wake([each.unit for each in certificates.of_gateway(plane, gateway.id)])  # which go with it
 
 
 def _refuse_if_used(plane: Plane, gateway: Gateway) -> None:

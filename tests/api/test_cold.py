@@ -63,7 +63,7 @@ def test_importing_the_app_builds_no_model_and_leaves_handlers_alone() -> None:
     assert handlers == {"chalicelib.api.routes.refused"}
 
 
-HEAVY = ("aws_lambda_powertools", "azure", "boto3", "botocore", "google", "kubernetes", "paramiko", "pynamodb")
+HEAVY = ("acme", "aws_lambda_powertools", "azure", "boto3", "botocore", "google", "kubernetes", "paramiko", "pynamodb")
 
 
 def test_importing_the_app_or_a_function_loads_nobodys_sdk() -> None:

@@ -1,0 +1,139 @@
+"""Certificates where every step is an event: the gateway asks `agent_sync`, `reconcile` decides, and `provision` alone
+speaks to the authority. Nothing runs by itself, and the schedule finds what is due."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain.instants import DAY, MINUTE
+from chalicelib.runtime.embedded import EmbeddedRoot
+from chalicelib.runtime.lambda_ import InvokedEffects
+from chalicelib.runtime.root import Root
+from chalicelib.runtime.settings import ServerSettings
+from chalicelib.usecases import certificates
+from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.pace import PER_CALL
+from functions import agent_sync, provision, reconcile
+from tests.api.rig import ADMIN, Rig, submit
+from tests.functions.test_handlers import Asked
+from tests.harness.lambda_host import scheduled_event, url_event
+from tests.usecases.test_gateway_words import MACHINE, edge
+from tests.world import gateway_seats as seats
+from tests.world.certificates import LIFE, FakeAuthority
+from tests.world.plane import World
+from tests.world.time import Clock
+
+HOST = "chat.example.test"
+
+
+@dataclass
+class Stack:
+    root: Root
+    rig: Rig
+    authority: FakeAuthority
+    effects: list[dict[str, Any]]  # events for `provision`
+    answers: dict[str, str]
+    had: dict[str, Any] = field(default_factory=lambda: {"version": ""})  # the gateway's last word
+
+    @classmethod
+    def at(cls, folder: Path) -> Stack:
+        clock, answers = Clock(), dict[str, str]()
+        made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
+        asked, authority = Asked(), FakeAuthority(clock.now, lambda host, token: answers.get(token, ""))
+        effects, hints = InvokedEffects(asked, "provision"), list[str]()
+        ports = replace(made.ports, wake=hints.extend, effects=effects, pace=PER_CALL, authority=authority)
+        root = Root(ports)
+        _, project = first_start(root.plane, ADMIN)
+        return cls(root, Rig(World(root.plane, clock, folder), project), authority, asked["provision"], answers)
+
+    def ask(self) -> None:
+        """As the gateway's control program does."""
+        headers = {"Authorization": f"Bearer {seats.credential(MACHINE)}"}
+        event = url_event("GET", "/agent/gateway", f"since={self.had['version']}&wait=25", headers, b"")
+        answer = agent_sync.handler(event, None, self.root)
+        assert answer["statusCode"] == 200, answer
+        said = json.loads(base64.b64decode(answer["body"]))
+        assert said["ask_in"] > 0  # nothing is held here
+        if said["news"]:
+            self.had = said
+            self.answers.clear()
+            self.answers.update(said["challenges"])
+
+    def minute(self) -> None:
+        """The gateway asks twice, and the schedule's pass comes."""
+        self.ask()
+        self.ask()
+        failed = reconcile.handler(scheduled_event("reconcile"), None, self.root)["failed"]
+        assert not [unit for unit in failed if unit.startswith("certificate/")]
+        events, self.effects[:] = json.loads(json.dumps(self.effects)), []
+        for event in events:
+            provision.handler(event, None, self.root)
+        self.rig.world.at += MINUTE
+
+    def until_shown(self) -> int:
+        """How many minutes that took."""
+        for minutes in range(20):
+            if HOST in self.had.get("certificates", {}):
+                return minutes
+            self.minute()
+        raise AssertionError("it has no certificate")
+
+
+def asleep(rig: Rig) -> None:
+    """A service that nobody calls: it needs no machine."""
+    scaling = {"metric": "rps", "target": 1}
+    config = {"type": "service", "port": 8000, "commands": ["serve"], "replicas": "0..1", "scaling": scaling}
+    submit(rig, {"run_name": "chat", "configuration": {**config, "gateway": "edge"}})
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    found = Stack.at(tmp_path)
+    yield found
+    found.root.close()
+
+
+def test_a_gateways_host_is_certified_by_events_alone(stack: Stack) -> None:
+    edge(stack.rig)
+    asleep(stack.rig)
+    assert stack.until_shown() <= 6
+    assert stack.had["certificates"][HOST]["certificate"] == f"CERTIFICATE 1 OF {HOST}"
+    assert stack.had["services"][0]["https"] == 443
+    assert (stack.authority.issued, stack.authority.looked, len(stack.authority.orders)) == (1, 1, 1)
+
+
+def test_it_is_renewed_by_the_schedule(stack: Stack) -> None:
+    edge(stack.rig)
+    asleep(stack.rig)
+    stack.until_shown()
+    end = stack.rig.world.at + LIFE * 2 // 3
+    while stack.rig.world.at < end - DAY:
+        stack.rig.world.at += DAY // 2
+        stack.ask()
+    assert stack.authority.issued == 1
+    stack.rig.world.at = end
+    for _ in range(8):
+        stack.minute()
+    assert stack.authority.issued == 2
+    assert stack.had["certificates"][HOST]["certificate"] == f"CERTIFICATE 2 OF {HOST}"
+
+
+def test_an_event_that_lambda_repeats_orders_nothing_twice(stack: Stack) -> None:
+    made = edge(stack.rig)
+    asleep(stack.rig)
+    stack.ask()
+    reconcile.handler(scheduled_event("reconcile"), None, stack.root)
+    (event,) = stack.effects
+    for _ in range(3):
+        provision.handler(json.loads(json.dumps(event)), None, stack.root)
+    assert stack.authority.calls == ["register", "order"]
+    (one,) = certificates.of_gateway(stack.root.plane, made.id)
+    assert one.order is not None and "PRIVATE" not in json.dumps(event)
