@@ -40,6 +40,7 @@ BENCHES: dict[str, list[str]] = {
     "relay": [],
     "attach": [],
     "services": [],
+    "rollout": [],
     "gateway": [],
     "units": [],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import signal
@@ -11,11 +12,12 @@ import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from tests.bench.measure import wait_local_host
+from tests.bench.measure import submit, task, wait_local_host
 from tests.harness.server import PATIENCE, ROOT, Server, until
 from tests.runtime.live import wait_for
 from tests.serving.caller import Answer, Caller
@@ -114,6 +116,39 @@ def test_a_killed_replica_costs_no_request(server: Server, app: str) -> None:
     while time.monotonic() < end:
         found.append(ask(server, f"{HERE}echo").status)
     assert set(found) == {200} and len(found) > 20
+
+
+def test_kill_9_of_the_server_in_the_middle_of_requests_stops_no_replica(server: Server, app: str) -> None:
+    scaling = {"metric": "queue", "target": 1}
+    apply(server, "ranged", replicas="1..2", scaling=scaling, auth=False)
+    answers(server, "ranged")
+    paths, over = (f"{HERE}echo", "/proxy/services/main/ranged/echo"), threading.Event()
+
+    def pids() -> set[int]:
+        """Of the replicas that answer."""
+        return {int(ask(server, path).json()["replica"]) for path in paths for _ in range(4)}
+
+    def calls() -> None:
+        while not over.is_set():
+            with suppress(OSError, http.client.HTTPException):  # the server is dead
+                ask(server, paths[1])
+
+    before = until("all three", lambda: len(found := pids()) == 3 and found)
+    with ThreadPoolExecutor(2) as threads:
+        asking = [threads.submit(calls) for _ in range(2)]
+        try:
+            server.kill()
+            server.start()
+            for path in paths:
+                until("it to answer again", lambda path=path: ask(server, path).status == 200)
+            submit(server, task("after", "true"))
+            wait_for(server, "after", "done")  # agents and planner are at work again
+        finally:
+            over.set()
+        for each in asking:
+            each.result()
+    assert pids() == before
+    server.cli("stop", "ranged", "-y")
 
 
 def test_a_stopped_service_is_no_more(server: Server, app: str) -> None:
