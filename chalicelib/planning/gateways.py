@@ -160,9 +160,9 @@ class Look:
         for replica in live[self.gateway.wanted :]:
             self._leave(replica, self.machines[replica.instance_id])
         self._place(self.gateway.wanted - len(live))
-        before = self.gateway.message
+        before = self.gateway
         self._move()
-        if self.missing and self.missing not in before:
+        if self.missing and self.missing not in before.message and self.gateway.status is before.status:
             self.draft.tell(EventType.paused, self.gateway, detail=self.missing)
         dues = [self.look_again if self.missing else self.now + LOOK_AT_IT, *self._leaves()]
         if self._may("failed"):
@@ -188,8 +188,9 @@ class Look:
             return f"there is no fleet {fleet} any more"
         if not self.snapshot.hosts:
             return f"the fleet {fleet} has no hosts yet"
-        more = "a host" if missing == 1 else f"{missing} hosts"
-        return f"waiting for {more} of fleet {fleet} that can be reached and carries no gateway"
+        if missing == 1:
+            return f"waiting for a host of fleet {fleet} that can be reached and carries no gateway"
+        return f"waiting for {missing} hosts of fleet {fleet} that can be reached and carry no gateway"
 
     def _buy(self, missing: int) -> None:
         offers, facts = self.snapshot.offers, self.snapshot.facts.get(self.gateway.backend)

@@ -81,7 +81,7 @@ def test_it_says_what_it_waits_for() -> None:
     of, _, _ = decided(look(gateway(), fleet_exists=False))
     assert of.message == "there is no fleet edge any more"
     of, _, _ = decided(look(gateway(wanted=3), host(0)))
-    assert of.message == "waiting for 2 hosts of fleet edge that can be reached and carries no gateway"
+    assert of.message == "waiting for 2 hosts of fleet edge that can be reached and carry no gateway"
 
 
 def test_a_busy_host_carries_it_too() -> None:
