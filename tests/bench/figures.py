@@ -92,7 +92,7 @@ ROWS = (
     Row("services.stream_gap_added_ms", "300 streams, gap added, p99", "ms", 10, timed=False),
     Row("services.failed_under_kill", "failed at a killed replica", "", 0, timed=False),
     Row("services.failed_under_change", "failed while replicas change", "", 0, timed=False),
-    Row("rollout.step_decided_s", "a step of the load, until decided", "s", 15, timed=False),
+    Row("rollout.step_decided_s", "a load step, until decided", "s", 15, timed=False),
     Row("gateway.added_ms", "what a gateway adds, median", "ms", 0.2),
     Row("gateway.per_cpu_s", "requests a CPU s of its worker", "", 20_000, more=True),
     Row("gateway.failed_under_change", "failed while replicas change", "", 0, timed=False),
