@@ -6,16 +6,17 @@ cached, so revoking a token, deactivating a user or removing a member takes effe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chalicelib.api.route import Access
 from chalicelib.domain import keys
+from chalicelib.domain.keys import Key
 from chalicelib.domain.tenants import GlobalRole, Member, Permissions, Project, ProjectRole, User, hash_token
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import nouns
-from chalicelib.store.port import Store
+from chalicelib.store.port import Record, Store
 from chalicelib.usecases import rights
 
 FIRST_MESSAGE = 256 * 1024  # bytes: facts and texts, no output
@@ -25,6 +26,7 @@ _ENOUGH = {
     Access.manager: frozenset({ProjectRole.manager, ProjectRole.admin}),
     Access.project_admin: frozenset({ProjectRole.admin}),
 }
+_BAD_TOKEN = "Invalid token"  # noqa: S105 - no token
 _UNKNOWN_CALLER = "Not authenticated: send the token as `Authorization: Bearer <token>`"
 
 
@@ -59,12 +61,15 @@ def authorise(
     hashed = hash_token(token)
     names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
     found = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
-    user = _user(store, found[0], hashed, clock)
+    if found[0] is None:
+        raise Forbidden(_BAD_TOKEN)
+    who, *where = store.get_many([keys.user(found[0]), *_in_project(found[0], *found[1:])])
+    user = _user(store, who, hashed, clock)
     if access is Access.admin and user.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may do this")
     if project_name is None:
         return Caller(user)
-    caller = _within(store, user, found[1], project_name)
+    caller = _within(user, where, project_name)
     if not _enough(caller, access, permissions):
         raise Forbidden("Access denied: your role in this project doesn't allow this")
     return caller
@@ -85,17 +90,22 @@ def check_agent(store: Store, headers: Mapping[str, str], size: int) -> None:
         raise Forbidden("This credential doesn't belong to an instance")
 
 
-def _user(store: Store, user_id: str | None, hashed: str, clock: Clock) -> User:
-    user = nouns.find(store, User, keys.user(user_id)) if user_id else None
+def _in_project(user_id: str, project_id: str | None = None) -> list[Key]:
+    """What is read of a project together with the user, because each read is a call of the table's."""
+    return [] if project_id is None else [keys.project(project_id), keys.member(project_id, user_id)]
+
+
+def _user(store: Store, record: Record | None, hashed: str, clock: Clock) -> User:
+    user = None if record is None else nouns.read(User, record)
     if user is None or not rights.good(store, user, hashed, clock.now()):
-        raise Forbidden("Invalid token")
+        raise Forbidden(_BAD_TOKEN)
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")
     return user
 
 
-def _within(store: Store, user: User, project_id: str | None, name: str) -> Caller:
-    records = [] if project_id is None else store.get_many([keys.project(project_id), keys.member(project_id, user.id)])
+def _within(user: User, records: Sequence[Record | None], name: str) -> Caller:
+    """`records`: of the project and the user's membership; none of a name that nobody has."""
     project = nouns.read(Project, records[0]) if records and records[0] is not None else None
     if project is not None and not project.deleted:
         role = None if records[1] is None else nouns.read(Member, records[1]).role
