@@ -86,11 +86,13 @@ class GatewayRole:
 
     # On the agent's own thread ------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Go on with what an earlier agent of this machine was told."""
+    def begin(self) -> Optional[Body]:
+        """Go on with what an earlier agent of this machine was told. Returns what to tell of it: in the first message,
+        because one that says nothing of a gateway says that nothing is left of it."""
         if self._wanted is not None:
-            self._tell("starting")
+            self._told = dict(self._wanted, state="starting", message="")
             self._work()
+        return self._told
 
     def want(self, order: Optional[Body]) -> None:
         """None: no gateway. What is wanted already changes nothing."""

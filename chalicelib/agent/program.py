@@ -188,7 +188,7 @@ class Program:
         self._look(time.monotonic())
         self._slow.submit(self._sweep, set(self._roster.tasks()))
         self._examine()
-        self.gateway.begin()
+        self._session.gateway_changed(self.gateway.begin())
         while not self._stopping and not self._left():
             self._step()
         self.gateway.close()

@@ -31,6 +31,7 @@ class Plane:
         self.seen: dict[str, int] = {}  # boot -> last seq
         self.messages = 0
         self.archives: dict[str, bytes] = {}
+        self.unsaid = 0  # messages that said nothing of a gateway
         self.token, self.credential = "token", "credential"
         self.refuse = False  # answer 401 to everybody
         self.gone = False
@@ -96,6 +97,7 @@ class Plane:
         self.health = body.get("health", self.health)
         self.taken_back_in = body.get("taken_back_in", self.taken_back_in)
         self.carried = body.get("gateway")
+        self.unsaid += self.carried is None
         for report in body["tasks"]:
             self.reports[report["id"]] = report
             history = self.history.setdefault(report["id"], [])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -89,9 +91,10 @@ def test_it_outlives_its_agent_and_the_next_one_goes_on_with_it(agent: Agent) ->
     program, master = running(str(folder(agent))), nginx(agent)
     agent.kill()
     assert answers(port)
-    agent.plane.carried = None
+    agent.plane.carried, agent.plane.unsaid = None, 0
     agent.start()
     says(agent, state="running", http=port)
+    assert agent.plane.unsaid == 0, "which would mean that nothing is left of it"
     assert (running(str(folder(agent))), nginx(agent)) == (program, master)
 
 
@@ -134,6 +137,16 @@ def test_a_port_that_somebody_has_is_said_and_tried_again(agent: Agent) -> None:
         told = says(agent, state="failed")
         assert f"something else on this machine listens at 0.0.0.0:{port}" in told["message"]
     says(agent, state="running", http=port)
+
+
+def test_clearing_a_machine_ends_its_gateway(agent: Agent) -> None:
+    port = carries(agent)
+    agent.kill()
+    assert answers(port)
+    command = [sys.executable, "-I", str(agent.program), "clear", "--data", str(agent.data), "--runtime", "process"]
+    subprocess.run(command, check=True)
+    assert not answers(port) and not folder(agent).exists() and not list(agent.data.iterdir())
+    agent.plane.gateway = None
 
 
 def alive(pid: int) -> bool:
