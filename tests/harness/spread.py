@@ -26,6 +26,7 @@ TOGETHER = {
     "tests/e2e/onprem/test_attach_real.py": "hosts",
     "tests/e2e/onprem/test_cluster_real.py": "hosts",
     "tests/e2e/onprem/test_bastion_real.py": "hosts",
+    "tests/e2e/onprem/test_gateway_real.py": "hosts",
     "tests/e2e/onprem/test_guide_real.py": "hosts",
     "tests/e2e/onprem/test_ssh_fleet_real.py": "hosts",
     "tests/e2e/onprem/test_survival_real.py": "hosts",

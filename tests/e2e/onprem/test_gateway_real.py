@@ -1,0 +1,102 @@
+"""A gateway on hosts of an SSH fleet: it takes requests for services there, goes on without the server, and leaves
+nothing but Debian's packages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.gateway_role import folder_of
+from chalicelib.hosts.look import HOME
+from tests.e2e.hosts import snapshot
+from tests.e2e.hosts.host import Host
+from tests.e2e.hosts.spec import workers
+from tests.e2e.onprem.lab import Lab, lab
+from tests.e2e.onprem.test_ssh_fleet_real import as_it_was
+from tests.harness.images import BUSYBOX
+from tests.harness.server import until
+from tests.serving.nginx_door import installed
+
+DOMAIN = "example.test"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Two workers that reach nothing but the head, so their agents' calls, and the gateway's, are carried over SSH."""
+    installed()  # hosts have this machine's programs
+    with lab(tmp_path_factory.mktemp("lab"), workers(2)) as one:
+        yield one
+
+
+def asked(by: Host, of: Host, name: str) -> tuple[int, str]:
+    """What a client on one host gets of the gateway on another."""
+    url = f"http://{of.address}/"
+    command = ["curl", "-sS", "-m", "5", "-H", f"Host: {name}.{DOMAIN}", "-w", "\n%{http_code}", url]
+    done = by.run(*command, check=False)
+    body, _, status = done.stdout.rpartition("\n")
+    return (int(status) if status.isdigit() else 0), body
+
+
+def gateway(site: Lab) -> dict[str, Any]:
+    found: dict[str, Any] = site.server.call("/api/project/main/gateways/get", {"name": "door"})
+    return found
+
+
+def listed(site: Lab) -> list[str]:
+    return [each["name"] for each in site.server.call("/api/project/main/gateways/list", {})]
+
+
+def test_a_gateway_on_a_host_takes_requests_and_leaves_no_trace(site: Lab) -> None:
+    w1, w2 = site.site.workers
+    before = snapshot.take(w1)
+    site.apply(site.fleet("lab", [w1, w2]))
+    made = {"type": "gateway", "name": "door", "fleet": "lab", "domain": DOMAIN, "certificate": None}
+    said = site.apply(made)
+    assert "door" in said and gateway(site)["status"] == "running"
+    assert asked(w2, w1, "nobody")[0] == 404, "nginx answers, and knows no service"
+    assert "nginx.conf" in w1.run("ls", folder_of(HOME)).stdout
+    assert w1.systemctl("is-active", "nginx", check=False) != "active", "Debian's own stays off"
+
+    served = {
+        **site.task("web", "echo hello > index.html; httpd -f -p 8000", "lab"),
+        "type": "service",
+        "port": 8000,
+        "auth": False,
+        "https": False,
+    }
+    assert served["image"] == BUSYBOX
+    site.apply(served, "-d")
+    until("the service behind the gateway", lambda: asked(w2, w1, "web") == (200, "hello\n"))
+
+    busy = site.server.cli("gateway", "delete", "door", "-y", check=False)
+    assert "web" in busy and gateway(site)["status"] == "running", "a service uses it"
+
+    w1.run("pkill", "-KILL", "-f", "agent.pyz --data")  # systemd starts it again; the gateway doesn't notice
+    assert asked(w2, w1, "web") == (200, "hello\n")
+
+    site.server.cli("stop", "web", "-y")
+    until("the service to be gone", lambda: "web" not in site.active())
+    assert asked(w2, w1, "web")[0] == 404
+    site.server.cli("gateway", "delete", "door", "-y")
+    until("the gateway to be gone", lambda: listed(site) == [])
+    assert asked(w2, w1, "web")[0] == 0
+    assert not w1.run("ls", folder_of(HOME), check=False).stdout
+    site.delete("lab")
+    as_it_was(w1, before)
+
+
+def test_a_host_stays_as_long_as_it_carries_a_gateway(site: Lab) -> None:
+    w1, w2 = site.site.workers
+    before = snapshot.take(w1)
+    site.apply(site.fleet("lab", [w1, w2]))
+    site.apply({"type": "gateway", "name": "door", "fleet": "lab", "domain": DOMAIN, "certificate": None})
+    refused = site.apply(site.fleet("lab", [w2]), check=False)
+    assert f"The host {w1.address} is in use by the gateway door." in refused
+    w1.reboot()
+    until("the gateway after the boot", lambda: asked(w2, w1, "nobody")[0] == 404)
+    site.server.cli("gateway", "delete", "door", "-y")
+    until("the gateway to be gone", lambda: listed(site) == [])
+    site.delete("lab")
+    as_it_was(w1, before)
