@@ -198,7 +198,7 @@ class GatewayRole:
                 words = (read_text(said) or "").strip().splitlines()
                 self._failed("its program ends: " + (words or ["it says nothing"])[-1])
                 return
-            if running(self._folder) and self._heard():
+            if self._heard():
                 return
             time.sleep(0.05)
 

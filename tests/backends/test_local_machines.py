@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 
 from chalicelib.agent.build import write
+from chalicelib.agent.gateway_role import folder_of
 from chalicelib.backends.simulated.catalogue import resources
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.backends.simulated.launch import LocalLauncher
@@ -23,6 +24,7 @@ from chalicelib.backends.simulated.local import local_cloud
 from chalicelib.domain.boot_script import user_data
 from chalicelib.errors import Gone
 from tests.backends.conformance import request_for
+from tests.serving.nginx_door import free_port, installed
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +35,7 @@ class Plane(BaseHTTPRequestHandler):
     """A server that wants every caller to run one task."""
 
     task: ClassVar[dict[str, Any]] = {}
+    gateway: ClassVar[dict[str, Any] | None] = None  # that its machine is to carry
     heard: ClassVar[list[dict[str, Any]]] = []
 
     def do_POST(self) -> None:
@@ -40,6 +43,8 @@ class Plane(BaseHTTPRequestHandler):
         self.heard.append(message)
         tasks = [{"id": "task-1", "want": "run", "spec": self.task}] if self.task else []
         answer = {"seq": message["seq"], "tasks": tasks, "logs": [], "next_sync_in": 1.0}
+        if self.gateway is not None:
+            answer["gateway"] = self.gateway
         if message["wait"]:
             time.sleep(0.2)  # as a long poll would hang, or the agent would ask without a pause
         body = json.dumps(answer).encode()
@@ -56,7 +61,7 @@ class Plane(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     Plane.heard.clear()
-    Plane.task = {}
+    Plane.task, Plane.gateway = {}, None
     http = ThreadingHTTPServer(("127.0.0.1", 0), Plane)
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
@@ -123,6 +128,20 @@ def test_ending_a_machine_ends_the_agent_and_all_that_ran_there(server: str, pro
     assert not alive(keeper)
     assert not (tmp_path / "machines/vm-1").exists()
     launcher.kill("vm-1")
+
+
+def test_ending_a_machine_ends_its_gateway_too(server: str, program: Path, tmp_path: Path) -> None:
+    installed()
+    Plane.gateway = {"id": "g-1", "num": 0, "http": free_port(), "https": None}
+    folder = Path(folder_of(str(tmp_path / "vm-1" / "data")))
+    launcher = LocalLauncher(tmp_path, server, program)
+    launcher.launch(boot(server))
+    try:
+        until(lambda: any(each.get("gateway", {}).get("state") == "running" for each in Plane.heard), "the gateway")
+        nginx = int((folder / "nginx.pid").read_text())
+    finally:
+        launcher.kill("vm-1")
+    assert not alive(nginx) and not folder.exists()
 
 
 def test_machine_that_is_up_is_not_started_twice(server: str, program: Path, tmp_path: Path) -> None:

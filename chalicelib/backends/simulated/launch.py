@@ -8,6 +8,7 @@ that was only a trial), it ends everything by itself.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -23,6 +24,8 @@ from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.backends.simulated.mounts import mounts, unmount
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND
+
+log = logging.getLogger(__name__)
 
 KILLING = 5.0  # seconds that a killed process can take to leave the process table
 
@@ -104,8 +107,17 @@ class LocalLauncher:
                     _send(pid, signal.SIGKILL)
             _send(keeper, signal.SIGKILL)
             _reap(keeper)
+        if (home / "data" / "gateway.json").exists():
+            self._clear(home / "data")
         if _unmounted(home):  # a volume that is still mounted there would be emptied
             shutil.rmtree(home, ignore_errors=True)
+
+    def _clear(self, data: Path) -> None:
+        """A gateway's folder lies elsewhere on this computer."""
+        command = [sys.executable, str(self._program), "clear", "--data", str(data), "--runtime", "process"]
+        done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            log.warning("the gateway of %s leaves something behind: %s", data, done.stderr.strip())
 
     def _keeper(self, home: Path) -> int | None:
         """The machine's keeper, if it lives; a process id alone proves nothing, because it may have been reused."""
