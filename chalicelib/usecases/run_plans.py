@@ -361,17 +361,12 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
     made.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
     undeleted(plane.store, project)  # read, but no condition of the commit: a deletion's closing waits for such calls
-    beside: list[Change] = [name, *_held(draft)]
+    beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
     plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
     texts = body.job_texts()
     if body.groups:
         texts = tuple(body.replica_text(job.replica_group, job.replica_num) for job in jobs)
     return RunRow(run, body.run_spec, texts, jobs)
-
-
-def _held(draft: _Draft) -> list[Change]:
-    """The gateway, as it was found: whoever deletes it at the same moment sees the run, or the run isn't written."""
-    return [] if draft.door.gateway is None else [nouns.put(draft.door.gateway)]
 
 
 def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
@@ -459,7 +454,7 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
         change.save(noun)
     change.tell(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
     change.wake(f"queue/{project.id}", f"run/{run.id}")
-    beside = _held(draft) if way == draft.door.way else []
+    beside = service_gateways.held(plane, draft.door) if way == draft.door.way else []
     plane.door.take(Given(now, (row.run, *row.jobs)), change.plan(), beside)
     return RunRow(run, body.run_spec, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))
 

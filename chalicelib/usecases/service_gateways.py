@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.tenants import Project
-from chalicelib.errors import Problem
+from chalicelib.errors import Problem, Refused
 from chalicelib.planning.gateway_hosts import MODELS, url_of
+from chalicelib.store import nouns
+from chalicelib.store.port import Change
 from chalicelib.usecases.context import Plane
 
 _FIELD, _HTTPS = "configuration.gateway", "configuration.https"
@@ -57,6 +60,16 @@ def find(plane: Plane, project: Project, spec: RunSpec) -> Found:
         return Found(found, problems=problems)
     url = url_of(found, spec.run_name or "", https=_https(found, config))
     return Found(found, Way(found.id, url))
+
+
+def held(plane: Plane, found: Found) -> list[Change]:
+    """The gateway as it is now: whoever deletes it at the same moment sees the run, or the run isn't written."""
+    if found.gateway is None:
+        return []
+    now = nouns.find(plane.store, Gateway, keys.gateway(found.gateway.id))
+    if now is None or now.ending:
+        raise Refused(f"The gateway {found.gateway.name} is being deleted.", hint="Name another one, or try again.")
+    return [nouns.put(now)]
 
 
 def _chosen(plane: Plane, project: Project, config: ServiceConfiguration) -> Gateway | Problem | None:

@@ -64,6 +64,16 @@ def test_its_domain_changes_in_place(peer: Peer, server: Server) -> None:
     assert gateways(server)["door"]["wildcard_domain"] == "example.net"
 
 
+def test_a_service_of_its_is_at_the_gateway(peer: Peer, server: Server) -> None:
+    text = "type: service\nname: chat\nport: 8000\ncommands: [serve]\ngateway: door\nmodel: my-org/tiny\n"
+    peer.run("apply", "-y", "-d", "-f", write(peer, text, "chat.dstack.yml"))
+    service = server.call("/api/project/main/runs/get", {"run_name": "chat"})["service"]
+    assert (service["url"], service["model"]["base_url"]) == ("http://chat.example.net/", "http://chat.example.net/v1")
+    said = peer.run("apply", "-y", "-d", "-f", write(peer, text.replace("door", "doors"), "chat.dstack.yml"), expect=1)
+    assert "there is no gateway doors in project main (write `gateway: door`)" in " ".join(said.text.split())
+    peer.run("stop", "-y", "chat")
+
+
 def test_another_becomes_the_default(peer: Peer, server: Server) -> None:
     other = DOOR.replace("name: door", "name: other") + "certificate: null\n"
     peer.run("apply", "-y", "-d", "-f", write(peer, other, "other.dstack.yml"))

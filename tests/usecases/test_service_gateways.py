@@ -11,9 +11,13 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.runs import Run
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.errors import Refused
 from chalicelib.store import nouns
+from chalicelib.store.port import Put
+from chalicelib.usecases import service_gateways
 from tests.api.rig import Rig, submit
-from tests.world import gateway_seats as gateways
+from tests.world import gateway_seats
 
 
 @pytest.fixture
@@ -29,7 +33,9 @@ def spec(name: str = "chat", **fields: Any) -> dict[str, Any]:
 
 
 def made(rig: Rig, name: str = "edge", *, default: bool = False, **rest: Any) -> Gateway:
-    return gateways.keep(rig.world.store, gateways.gateway(rig.project.id, name=name, **rest), default=default)
+    return gateway_seats.keep(
+        rig.world.store, gateway_seats.gateway(rig.project.id, name=name, **rest), default=default
+    )
 
 
 def run_of(rig: Rig, name: str = "chat") -> Run:
@@ -125,3 +131,17 @@ def test_whoever_deletes_the_gateway_meanwhile_hears_of_the_service(rig: Rig) ->
     submit(rig, spec(gateway="edge"))
     found = nouns.find(rig.world.store, Gateway, keys.gateway(edge.id))
     assert found is not None and found.version > edge.version
+
+
+def test_a_gateway_that_has_changed_since_is_taken_as_it_is_and_one_that_leaves_isnt(rig: Rig) -> None:
+    edge = made(rig)
+    found = service_gateways.find(rig.world.plane, rig.project, RunSpec.model_validate(spec(gateway="edge")))
+    rig.save(edge.with_(message="another state"))
+    (put,) = service_gateways.held(rig.world.plane, found)
+    assert isinstance(put, Put) and put.expect == edge.version + 1
+    changed = nouns.find(rig.world.store, Gateway, keys.gateway(edge.id))
+    assert changed is not None
+    gone = gateway_seats.gateway(rig.project.id, status=GatewayStatus.deleting).with_(version=changed.version)
+    rig.save(gone)
+    with pytest.raises(Refused, match="being deleted"):
+        service_gateways.held(rig.world.plane, found)
