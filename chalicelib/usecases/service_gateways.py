@@ -84,7 +84,7 @@ def _chosen(plane: Plane, project: Project, config: ServiceConfiguration) -> Gat
         return default
     if asked.project not in (None, project.name):
         text = f"{asked} is a gateway of another project, and those can't be shared yet"
-        return Problem(text, path=_FIELD, hint=_others(plane, project), code="not-built")
+        return Problem(text, path=_FIELD, hint=_others(plane, project), code="unsupported")
     named = next((each for each in plane.read.gateways(project.id) if each.name == asked.name), None)
     if named is None:
         text = f"there is no gateway {asked.name} in project {project.name}"
@@ -105,23 +105,23 @@ def _others(plane: Plane, project: Project) -> str:
 def _at_the_server(config: ServiceConfiguration) -> Iterator[Problem]:
     if config.https is False:
         text, hint = "only gateways can do without", "remove it: a service is reached as its server is"
-        yield Problem(text, path=_HTTPS, hint=hint, code="not-built")
+        yield Problem(text, path=_HTTPS, hint=hint, code="unsupported")
 
 
 def _obstacles(gateway: Gateway, run_name: str, config: ServiceConfiguration) -> Iterator[Problem]:
     if gateway.ending:
         hint = "name another one, or wait and create it anew"
-        yield Problem(f"gateway {gateway.name} is being deleted", path=_FIELD, hint=hint, code="not-possible")
+        yield Problem(f"gateway {gateway.name} is being deleted", path=_FIELD, hint=hint, code="exclusive")
     if not gateway.domain:
         text = f"gateway {gateway.name} has no domain, so a service has no name there"
         hint = f"give it one: dstack gateway update {gateway.name} --domain example.com"
         yield Problem(text, path=_FIELD, hint=hint, code="missing")
     if run_name == MODELS:
         text = f"at a gateway, the host `{MODELS}.…` has the models of the whole project"
-        yield Problem(text, path="configuration.name", hint="choose another name", code="taken")
+        yield Problem(text, path="configuration.name", hint="choose another name", code="invalid-name")
     if config.https is True and gateway.https_port is None:
         text, hint = f"gateway {gateway.name} serves no https", "write `https: auto`, or give it an `https_port`"
-        yield Problem(text, path=_HTTPS, hint=hint, code="not-possible")
+        yield Problem(text, path=_HTTPS, hint=hint, code="exclusive")
 
 
 def _https(gateway: Gateway, config: ServiceConfiguration) -> bool:
