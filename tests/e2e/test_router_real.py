@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from chalicelib.domain.instants import SECOND
+from chalicelib.planning.rollout import DRAIN
 from tests.agent.test_router_real import ENGINE, SMG
 from tests.bench.measure import wait_local_host
 from tests.harness.server import Server, until
@@ -17,6 +21,7 @@ ROUTER = (
     f"exec {SMG} launch --host 127.0.0.1 --port $DSTACK_SERVICE_PORT --prometheus-port $((DSTACK_SERVICE_PORT + 1))"
 )
 WORKER = f"cd {ENGINE.parent} && exec {ENGINE} -m uvicorn app.openai_app:app --host 0.0.0.0 --port $DSTACK_SERVICE_PORT"
+FRONT = "exec python3 -m http.server $DSTACK_SERVICE_PORT"
 SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
 
 
@@ -26,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if not SMG.exists():
         pytest.skip("the router isn't installed here; `make test` installs it into .venvs/smg")
     env = {"DSTACK_AGENT_RUNTIME": "process", "DSTACK_SERVER_TRUST_JOBS": "1"}  # they run programs of this checkout
-    one = Server(tmp_path_factory.mktemp("router") / "home", flags=("--local-hosts", "3"), env=env)
+    one = Server(tmp_path_factory.mktemp("router") / "home", flags=("--local-hosts", "5"), env=env)
     one.home.mkdir()
     try:
         wait_local_host(one.start())
@@ -49,3 +54,36 @@ def test_requests_reach_the_workers_through_the_router_alone(server: Server) -> 
     client.all_well(client.ask(base, server.token, *calls), *calls)
     groups = [job["job_spec"]["replica_group"] for job in run_of(server, "routed")["jobs"]]
     assert sorted(groups) == ["front", "gpu", "gpu"]
+
+
+def test_a_worker_that_goes_is_stopped_once_the_router_has_let_it_go(server: Server) -> None:
+    path = server.home / "routed.dstack.yml"
+    said = json.loads(path.read_text())
+    said["groups"][1]["replicas"] = 1
+    path.write_text(json.dumps(said))
+    server.cli("apply", "-y", "-d", "-f", str(path))
+    began = time.monotonic()
+
+    def ended() -> list[str]:
+        return [job["job_submissions"][-1]["termination_reason"] for job in run_of(server, "routed")["jobs"]]
+
+    until("one to be stopped", lambda: "scaled_down" in ended(), seconds=50)
+    assert time.monotonic() - began < DRAIN / SECOND, "it was let go, not given up"
+    base = f"{server.url}/proxy/models/main"
+    client.all_well(client.ask(base, server.token, "chat"), "chat")
+
+
+def test_workers_of_dynamo_and_commands_get_the_addresses_of_others(server: Server) -> None:
+    """What Dynamo's programs do with it isn't tried here: they need servers of their own."""
+    router = {"name": "front", "replicas": 1, "router": {"type": "dynamo"}, "commands": [FRONT], "resources": SMALL}
+    tells = "echo router=$DSTACK_ROUTER_INTERNAL_IP front=${{ groups[0].replicas[0].IP_ADDRESS }}"
+    workers = {"name": "gpu", "replicas": 1, "commands": [tells, "sleep 1000"], "resources": SMALL}
+    path = server.home / "dynamo.dstack.yml"
+    said = {"type": "service", "name": "dynamo", "port": 8000, "groups": [router, workers]}
+    path.write_text(json.dumps(said))
+    server.cli("apply", "-y", "-d", "-f", str(path))
+    until("the worker to say so", lambda: re.search(r"router=([0-9.]+) front=\1", logs(server)), seconds=60)
+
+
+def logs(server: Server) -> str:
+    return server.cli("logs", "dynamo", "--replica", "1", check=False)
