@@ -46,6 +46,15 @@ class TestStreams(_Ours, contract_live.Streams):
     pass
 
 
+class TestStreamsOnAsynciosOwnLoop(_Ours, contract_live.Streams):
+    """Where there is no wheel of uvloop."""
+
+    @pytest.fixture
+    def door(self) -> Iterator[EmbeddedDoor]:
+        with opened(loop="asyncio") as door:
+            yield door
+
+
 class TestWebSockets(_Ours, contract_live.WebSockets):
     def test_a_websocket_that_is_never_read_ends(
         self, visitor: Visitor, replica: Replica, monkeypatch: pytest.MonkeyPatch
