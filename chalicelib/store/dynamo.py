@@ -21,6 +21,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -87,6 +88,17 @@ def create_table(client: Any, table_name: str) -> None:
     client.update_time_to_live(TableName=table_name, TimeToLiveSpecification=TTL)
 
 
+@cache
+def _name_callers() -> None:
+    """botocore puts its user agent together anew for each call, a seventh of the call's CPU; one that it is given is
+    sent as it is. Clients of sessions that are made from now on have ours."""
+    import botocore
+    from botocore.config import Config
+
+    ours = Config(user_agent="dstack-serverless")
+    botocore.register_initializer(lambda session: session.set_default_client_config(ours))
+
+
 class DynamoStore:
     """`Store` in the table `table_name`. botocore finds the credentials, region and endpoint."""
 
@@ -100,6 +112,7 @@ class DynamoStore:
         jitter: Callable[[], float] = random.random,
         new_token: Callable[[], str] = lambda: secrets.token_urlsafe(18),
     ) -> None:
+        _name_callers()
         self._table_name = table_name
         self._item = _item_class(table_name, region, endpoint)
         self._sleep, self._jitter, self._new_token = sleep, jitter, new_token
