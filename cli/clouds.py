@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.errors import NotFound
+from cli.certificates import with_certificate
 from cli.render import as_json, facts
 from cli.runs import ApplyOptions, Definition
 from cli.session import Session
@@ -50,7 +51,8 @@ def delete_gateway(session: Session, name: str) -> None:
 
 def apply_gateway(session: Session, definition: Definition, options: ApplyOptions) -> int:
     """Creates the gateway, or changes it where that is possible; returns the exit code."""
-    spec = {"configuration": definition.configuration, "configuration_path": definition.path}
+    asked = with_certificate(definition.configuration, session.terminal.cwd, session.terminal.home)
+    spec = {"configuration": asked, "configuration_path": definition.path}
     plan = session.client.in_project("gateways/get_plan", {"spec": spec})
     current = plan.get("current_resource")
     if not options.as_json:

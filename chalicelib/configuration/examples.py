@@ -16,6 +16,8 @@ EXAMPLES: dict[str, Any] = {
     "body": '{"ping": 1}',
     "branch": "main",
     "burst": 10,
+    "GivenGatewayCertificate.certificate": "./example.com.pem",
+    "GivenGatewayCertificate.key": "${{ secrets.EXAMPLE_COM_KEY }}",
     "chat_template": "{{ messages[0].content }}",
     "claim_name": "my-claim",
     "commands": ["pip install -r requirements.txt", "python train.py"],

@@ -6,6 +6,7 @@ from chalicelib.domain.specs.gateways import GatewaySpec
 from chalicelib.errors import Problem
 from chalicelib.planning.support import NotBuilt, Support, Supported, not_built, refused
 
+GIVEN = "tests/usecases/test_given_certificates.py"
 PLANS = "tests/api/test_gateways.py"
 MACHINES = "tests/planning/test_gateway_machines.py"
 
@@ -18,6 +19,8 @@ GATEWAY: dict[str, Support] = {
     "configuration_path": Supported(f"{PLANS}::test_the_path_of_its_file_comes_back_with_the_plan"),
     **_plans("type", "name", "default", "fleet", "backend", "region", "domain", "http_port", "https_port", "replicas"),
     **_plans("certificate.type"),
+    "configuration.certificate.certificate": Supported(f"{GIVEN}::test_its_hosts_are_shown_it"),
+    "configuration.certificate.key": Supported(f"{GIVEN}::test_its_hosts_are_shown_it"),
     "configuration.public_ip": NotBuilt(
         "a gateway gets a public address, because whoever calls its services must reach it",
         "remove it, or have the gateway on hosts of your network: `fleet: NAME`",

@@ -21,11 +21,12 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
+from chalicelib.usecases import given_certificates
 from chalicelib.usecases.context import Plane
 
 log = logging.getLogger(__name__)
 
-LETS_ENCRYPT = "lets-encrypt"
+LETS_ENCRYPT, GIVEN = "lets-encrypt", "given"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,10 @@ class Told:
 
 def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
     """What this gateway is told of these hosts of its services. Whatever is missing is asked for."""
-    if gateway.ending or _kind(gateway) != LETS_ENCRYPT:
+    kind = "" if gateway.ending else _kind(gateway)
+    if kind == GIVEN:
+        return Told(_given(plane, gateway, hosts))
+    if kind != LETS_ENCRYPT:
         return Told()
     wanted, now = sorted(set(hosts)), plane.clock.now()
     found = plane.read.find_many(Certificate, [keys.certificate(certificate_id(gateway.id, host)) for host in wanted])
@@ -78,6 +82,18 @@ def _kind(gateway: Gateway) -> str:
         return ""
     given = gateway.written.get("certificate", {"type": LETS_ENCRYPT})
     return str(given["type"]) if given else ""
+
+
+def _given(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What it was given, for those hosts that it is for. It was good when it was applied; secrets may have changed."""
+    read = given_certificates.of_gateway(plane, gateway)
+    if isinstance(read, list):
+        log.warning("gateway %s shows no certificate: %s", gateway.name, "; ".join(each.message for each in read))
+        return {}
+    if plane.clock.now() >= read.until:
+        log.warning("gateway %s shows no certificate: the one that it was given has expired", gateway.name)
+        return {}
+    return {host: {"certificate": read.chain, "key": read.key} for host in sorted(set(hosts)) if read.covers(host)}
 
 
 def _shown(plane: Plane, certificate: Certificate) -> dict[str, str]:

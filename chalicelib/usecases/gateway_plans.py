@@ -1,7 +1,8 @@
 """Planning and applying gateways.
 
 A new gateway is one commit: the gateway, its name, the event and, if it becomes that, the project's default. The
-reconciler finds machines for it. `default`, `domain` and `replicas` change in place.
+reconciler finds machines for it. `default`, `domain` and `replicas` change in place, and so does `certificate`, if
+there is one before and after.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from chalicelib.configuration.reading import read
 from chalicelib.domain import keys, names
 from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway, GatewayStatus
-from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec
+from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec, GivenGatewayCertificate
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, NoBackend, NotSupported, Problem, Refused
 from chalicelib.planning.gateway_support import gateway_refusals
@@ -23,7 +24,7 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import fleets, gateways, specs
+from chalicelib.usecases import fleets, gateways, given_certificates, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import undeleted
 
@@ -110,7 +111,9 @@ def _checked(
         found.append(Problem(wrong[0], path="configuration.name", hint=wrong[1], code="invalid-name"))
     if found:
         raise Invalid([replace(each, path=_as_written(each.path)) for each in found])
-    gateways.domain_of(spec.configuration.domain, project)
+    domain = gateways.domain_of(spec.configuration.domain, project)
+    if isinstance(spec.configuration.certificate, GivenGatewayCertificate):
+        _refuse_certificate(plane, project, spec.configuration.certificate, domain)
     _refuse_place(plane, project, spec.configuration)
     return raw, spec.configuration
 
@@ -134,6 +137,13 @@ def _refuse_place(plane: Plane, project: Project, configuration: GatewayConfigur
         raise NotSupported(f"Gateways in the backend {backend} aren't supported yet.", hint=hint)
 
 
+def _refuse_certificate(plane: Plane, project: Project, given: GivenGatewayCertificate, domain: str) -> None:
+    read = given_certificates.found(plane, project.id, given)
+    wrong = read if isinstance(read, list) else list(given_certificates.wrong(read, domain, plane.clock.now()))
+    if wrong:
+        raise Invalid(wrong)
+
+
 def _refuse_fleet(plane: Plane, project: Project, configuration: GatewayConfiguration) -> None:
     name, path = configuration.hosts, "fleet" if configuration.fleet else "region"
     hint = "name an SSH fleet of this project, or the server's own; see them with `dstack fleet`"
@@ -154,7 +164,9 @@ def _refuse_fleet(plane: Plane, project: Project, configuration: GatewayConfigur
 def _obstacles(plane: Plane, current: Gateway, wanted: GatewayConfiguration) -> list[str]:
     if current.status is GatewayStatus.deleting:
         return ["it is being deleted"]
-    return sorted(_differences(_clear(plane, current), wanted) - IN_PLACE)
+    old = _clear(plane, current)
+    served = {"certificate"} if old.certificate and wanted.certificate else set()  # https stays, or comes, or goes
+    return sorted(_differences(old, wanted) - IN_PLACE - served)
 
 
 def _clear(plane: Plane, gateway: Gateway) -> GatewayConfiguration:
@@ -193,7 +205,8 @@ def _check_seen(current: Gateway | None, seen: Seen, name: str) -> None:
     if current is not None and current.id == seen.id:
         then = read(GatewaySpec, {"configuration": seen.configuration}, "current_resource").configuration
         now = GatewaySpec.model_validate_json(shown(current)).configuration
-        if not _differences(then, now):
+        given = {"certificate"} if isinstance(now.certificate, GivenGatewayCertificate) else set()  # clients lack it
+        if not _differences(then, now) - given:
             return
     what = "was deleted" if current is None else "was changed"
     raise Refused(f"The gateway {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")

@@ -172,6 +172,9 @@ DIFFERENCES: tuple[Difference, ...] = (
            TASK + "schedule: {cron: 0 9 * * *, timezone: Europe/Berlin}\n"),
     kinder("`fleet`, `http_port` and `https_port` of a gateway", "It may run on hosts that you have.",
            "type: gateway\nname: g\nfleet: edge\nhttp_port: 8080\nhttps_port: 8443\n"),
+    kinder("`certificate: {type: given}` of a gateway", "You may have a certificate already.",
+           "type: gateway\nname: g\nbackend: aws\nregion: r\n"
+           "certificate: {type: given, certificate: '${{ secrets.C }}', key: '${{ secrets.K }}'}\n"),
     kinder("`resources: {disk: 100GB}` of a volume", "Older documents of the language have it; it is `size`.",
            VOLUME + "resources: {disk: 100GB}\n"),
     kinder("`--retry` with `--retry-duration`", "The second limits the first.", TASK, "--retry",

@@ -21,7 +21,8 @@ FILLED_IN = {"SSHKey.public", "SSHKey.private", "ssh_key"}  # by the client, not
 NOT_SENT = {"PresetConfiguration"}  # neither client sends one
 REFUSED = {"DevEnvironmentConfiguration.entrypoint"}  # by both, though it is a field of every run
 _HOSTS = {f"GatewayConfiguration.{name}" for name in ("fleet", "http_port", "https_port")}
-OURS = {"Schedule.timezone", *_HOSTS}  # which the genuine client doesn't know: see `differences.py`
+_GIVEN = {f"GivenGatewayCertificate.{field}" for field in ("type", "certificate", "key")}
+OURS = {"Schedule.timezone", *_HOSTS, *_GIVEN}  # which the genuine client doesn't know: see `differences.py`
 
 
 def used(found: Any, seen: Counter[str]) -> None:

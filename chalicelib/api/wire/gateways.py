@@ -8,6 +8,7 @@ import orjson
 
 from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewayStatus
 from chalicelib.domain.instants import iso
+from chalicelib.usecases.certificates import GIVEN, LETS_ENCRYPT
 from chalicelib.usecases.gateway_plans import GatewayPlan, shown
 
 
@@ -17,7 +18,7 @@ def gateway_json(gateway: Gateway, project_name: str, *, default: bool) -> dict[
         "id": gateway.id,
         "name": gateway.name,
         "project_name": project_name,
-        "configuration": _placed(orjson.loads(shown(gateway))["configuration"]),
+        "configuration": _certified(_placed(orjson.loads(shown(gateway))["configuration"])),
         "created_at": iso(gateway.created_at),
         "status": _status(gateway),
         "status_message": gateway.message or None,
@@ -37,6 +38,14 @@ def _placed(configuration: dict[str, Any]) -> dict[str, Any]:
     region."""
     if fleet := configuration.get("fleet"):
         return {**configuration, "backend": "remote", "region": fleet}
+    return configuration
+
+
+def _certified(configuration: dict[str, Any]) -> dict[str, Any]:
+    """Clients have no word for a certificate that is given, and read no gateway with a word that they don't have: it
+    shows as one that is asked for."""
+    if (configuration.get("certificate") or {}).get("type") == GIVEN:
+        return {**configuration, "certificate": {"type": LETS_ENCRYPT}}
     return configuration
 
 

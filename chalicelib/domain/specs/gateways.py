@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from chalicelib.domain.specs.profiles import BackendName, Tags
 from chalicelib.domain.specs.reading import TAG, Spec, Whole, faults, unset
+from chalicelib.domain.specs.secrecy import Confidential, Secret
 
 Port = Annotated[Whole, Field(ge=1, le=65_535)]
 Fault = tuple[str, str, str, str]  # code, message, hint, field
@@ -34,6 +35,19 @@ class GCPCertificateManagerGatewayCertificate(Spec):
     name: str = Field(description="Its name.")
 
 
+class GivenGatewayCertificate(Confidential):
+    """A certificate that you have; it must be for `*.` and the gateway's domain."""
+
+    type: Literal["given"] = Field(default="given", description="`given`.")
+    certificate: str = Field(
+        description="The certificate and those that lead to its authority: a PEM file, its text, or "
+        "`${{ secrets.NAME }}`.",
+        min_length=1,
+        max_length=100_000,
+    )
+    key: Secret = Field(description="Its private key, likewise.")
+
+
 class ALBGatewayLoadBalancer(Spec):
     """The cloud's application load balancer."""
 
@@ -44,6 +58,7 @@ _CERTIFICATES = {
     "lets-encrypt": "LetsEncryptGatewayCertificate",
     "acm": "ACMGatewayCertificate",
     "gcp-cm": "GCPCertificateManagerGatewayCertificate",
+    "given": "GivenGatewayCertificate",
 }
 
 
@@ -55,9 +70,12 @@ def _arm(value: Any) -> str:
 Certificate = Annotated[
     Annotated[LetsEncryptGatewayCertificate, Tag(TAG + "LetsEncryptGatewayCertificate")]
     | Annotated[ACMGatewayCertificate, Tag(TAG + "ACMGatewayCertificate")]
-    | Annotated[GCPCertificateManagerGatewayCertificate, Tag(TAG + "GCPCertificateManagerGatewayCertificate")],
+    | Annotated[GCPCertificateManagerGatewayCertificate, Tag(TAG + "GCPCertificateManagerGatewayCertificate")]
+    | Annotated[GivenGatewayCertificate, Tag(TAG + "GivenGatewayCertificate")],
     Discriminator(
-        _arm, custom_error_type="unknown-type", custom_error_message="one of `lets-encrypt`, `acm` and `gcp-cm`"
+        _arm,
+        custom_error_type="unknown-type",
+        custom_error_message="one of `lets-encrypt`, `given`, `acm` and `gcp-cm`",
     ),
 ]
 

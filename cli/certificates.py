@@ -1,0 +1,40 @@
+"""Certificates that a gateway's configuration names as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from chalicelib.errors import Invalid, Problem
+
+MOST = 100_000  # bytes of a file
+
+
+def with_certificate(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
+    """The configuration with the files that its `certificate` names read. PEM and references to secrets stay.
+
+    Relative paths start at `folder`: where the command runs, as those of SSH keys do.
+    """
+    given = configuration.get("certificate")
+    if not isinstance(given, dict) or given.get("type") != "given":
+        return configuration
+    read = dict(given)
+    problems = []
+    for field in ("certificate", "key"):
+        text = given.get(field)
+        if isinstance(text, str) and text and "-----BEGIN" not in text and "${{" not in text:
+            try:
+                read[field] = _read(home / text[2:] if text.startswith("~/") else folder / text)
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or "it isn't text"
+                hint = "name a PEM file that you can read, or write its text, or `${{ secrets.NAME }}`"
+                problem = f"`{text[:200]}` can't be read: {why}"
+                problems.append(Problem(problem, f"certificate.{field}", hint=hint, code="invalid-path"))
+    if problems:
+        raise Invalid(problems)
+    return {**configuration, "certificate": read}
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(MOST).decode("ascii")

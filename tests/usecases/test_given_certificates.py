@@ -1,0 +1,133 @@
+"""Certificates that are given with a gateway: what is taken, what is refused, and which hosts are shown them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.errors import Invalid
+from chalicelib.usecases import certificates
+from cli.certificates import with_certificate
+from tests.api.rig import Rig, fleet
+from tests.api.test_fleets import create
+from tests.api.test_gateways import asked, listed, made, refused, stored
+from tests.harness.pebble import made_certificate
+from tests.world.time import NOW
+
+SINCE = datetime.fromtimestamp(NOW / SECOND, UTC) - timedelta(days=1)
+CHAIN, KEY = made_certificate("*.example.com", "example.com", since=SINCE)
+NEXT_CHAIN, NEXT_KEY = made_certificate("*.example.com", since=SINCE)
+HOST = "chat.example.com"
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    found = Rig.at(tmp_path)
+    create(found, fleet("edge", nodes=None, ssh_config={"hosts": []}))
+    return found
+
+
+def given(chain: str = CHAIN, key: str = KEY) -> dict[str, str]:
+    return {"type": "given", "certificate": chain, "key": key}
+
+
+def shown(rig: Rig, gateway: Any, *hosts: str) -> dict[str, dict[str, str]]:
+    return certificates.told(rig.world.plane, stored(rig, gateway), hosts or (HOST,)).certificates
+
+
+def test_its_hosts_are_shown_it(rig: Rig) -> None:
+    gateway = made(rig, certificate=given())
+    assert shown(rig, gateway, HOST, "a.b.example.com", "chat.example.org") == {
+        HOST: {"certificate": CHAIN, "key": KEY}
+    }
+    assert certificates.of_gateway(rig.world.plane, gateway["id"]) == []  # nobody is asked for one
+
+
+def test_its_key_is_sealed_and_shown_to_nobody(rig: Rig) -> None:
+    gateway = made(rig, certificate=given())
+    secret = KEY.splitlines()[1]
+    plan = rig.ok(
+        "P/gateways/get_plan", {"spec": {"configuration": asked(certificate=given())["plan"]["spec"]["configuration"]}}
+    )
+    for said in (gateway, plan, listed(rig), rig.ok("/api/events/list", {})):
+        assert secret not in json.dumps(said)
+    assert not any(secret in str(record.body) for record in rig.world.store.scan(limit=10_000))
+    assert secret not in repr(certificates.told(rig.world.plane, stored(rig, gateway), [HOST]))
+
+
+def test_clients_that_have_no_word_for_it_read_it_all_the_same(rig: Rig) -> None:
+    assert made(rig, certificate=given())["configuration"]["certificate"] == {"type": "lets-encrypt"}
+
+
+def test_a_plan_of_a_client_is_applied_as_it_came(rig: Rig) -> None:
+    seen = made(rig, certificate=given(), https_port=8443)
+    spec = asked(certificate=given(NEXT_CHAIN, NEXT_KEY), https_port=8443)["plan"]["spec"]
+    plan = rig.ok("P/gateways/get_plan", {"spec": spec})
+    assert plan["action"] == "update" and NEXT_KEY.splitlines()[1] not in json.dumps(plan)
+    after = rig.ok("P/gateways/apply", {"plan": {"spec": plan["spec"], "current_resource": seen}, "force": False})
+    assert after["id"] == seen["id"]
+    assert shown(rig, after)[HOST]["certificate"] == NEXT_CHAIN
+
+
+def test_one_that_is_asked_for_takes_its_place_and_the_other_way_round(rig: Rig) -> None:
+    first = made(rig, certificate={"type": "lets-encrypt"})
+    assert made(rig, certificate=given())["id"] == first["id"] and HOST in shown(rig, first)
+    assert made(rig, certificate={"type": "lets-encrypt"})["id"] == first["id"] and shown(rig, first) == {}
+
+
+def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
+    by_name = given("${{ secrets.CHAIN }}", "${{ secrets.KEY }}")
+    assert "the project has no secret CHAIN" in refused(rig, certificate=by_name)
+    for name, value in (("CHAIN", CHAIN), ("KEY", KEY)):
+        rig.ok("P/secrets/create_or_update", {"name": name, "value": value})
+    gateway = made(rig, certificate=by_name)
+    assert shown(rig, gateway)[HOST] == {"certificate": CHAIN, "key": KEY}
+    rig.ok("P/secrets/create_or_update", {"name": "CHAIN", "value": NEXT_CHAIN})
+    assert shown(rig, gateway) == {}  # until both are the new ones
+    rig.ok("P/secrets/create_or_update", {"name": "KEY", "value": NEXT_KEY})
+    assert shown(rig, gateway)[HOST]["certificate"] == NEXT_CHAIN
+
+
+@pytest.mark.parametrize(
+    ("certificate", "said"),
+    [
+        (given("nonsense"), "certificate.certificate: it isn't a certificate"),
+        (given(key="nonsense"), "certificate.key: it isn't a private key"),
+        (given(key=NEXT_KEY), "certificate.key: the key isn't that of the certificate"),
+        (given(*made_certificate("*.example.org", since=SINCE)), "is for *.example.org, not for hosts of example.com"),
+        (given(*made_certificate("example.com", since=SINCE)), "is for example.com, not for hosts of example.com"),
+        (
+            given(*made_certificate("*.example.com", since=SINCE - timedelta(days=400))),
+            "the certificate has expired: it was good until",
+        ),
+        ({"type": "given", "certificate": CHAIN}, "certificate.key"),
+    ],
+    ids=["chain", "key", "other-key", "other-domain", "no-subdomains", "expired", "no-key"],
+)
+def test_what_is_no_good_is_refused_by_name(rig: Rig, certificate: dict[str, str], said: str) -> None:
+    assert said in refused(rig, certificate=certificate)
+    assert listed(rig) == {}
+
+
+def test_one_that_has_expired_since_is_not_shown(rig: Rig) -> None:
+    gateway = made(rig, certificate=given())
+    rig.world.at += 90 * DAY
+    assert shown(rig, gateway) == {}
+
+
+def test_files_are_read_where_the_command_runs(tmp_path: Path) -> None:
+    (tmp_path / "chain.pem").write_text(CHAIN)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "key.pem").write_text(KEY)
+    read = with_certificate({"certificate": given("chain.pem", "~/key.pem")}, tmp_path, tmp_path / "home")
+    assert read["certificate"] == given()
+    for stays in ({"certificate": given()}, {"certificate": None}, {"certificate": given("${{ secrets.A }}", KEY)}):
+        assert with_certificate(stays, tmp_path, tmp_path) == stays
+    with pytest.raises(Invalid) as refusal:
+        with_certificate({"certificate": given("none.pem", "none.key")}, tmp_path, tmp_path)
+    assert [each.path for each in refusal.value.problems] == ["certificate.certificate", "certificate.key"]
