@@ -254,4 +254,4 @@ def test_a_gateway_with_services_stays_and_without_them_leaves_nothing(server: S
     server.cli("stop", "last", "-y")
     until("its services to be gone", lambda: "Deleting" in server.cli("gateway", "delete", "edge", "-y", check=False))
     until("nginx to be gone", lambda: not gateway.listens(), seconds=60)
-    assert not gateway.word()
+    until("its folder to be gone", lambda: not gateway.word(), seconds=30)
