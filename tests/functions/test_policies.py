@@ -274,7 +274,8 @@ def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
 
     stack.rig.world.clock.pass_(600)
     assert reaped() == {host: "busy, unreachable"}
-    submit(stack.rig, task("waits"))
+    waits = job_of(stack.rig, submit(stack.rig, task("waits"))["id"])
+    stack.rig.save(waits.with_(due_at=stack.rig.world.clock.now()))  # it is in the queue
     stack.rig.world.clock.pass_(CHECK_EVERY / SECOND - 5)
     assert send(stack.rig, "POST", "/agent/sync", orjson.dumps({**said, "seq": 2}), token=token).status == 200
     stack.rig.world.clock.pass_(10)
