@@ -75,6 +75,8 @@ def busy(rig: Rig) -> Rig:
     point = MetricPoint.model_validate({"task": job.id, "at": now, **load, "gpus": gpus})
     rig.world.plane.store.commit(metric_puts([point], {job.id: job}, now, 7))
     finish(rig, run["ended"], RunStatus.failed)
+    waits = job_of(rig, rig.ok("P/runs/get", {"run_name": "waits"})["id"])
+    rig.save(waits.with_(due_at=now))  # a look found no place
     rig.world.clock.pass_(HOUR / SECOND)
     return rig
 

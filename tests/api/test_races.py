@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.closings import Closing
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, archive_id
 from chalicelib.errors import Conflict, Refused
+from chalicelib.planning.closing import ClosingSnapshot, decide_closing
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete, Store
 from chalicelib.usecases import files, fleets, projects, runs, users
@@ -107,11 +109,11 @@ def test_projects_of_one_user_up_to_the_limit(rig: Rig) -> None:
 
 @pytest.mark.parametrize("what", ["run", "fleet"])
 def test_deleting_a_project_while_something_is_applied_to_it(rig: Rig, what: str) -> None:
-    """One of the two is refused: nothing runs on where nobody can see it."""
+    """One of the two is refused, or the project's closing ends the run: nothing runs on where nobody can see it."""
     bodies = {"run": {"plan": {"run_spec": task("train")}}, "fleet": {"plan": {"spec": fleet("pool")}}}
     for number in range(10):
         name = f"p{number}"
-        rig.ok("/api/projects/create", {"project_name": name})
+        project_id = rig.ok("/api/projects/create", {"project_name": name})["project_id"]
         path = f"/api/project/{name}/{what}s/apply"
 
         def act(caller: int, path: str = path, name: str = name) -> Response:
@@ -122,7 +124,21 @@ def test_deleting_a_project_while_something_is_applied_to_it(rig: Rig, what: str
         deleted, *applied = together(act)
         exists = rig.call(f"/api/projects/{name}/get").status == 200
         assert exists == (deleted.status != 200)
+        left = rig.world.plane.read.live_runs(project_id)
+        if left and not exists:
+            assert ended(rig, project_id, left) == {run.id for run in left}
+            continue
         assert exists == any(reply.status == 200 for reply in applied), [deleted, *applied]
+
+
+def ended(rig: Rig, project_id: str, left: Sequence[Run]) -> set[str]:
+    """The runs that the next look at the deleted project stops."""
+    closing = nouns.find(rig.world.plane.store, Closing, keys.closing(project_id))
+    assert closing is not None and closing.due_at is not None
+    plan = decide_closing(ClosingSnapshot(closing.due_at, closing, tuple(left), ()))
+    saved = [noun for step in plan.steps for noun in step.saves]
+    assert any(isinstance(noun, Closing) and noun.due_at is not None for noun in saved), "it looks again"
+    return {noun.id for noun in saved if isinstance(noun, Run) and noun.status is RunStatus.terminating}
 
 
 def test_a_deletion_that_comes_between_is_taken_back(rig: Rig) -> None:

@@ -190,9 +190,11 @@ def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack, rig: Rig
     rig.ok("P/automations/add", {"spec": spec_of("hers")}, token=ann)
     stored(rig, spec_of("hello", priority=7))
     stored(rig, fleet("pool"))
+    stored(rig, fleet("another"))
     asked = [("apply", "hers"), ("apply", "hello"), ("delete", "pool"), ("apply", "pool"), ("stop", "hers")]
+    asked.append(("apply", "another"))
     said = [automate.handler(order(*one, str(n)), None, root)["refused"] for n, one in enumerate(asked)]
-    assert [bool(each) for each in said] == [False, False, True, False, False] and "in use" in said[2]
+    assert [bool(each) for each in said] == [False, False, True, False, False, False] and "in use" in said[2]
     for _ in range(3):
         stack.hints += [f"run/{run['id']}" for run in runs(rig)]
         stack.reconcile()
