@@ -345,7 +345,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
     "drops handles": Planted(Parts(families=_buying_with(_Forgetful)), machines.HANDLES_KEPT),
-    "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120, known=10),
+    "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120, known=34),
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS),
     "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE),
     "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END),
