@@ -151,8 +151,8 @@ def _refuse_if_used(plane: Plane, project: Project) -> None:
 
 def _delete(plane: Plane, actor: User, name: str) -> None:
     """Nothing new can be applied to a deleted project (see `undeleted`), so a check after the deletion sees everything,
-    but for a run that is being submitted at that moment. If something was applied just before, the deletion is taken
-    back; a crash in between, and such a run, are left to the project's closing."""
+    but for a run that is being submitted at that moment, which that call stops. If something was applied just before,
+    the deletion is taken back; crashes in between are left to the project's closing."""
     for _ in range(TRIES):
         project = _named(plane.store, actor, name)
         now = plane.clock.now()

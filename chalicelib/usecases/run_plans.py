@@ -27,7 +27,7 @@ from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
-from chalicelib.errors import AlreadyExists, Conflict, Contended, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, NotFound, Refused
 from chalicelib.planning import cluster_plans, listing, schedule, services, support
 from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning.combine import as_placed, combined, wants_of
@@ -43,7 +43,7 @@ from chalicelib.store.port import Change
 from chalicelib.usecases import files, plans, quotas, repos, run_volumes, service_gateways, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import undeleted
-from chalicelib.usecases.runs import TRIES, holder, named
+from chalicelib.usecases.runs import TRIES, holder, named, stop
 
 JOBS_AT_ONCE = 30  # that the submission itself writes; the run's own pass adds the others
 
@@ -360,13 +360,24 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
         made.tell(EventType.created, noun)
     made.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
-    undeleted(plane.store, project)  # read, but no condition of the commit: a deletion's closing waits for such calls
     beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
     plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
+    _stop_if_deleted(plane, user, project, run)
     texts = body.job_texts()
     if body.groups:
         texts = tuple(body.replica_text(job.replica_group, job.replica_num) for job in jobs)
     return RunRow(run, body.run_spec, texts, jobs)
+
+
+def _stop_if_deleted(plane: Plane, user: User, project: Project, run: Run) -> None:
+    """The project is no condition of a run's commit, which each run would pay for. A deletion looks for runs after its
+    commit, and a submission for the project after its own, so one of them sees the other. If the call ends in between,
+    the run is left to the project's closing."""
+    try:
+        undeleted(plane.store, project)
+    except NotFound:
+        stop(plane, user, project, [run.name], abort=False)
+        raise
 
 
 def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
@@ -435,6 +446,7 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
     if way != service_gateways.way_of(row.run):
         changed = sorted({*changed, "configuration.gateway"})
     if not changed:
+        undeleted(plane.store, project)  # else whoever has just submitted it stops it
         return row
     now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
     run = row.run.with_(

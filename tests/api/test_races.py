@@ -15,11 +15,11 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, archive_id
-from chalicelib.errors import Conflict, Refused
+from chalicelib.errors import Conflict, NotFound, Refused
 from chalicelib.planning.closing import ClosingSnapshot, decide_closing
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete, Store
-from chalicelib.usecases import files, fleets, projects, runs, users
+from chalicelib.usecases import files, fleets, projects, run_plans, runs, users
 from tests.api.rig import Response, Rig, fleet, submit, task
 
 CALLERS = 8
@@ -109,11 +109,11 @@ def test_projects_of_one_user_up_to_the_limit(rig: Rig) -> None:
 
 @pytest.mark.parametrize("what", ["run", "fleet"])
 def test_deleting_a_project_while_something_is_applied_to_it(rig: Rig, what: str) -> None:
-    """One of the two is refused, or the project's closing ends the run: nothing runs on where nobody can see it."""
+    """One of the two is refused, or both: nothing runs on where nobody can see it."""
     bodies = {"run": {"plan": {"run_spec": task("train")}}, "fleet": {"plan": {"spec": fleet("pool")}}}
     for number in range(10):
         name = f"p{number}"
-        project_id = rig.ok("/api/projects/create", {"project_name": name})["project_id"]
+        made = rig.ok("/api/projects/create", {"project_name": name})
         path = f"/api/project/{name}/{what}s/apply"
 
         def act(caller: int, path: str = path, name: str = name) -> Response:
@@ -124,11 +124,11 @@ def test_deleting_a_project_while_something_is_applied_to_it(rig: Rig, what: str
         deleted, *applied = together(act)
         exists = rig.call(f"/api/projects/{name}/get").status == 200
         assert exists == (deleted.status != 200)
-        left = rig.world.plane.read.live_runs(project_id)
-        if left and not exists:
-            assert ended(rig, project_id, left) == {run.id for run in left}
-            continue
-        assert exists == any(reply.status == 200 for reply in applied), [deleted, *applied]
+        is_applied = any(reply.status == 200 for reply in applied)
+        assert exists == is_applied or (what == "run" and exists), [deleted, *applied]
+        if not exists:
+            runs_on = rig.world.plane.read.live_runs(made["project_id"])
+            assert {run.status for run in runs_on} <= {RunStatus.terminating}
 
 
 def ended(rig: Rig, project_id: str, left: Sequence[Run]) -> set[str]:
@@ -153,6 +153,24 @@ def test_a_deletion_that_comes_between_is_taken_back(rig: Rig) -> None:
     assert rig.ok("/api/projects/main/get")["project_id"] == rig.project.id
     assert [run["run_spec"]["run_name"] for run in rig.ok("/api/runs/list", {})] == ["train"]
     assert store.get(keys.closing(rig.project.id)) is None
+
+
+def test_a_run_that_comes_after_its_projects_deletion_is_stopped(rig: Rig) -> None:
+    """The deletion looks and finds nothing, between the submission's last look and its commit."""
+    plane = rig.world.plane
+    actor = users.named_user(plane.store, "admin")
+    before = Before(plane.store, lambda: projects.delete_projects(plane, actor, ["main"]))
+    before.armed = True
+    late = replace(plane, store=before)
+    with pytest.raises(NotFound, match="no project 'main'"):
+        run_plans.apply_plan(late, actor, rig.project, task("train"), None, force=False)
+    (run,) = plane.read.live_runs(rig.project.id)
+    assert run.status is RunStatus.terminating
+    # So it is found in between, and for good if that call crashed.
+    rig.save(run.with_(status=RunStatus.submitted, reason=None))
+    with pytest.raises(NotFound, match="no project 'main'"):
+        run_plans.apply_plan(plane, actor, rig.project, task("train"), None, force=False)
+    assert ended(rig, rig.project.id, plane.read.live_runs(rig.project.id)) == {run.id}
 
 
 class Before:

@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User
-from chalicelib.machines.run import LOOK
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import fleet_plans, fleets, projects, run_plans, runs, secrets, users
@@ -140,12 +140,12 @@ def test_runs(desk: Desk) -> None:
     assert desk.rig.world.take_woken() == {f"queue/{desk.main.id}", f"run/{row.run.id}"}
     (job,) = row.jobs
     now = desk.plane.clock.now()
-    assert (job.priority, job.submitted_at, job.last_processed_at, job.due_at) == (1, now, now, now)
+    assert (job.priority, job.submitted_at, job.last_processed_at, job.due_at) == (1, now, now, None)
     assert (row.run.user_id, row.run.user_name, row.run.priority, row.run.due_at) == (
         desk.root.id,
         "admin",
         1,
-        now + LOOK,
+        now + round(desk.plane.pace.unheard * SECOND),
     )
     more = {**TASK, "configuration": {**TASK["configuration"], "priority": 9}}
     row = run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None, force=False)
