@@ -106,17 +106,19 @@ def sealed_for(certificate_id: str) -> str:
 
 
 class Registration(Noun):
-    """The installation's account at an authority."""
+    """A project's account at an authority. What a host has proved to an authority is good for its account for weeks,
+    and a certificate of one project's host is nothing for another, so no two of them share one."""
 
+    project_id: str
     directory: str
     key: str  # sealed
     url: str = ""  # empty until the authority has confirmed it
     created_at: Micros
 
     def place(self) -> keys.Place:
-        return keys.Place(keys.registration(self.directory))
+        return keys.Place(keys.registration(self.project_id, self.directory))
 
     @property
     def context(self) -> str:
         """Of its key's seal."""
-        return f"authority/{self.directory}"
+        return f"authority/{self.project_id}/{self.directory}"

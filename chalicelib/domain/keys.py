@@ -18,7 +18,7 @@
 | Volume    | volume/<id>      | status                  | volumes/<project>, created#id      | ended-volumes (*****)  |
 | Gateway   | gateway/<id>     | status                  | gateways/<project>, created#id     | ended-gateways (*****) |
 | Certificate | certificate/<id> | status                | certificates/<gateway>, host       |                        |
-| Registration | authority     | directory               |                                    |                        |
+| Registration | project/<id>  | authority/<directory>   |                                    |                        |
 | Event     | events/<project> | at#id of the first      | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Admins    | users            | admins                  |                                    |                        |
@@ -202,8 +202,8 @@ def certificate(certificate_id: str) -> Key:
     return Key(f"certificate/{certificate_id}", STATUS)
 
 
-def registration(directory: str) -> Key:
-    return Key("authority", directory)
+def registration(project_id: str, directory: str) -> Key:
+    return Key(f"project/{project_id}", f"authority/{directory}")
 
 
 def event(project_id: str, at: Micros, event_id: str) -> Key:

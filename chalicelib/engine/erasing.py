@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 BATCH = 500  # of each kind a turn
 PATIENCE: Micros = 60 * SECOND  # after which a turn begins nothing more
 _OF_PROJECT = (
+    "authority/",
     "automation/",
     "backend/",
     "default-gateway",

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from chalicelib.domain import keys
-from chalicelib.domain.gateways import Gateway
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.gateways import Gateway, GatewayReplica, ReplicaState
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import Served
@@ -38,22 +38,32 @@ class Seat:
     """A replica of a gateway, and its machine."""
 
     gateway: Gateway
-    num: int
+    replica: GatewayReplica
     machine: Instance
 
     @property
     def door(self) -> str:
-        return door_of(self.gateway.id, self.num)
+        return door_of(self.gateway.id, self.replica.num)
 
 
 def seat_of(plane: Plane, credential: str) -> Seat:
-    """Raises Forbidden, or Ended for an instance that carries no gateway, or not any more."""
+    """Raises Forbidden, or Ended for an instance that carries no gateway, or not any more. A machine that is lost keeps
+    its agent's credential, and its number may be another one's by now, so the gateway must say so, too."""
     machine = known(plane, credential)
     has = machine.gateway
     gateway = None if has is None else plane.read.find(Gateway, keys.gateway(has.gateway_id))
-    if has is None or gateway is None or gateway.deleted:
+    replica = None if gateway is None else _carried(gateway, machine)
+    if gateway is None or replica is None:
         raise Ended("This instance carries no gateway.")
-    return Seat(gateway, has.num, machine)
+    return Seat(gateway, replica, machine)
+
+
+def _carried(gateway: Gateway, machine: Instance) -> GatewayReplica | None:
+    """The replica that the machine is to serve."""
+    if gateway.deleted or machine.status in (InstanceStatus.terminating, InstanceStatus.terminated):
+        return None
+    staying = (each for each in gateway.replicas if each.state is not ReplicaState.terminating)
+    return next((each for each in staying if each.instance_id == machine.id), None)
 
 
 # --- what to serve ----------------------------------------------------------------------------------------------------
@@ -68,7 +78,7 @@ def word(plane: Plane, seat: Seat, since: str) -> dict[str, Any]:
     version = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
     ask_in = 0.0 if plane.pace.long_poll else _pause(plane, [service for _, service in found], certified)
     if version == since:
-        certificates.take_heard(plane, seat.gateway, seat.num, certified.unheard)  # it has what this says
+        certificates.take_heard(plane, seat.gateway, seat.replica.num, certified.unheard)  # it has what this says
         return {"news": False, "ask_in": ask_in}
     return {"news": True, "ask_in": ask_in, "version": version, **said}
 
@@ -154,6 +164,5 @@ def _told(order: Order, seat: Seat) -> dict[str, Any]:
 
 def _address(seat: Seat) -> str:
     """Where agents dial this replica of the gateway."""
-    replica = next((each for each in seat.gateway.replicas if each.num == seat.num), None)
-    host = (replica and replica.hostname) or seat.machine.hostname or serving.LOOPBACK
+    host = seat.replica.hostname or seat.machine.hostname or serving.LOOPBACK
     return f"http://{f'[{host}]' if ':' in host else host}:{seat.gateway.http_port}"

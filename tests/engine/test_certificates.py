@@ -17,7 +17,7 @@ from chalicelib.store import nouns
 from chalicelib.usecases import certificates
 from tests.world import nouns as b
 from tests.world.certificates import HOST, LIFE, Killed, Stage
-from tests.world.gateways import carrying
+from tests.world.gateways import carrying, gateway
 
 CALLS = ("register", "order", "answer", "look", "collect")
 STEPS = (PlaceOrder, AnswerChallenge, LookAtOrder, CollectCertificate)
@@ -66,6 +66,30 @@ def test_the_authority_looks_only_once_the_gateway_answers(stage: Stage) -> None
     assert said.challenges[token] == stage.answers[token] and not stage.certificate().heard
     certified(stage)
     assert stage.authority.looked == 1
+
+
+def test_another_projects_gateway_must_prove_the_same_host_itself(stage: Stage) -> None:
+    certified(stage)
+    other = gateway("theirs").with_(project_id="their-project", version=0, due_at=None)
+    stage.place.save(other)
+    stage.authority.proved = 30 * DAY  # what an account has proved is good for weeks
+    certificates.told(stage.place.plane, other, [HOST])
+    stage.settle()
+    said = certificates.told(stage.place.plane, other, [HOST])
+    assert said.certificates == {} and len(said.challenges) == 1
+    assert len(stage.authority.accounts) == 2
+
+
+def test_what_a_project_has_proved_it_neednt_prove_again(stage: Stage) -> None:
+    certified(stage)
+    other = gateway("ours").with_(version=0, due_at=None)
+    stage.place.save(other)
+    stage.authority.proved = 30 * DAY
+    certificates.told(stage.place.plane, other, [HOST])
+    for _ in range(5):
+        stage.after(5 * SECOND)
+    assert list(certificates.told(stage.place.plane, other, [HOST]).certificates) == [HOST]
+    assert stage.authority.looked == 1 and len(stage.authority.accounts) == 1
 
 
 def test_each_replica_of_a_gateway_must_answer(stage: Stage) -> None:
@@ -352,7 +376,7 @@ def test_private_keys_are_in_no_record_event_or_log(stage: Stage, caplog: pytest
     stage.heard(stage.ask().unheard)
     stage.reachable = True
     stage.until(lambda: has_one(stage), MINUTE)
-    account = nouns.find(stage.place.store, Registration, keys.registration(stage.authority.directory))
+    account = nouns.find(stage.place.store, Registration, keys.registration(b.PROJECT, stage.authority.directory))
     assert account is not None and account.key.startswith("v1.") and account.url
     said = stage.ask()
     assert "PRIVATE KEY" in said.certificates[HOST]["key"] and "PRIVATE KEY" not in repr(said)

@@ -14,7 +14,8 @@ from chalicelib.agent.gateway import entries
 from chalicelib.api import dispatch
 from chalicelib.domain import keys
 from chalicelib.domain.certificates import Certificate, CertificateStatus, Order, Pair, certificate_id, sealed_for
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.gateways import ReplicaState
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
@@ -135,6 +136,41 @@ def test_an_agent_without_a_gateway_and_one_whose_gateway_is_gone_are_told_so(ri
     assert ask(rig, "", as_=stranger).status == 403
     rig.save(seats.seated(stranger, seats.gateway(rig.project.id)), seats.agent(stranger))
     assert ask(rig, "", as_=stranger).status == 410  # its gateway's record was erased
+
+
+def test_a_machine_that_is_to_carry_no_replica_any_more_is_told_nothing(rig: Rig) -> None:
+    """Its credential lives on, and its number may be another machine's."""
+    made = edge(rig)
+    run, _ = serve(rig, "chat")
+    (replica,) = made.replicas
+    lost = rig.world.plane.read.find(Instance, keys.instance(MACHINE.id))
+    assert lost is not None and ask(rig, "").status == 200
+
+    def refused() -> None:
+        order = {"id": "s", "ticket": "t", "instance": "elsewhere", "task": "x", "target": "port:1"}
+        rights = {"token": "x", "project": rig.project.id}
+        for path, body in (
+            ("", None),
+            ("/rights", rights),
+            ("/traffic", {"reports": [told(run)]}),
+            ("/streams", {"streams": [order]}),
+        ):
+            assert ask(rig, path, body).status == 410, path
+
+    def now(noun: Any) -> None:
+        there = rig.record(nouns.key_of(noun))
+        rig.save(noun.with_(version=there.version))
+
+    for status in (InstanceStatus.terminating, InstanceStatus.terminated):
+        now(lost.with_(**{"status": status}))
+        refused()
+    now(lost)
+    ending = replica.with_(state=ReplicaState.terminating)
+    for replicas in ((ending,), (), (replica.with_(instance_id="another"),)):
+        now(made.with_(replicas=replicas))
+        refused()
+    now(made)
+    assert ask(rig, "").status == 200
 
 
 def test_rights_are_those_of_its_project_only(rig: Rig) -> None:

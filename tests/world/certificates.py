@@ -46,6 +46,7 @@ class _Order:
     error: str = ""
     key: str = ""
     signed: Signed | None = None
+    placed_at: Micros = 0
 
 
 @dataclass
@@ -62,6 +63,7 @@ class FakeAuthority:
     accounts: dict[str, str] = field(default_factory=dict)  # key → address
     orders: dict[str, _Order] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    proved: Micros = 0  # for so long an account needn't prove a host again
     looked: int = 0  # times that it looked at a host
     issued: int = 0
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
@@ -81,10 +83,18 @@ class FakeAuthority:
             if found is None:
                 number = next(self._numbers)
                 found = _Order(f"{self.directory}/order/{number}", host, f"token-{number}", account.url)
+                found.placed_at = self.now()
+                found.state = "ready" if self._has_proved(found) else "pending"
                 self.orders[found.url] = found
+            if found.state == "ready":
+                return Placed(found.url)
             return Placed(found.url, f"{found.url}/challenge", found.token, f"{found.token}.{account.url}")
 
         return self._done("order", place)
+
+    def _has_proved(self, order: _Order) -> bool:
+        same = (each for each in self.orders.values() if (each.host, each.account) == (order.host, order.account))
+        return any(each.state == "valid" and each.placed_at + self.proved > self.now() for each in same)
 
     def answer(self, account: Registered, order: str) -> Seen:
         def answer() -> Seen:

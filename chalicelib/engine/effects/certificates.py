@@ -1,7 +1,8 @@
 """Certificates: order them, have the authority look, fetch what it has signed.
 
-The account at an authority is one an installation. Its key is stored before the authority hears of it, so that of two
-who register at once both use the same. Whoever repeats an order whose answer was lost is given the same order by the
+A project has an account of its own at an authority: whoever is the same account there gets certificates for hosts that
+only the other has shown to be theirs. The account's key is stored before the authority hears of it, so that of two who
+register at once both use the same. Whoever repeats an order whose answer was lost is given the same order by the
 authority, as long as it is pending; the key of its certificate is made anew, since the authority doesn't know it yet.
 """
 
@@ -59,7 +60,7 @@ class Certificates:
     def _order(self, certificate: Certificate) -> Outcome:
         authority, seal = self._authority(None), self._seal
         key = authority.new_key()
-        placed = authority.order(self._account(authority), certificate.name, key)
+        placed = authority.order(self._account(authority, certificate.project_id), certificate.name, key)
         order = Order(
             directory=authority.directory,
             url=placed.url,
@@ -74,7 +75,7 @@ class Certificates:
     def _collect(self, certificate: Certificate) -> Outcome:
         authority, order = self._authority(certificate), _order_of(certificate)
         key = self._seal.open(order.key, context=sealed_for(certificate.id))
-        found = authority.collect(self._account(authority), order.url, certificate.name, key)
+        found = authority.collect(self._account(authority, certificate.project_id), order.url, certificate.name, key)
         until = certificate.act_until or 0
         if isinstance(found, Seen):
             return OrderSeen(certificate.unit, until, found.state, found.error)
@@ -90,7 +91,7 @@ class Certificates:
             with translated(f"the certificate of {certificate.name}"):
                 return step(certificate)
         except Unregistered as error:
-            self._forget_account()
+            self._forget_account(certificate.project_id)
             return NotCertified(effect.unit, *said(error), effect.act_until)
         except BackendError as error:
             return NotCertified(effect.unit, *said(error), effect.act_until)
@@ -99,7 +100,7 @@ class Certificates:
         return OrderSeen(effect.unit, effect.act_until, seen.state, seen.error)
 
     def _known(self, certificate: Certificate) -> tuple[Registered, str]:
-        return self._account(self._authority(certificate)), _order_of(certificate).url
+        return self._account(self._authority(certificate), certificate.project_id), _order_of(certificate).url
 
     def _authority(self, certificate: Certificate | None) -> Authority:
         """Where the certificate's order is; None: where the next one goes."""
@@ -110,9 +111,9 @@ class Certificates:
             raise Gone(f"The order is at another certificate authority, {_order_of(certificate).directory}.")
         return authority
 
-    def _account(self, authority: Authority) -> Registered:
-        """The installation's, which the authority has confirmed."""
-        known = self._registration(authority)
+    def _account(self, authority: Authority, project_id: str) -> Registered:
+        """The project's, which the authority has confirmed."""
+        known = self._registration(authority, project_id)
         key = self._seal.open(known.key, context=known.context)
         if known.url:
             return Registered(key, known.url)
@@ -123,18 +124,19 @@ class Certificates:
             log.info("the account at %s was confirmed by another process too", authority.directory)
         return Registered(key, url)
 
-    def _forget_account(self) -> None:
+    def _forget_account(self, project_id: str) -> None:
         """The next attempt registers the same key anew."""
-        known = self._registration(self._authority(None))
+        known = self._registration(self._authority(None), project_id)
         if known.url:
             self.here.store.commit([nouns.put(known.with_(url=""))])
 
-    def _registration(self, authority: Authority) -> Registration:
-        place = keys.registration(authority.directory)
+    def _registration(self, authority: Authority, project_id: str) -> Registration:
+        place = keys.registration(project_id, authority.directory)
         found = nouns.find(self.here.store, Registration, place)
         if found is not None:
             return found
-        new = Registration(directory=authority.directory, key="", created_at=self.here.clock.now())
+        now = self.here.clock.now()
+        new = Registration(project_id=project_id, directory=authority.directory, key="", created_at=now)
         new = new.with_(key=self._seal.seal(authority.new_key(), context=new.context))
         try:
             self.here.store.commit([nouns.put(new)])
