@@ -176,7 +176,8 @@ class Look:
             self._buy(missing)
             return
         hosts = self.snapshot.hosts
-        free = [each for each in hosts if each.gateway is None and each.status in _JOINED and not each.unreachable]
+        here = [each for each in hosts if each.status in _JOINED and not each.unreachable]
+        free = [each for each in here if each.gateway is None and not each.bought]  # another fleet may have the name
         for machine in free[: max(0, missing)]:
             self._seat(machine)
         if missing > len(free):

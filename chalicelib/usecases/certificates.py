@@ -40,7 +40,7 @@ class Told:
 
 def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
     """What this gateway is told of these hosts of its services. Whatever is missing is asked for."""
-    kind = "" if gateway.ending else _kind(gateway)
+    kind = "" if gateway.ending else kind_of(gateway)
     if kind == GIVEN:
         return Told(_given(plane, gateway, hosts))
     if kind != LETS_ENCRYPT:
@@ -77,7 +77,8 @@ def of_gateway(plane: Plane, gateway_id: str) -> list[Certificate]:
     return [each for each in found if not each.dropped]
 
 
-def _kind(gateway: Gateway) -> str:
+def kind_of(gateway: Gateway) -> str:
+    """Whose certificates it shows; empty: none."""
     if gateway.https_port is None:
         return ""
     given = gateway.written.get("certificate", {"type": LETS_ENCRYPT})

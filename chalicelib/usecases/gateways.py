@@ -24,7 +24,7 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete
-from chalicelib.usecases import certificates
+from chalicelib.usecases import certificates, given_certificates
 from chalicelib.usecases.context import Plane
 
 TRIES = 5  # commits under contention before the caller gets an error
@@ -119,6 +119,7 @@ def set_domain(plane: Plane, user: User, project: Project, name: str, written: s
         configuration = {**gateway.written, "domain": written or None}
         if configuration == gateway.written:
             return Plan(), []
+        _refuse_uncovered(plane, gateway, domain)
         draft.save(
             gateway.with_(
                 configuration=dumped(configuration), domain=domain, last_processed_at=draft.now, due_at=draft.now
@@ -129,6 +130,16 @@ def set_domain(plane: Plane, user: User, project: Project, name: str, written: s
         return draft.plan(), []
 
     return _changed(plane, user, project, name, change)
+
+
+def _refuse_uncovered(plane: Plane, gateway: Gateway, domain: str) -> None:
+    """A certificate that was given is for one domain."""
+    if certificates.kind_of(gateway) != certificates.GIVEN:
+        return
+    read = given_certificates.of_gateway(plane, gateway)
+    wrong = read if isinstance(read, list) else list(given_certificates.wrong(read, domain, plane.clock.now()))
+    if wrong:
+        raise Invalid(wrong)
 
 
 # --- delete ---------------------------------------------------------------------------------------------------------

@@ -76,21 +76,26 @@ def _missing(text: str, path: str) -> Iterable[Problem]:
 
 def _read(chain: str, key: str) -> Given | list[Problem]:
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
 
+    if "PRIVATE KEY-----" in chain:  # this part isn't encrypted at rest
+        hint = "take it out, and give it as the key"
+        return [Problem("there is a private key in it", path=_CHAIN, hint=hint, code="invalid-value")]
     try:
         own = x509.load_pem_x509_certificates(chain.encode())[0]
-    except ValueError:
+        public, names = own.public_key(), _names(own)
+    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension):
         hint = "PEM, the host's own certificate first, then those that lead to the authority; or a file of it"
         return [Problem("it isn't a certificate", path=_CHAIN, hint=hint, code="invalid-value")]
     private = _private(key)
     if private is None:
         hint = "PEM of an RSA or EC key without a passphrase, or a file of it"
         return [Problem("it isn't a private key", path=_KEY, hint=hint, code="invalid-value")]
-    if private.public_key() != own.public_key():
+    if private.public_key() != public:
         hint = "give the key with which this certificate was asked for"
         return [Problem("the key isn't that of the certificate", path=_KEY, hint=hint, code="exclusive")]
     since, until = (round(at.timestamp()) * SECOND for at in (own.not_valid_before_utc, own.not_valid_after_utc))
-    return Given(chain, key, _names(own), since, until)
+    return Given(chain, key, names, since, until)
 
 
 def _private(key: str) -> Any:

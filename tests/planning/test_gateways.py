@@ -61,8 +61,9 @@ def test_replicas_go_to_the_hosts_of_the_fleet_in_order() -> None:
         {"status": InstanceStatus.provisioning},
         {"status": InstanceStatus.terminating},
         {"gateway": seated(gateway("other"), host(0)).gateway},
+        {"offer": b.offer()},
     ],
-    ids=["unreachable", "joins", "leaves", "carries-another"],
+    ids=["unreachable", "joins", "leaves", "carries-another", "bought"],
 )
 def test_a_host_that_cant_carry_it_is_passed_over(taken: dict[str, Any]) -> None:
     of, _, _ = decided(look(gateway(), host(0, **taken), host(1)))

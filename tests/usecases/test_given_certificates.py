@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -112,6 +113,33 @@ def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
 def test_what_is_no_good_is_refused_by_name(rig: Rig, certificate: dict[str, str], said: str) -> None:
     assert said in refused(rig, certificate=certificate)
     assert listed(rig) == {}
+
+
+def with_unknown_curve(chain: str) -> str:
+    """The same with a public key of a kind that nobody knows."""
+    der = base64.b64decode("".join(chain.splitlines()[1:-1]))
+    known = bytes.fromhex("06082a8648ce3d030107")
+    assert der.count(known) == 1
+    text = base64.encodebytes(der.replace(known, known[:-1] + b"\x63")).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n"
+
+
+def test_a_certificate_with_a_key_of_an_unknown_kind_is_refused(rig: Rig) -> None:
+    said = refused(rig, certificate=given(with_unknown_curve(CHAIN)))
+    assert "certificate.certificate: it isn't a certificate" in said
+
+
+@pytest.mark.parametrize("bundle", [CHAIN + KEY, KEY + CHAIN])
+def test_a_key_that_comes_with_the_certificate_is_refused_and_not_stored(rig: Rig, bundle: str) -> None:
+    assert "certificate.certificate: there is a private key in it" in refused(rig, certificate=given(bundle))
+    assert not any(KEY.splitlines()[1] in str(record.body) for record in rig.world.store.scan(limit=10_000))
+
+
+def test_another_domain_that_it_is_not_for_is_refused(rig: Rig) -> None:
+    gateway = made(rig, certificate=given())
+    said = rig.refused("P/gateways/set_wildcard_domain", {"name": "door", "wildcard_domain": "example.org"})
+    assert "not for hosts of example.org" in said
+    assert stored(rig, gateway).domain == "example.com"
 
 
 def test_one_that_has_expired_since_is_not_shown(rig: Rig) -> None:
