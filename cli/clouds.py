@@ -59,11 +59,10 @@ def apply_gateway(session: Session, definition: Definition, options: ApplyOption
         _show(session, definition)
     if current is None:
         question = f"Set up the gateway {definition.name or ''}".rstrip() + "?"
-    elif _same(_as_written(current["configuration"]), definition.configuration) and options.yes and not options.force:
-        session.terminal.say(f"Gateway {current['name']} is up to date. To delete and re-create it, add --force.")
-        return 0
+    elif plan["action"] == "update" and not plan["changes"]:
+        return _unchanged(session, plan, options)
     elif plan["action"] == "update":
-        question = f"Change the gateway {current['name']}?"
+        question = f"Change the gateway {current['name']}: {', '.join(plan['changes'])}?"
     else:
         question = f"Delete the gateway {current['name']} and re-create it?"
     if not _agreed(session, options, question):
@@ -73,6 +72,19 @@ def apply_gateway(session: Session, definition: Definition, options: ApplyOption
         current = None
     body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
     return _wait(session, "gateways", session.client.in_project("gateways/apply", body), options)
+
+
+def _unchanged(session: Session, plan: dict[str, Any], options: ApplyOptions) -> int:
+    """The gateway is as its file says. It is applied all the same, for certificates that failed to be tried at once."""
+    current = plan["current_resource"]
+    made = session.client.in_project(
+        "gateways/apply", {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
+    )
+    if options.as_json:
+        session.terminal.say(as_json(made))
+    else:
+        session.terminal.say(f"Gateway {made['name']} is up to date.")
+    return 0
 
 
 def _get(session: Session, kind: str, name: str) -> dict[str, Any] | None:
@@ -86,11 +98,6 @@ def _get(session: Session, kind: str, name: str) -> dict[str, Any] | None:
 def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """An absent key means the same as null."""
     return {k: v for k, v in before.items() if v is not None} == {k: v for k, v in after.items() if v is not None}
-
-
-def _as_written(gateway: dict[str, Any]) -> dict[str, Any]:
-    """Without the backend and the region that hosts of a fleet are shown with."""
-    return {**gateway, "backend": None, "region": None} if gateway.get("fleet") else gateway
 
 
 def _delete(session: Session, kind: str, name: str) -> None:

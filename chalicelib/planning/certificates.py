@@ -116,6 +116,17 @@ def used(certificate: Certificate, now: Micros) -> Plan:
     return draft.plan()
 
 
+def asked_again(certificate: Certificate, now: Micros) -> Plan:
+    """Somebody has mended what was wrong: an order that came to nothing is placed anew at once. The failures stay
+    counted, and a pause that the authority itself asks for is kept."""
+    draft = Draft(now)
+    refused = certificate.status is CertificateStatus.waiting and certificate.failures and not certificate.looks
+    if refused and certificate.due_at is not None and certificate.due_at > now:
+        draft.save(certificate.with_(due_at=now))
+        draft.wake(certificate.unit)
+    return draft.plan()
+
+
 def decide_certificate(snapshot: CertificateSnapshot) -> Plan:
     """The next step of one certificate."""
     look = _Look(snapshot)

@@ -33,6 +33,9 @@ class StoredServices:
     def named(self, project: str, run: str) -> Served | None:
         return serving.named(self._plane(), project, run)
 
+    def elsewhere(self, project: str, run: str) -> str:
+        return serving.elsewhere(self._plane(), project, run)
+
     def of(self, run_id: str) -> Served | None:
         return serving.served(self._plane(), run_id)
 

@@ -71,6 +71,7 @@ class Door:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="door")
         self._choice, self._counts, self._limiter = Choice(), Counts(SERVER), limits.Limiter()
+        self._services = services
         self._directory = Directory(services, self._aside, self._looked_up)
         self._access = Access(rights, self._aside, time.monotonic)
         self._replicas = Replicas(way, self._aside)
@@ -214,7 +215,8 @@ class Door:
         name = place.project, place.run
         service = await self._service(name) if place.run else None
         if service is None:
-            raise problems.unknown(place.project, place.run)
+            there = await self._aside(lambda: self._services.elsewhere(*name)) if place.run else ""
+            raise problems.elsewhere(place.run, there) if there else problems.unknown(place.project, place.run)
         if service.model is not None and exchange.header("origin"):
             exchange.added = browsers.READABLE
             if browsers.asks_first(exchange):

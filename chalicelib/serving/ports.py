@@ -20,6 +20,9 @@ class Services(Protocol):
     def named(self, project: str, run: str) -> Served | None:
         """The live service of this name. On a thread."""
 
+    def elsewhere(self, project: str, run: str) -> str:
+        """The address of the live service of this name that has another door; empty: there is none. On a thread."""
+
     def of(self, run_id: str) -> Served | None:
         """The same by its run. On a thread."""
 

@@ -63,6 +63,10 @@ def unknown(project: str, run: str) -> Problem:
     return Problem(404, text, "resource_not_exists")
 
 
+def elsewhere(run: str, address: str) -> Problem:
+    return Problem(404, f"The service {run} is at {address}: its door is a gateway.", "resource_not_exists")
+
+
 def no_path() -> Problem:
     """Whoever put it behind a replica's address would make another address of both."""
     return Problem(400, "The request's target isn't a path: it must begin with `/`.", "invalid_path")

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from chalicelib.domain import keys
-from chalicelib.domain.certificates import Certificate, certificate_id, sealed_for
+from chalicelib.domain.certificates import Certificate, CertificateStatus, certificate_id, sealed_for
 from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.instants import Micros
 from chalicelib.errors import Conflict
-from chalicelib.planning.certificates import heard, used
+from chalicelib.planning.certificates import asked_again, heard, used
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
@@ -36,6 +37,17 @@ class Told:
     certificates: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # host → certificate, key: PEM
     challenges: dict[str, str] = field(default_factory=dict)  # token → answer
     unheard: tuple[Certificate, ...] = ()  # of which the gateway isn't known to answer the challenge yet
+
+
+@dataclass(frozen=True)
+class HostCertificate:
+    """A host's certificate as people see it."""
+
+    host: str
+    state: str  # issued, requested, failed, expired; given, if it came with the gateway
+    until: Micros | None = None
+    message: str = ""  # what keeps it, or the next one, from being issued
+    next_attempt_at: Micros | None = None
 
 
 def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
@@ -75,6 +87,42 @@ def of_gateway(plane: Plane, gateway_id: str) -> list[Certificate]:
     listed = all_of(plane.store, "gsi1", keys.certificates_of(gateway_id))
     found = (nouns.read(Certificate, record) for record in listed)
     return [each for each in found if not each.dropped]
+
+
+def shown(plane: Plane, gateway: Gateway) -> list[HostCertificate]:
+    """By host, if the gateway has https."""
+    kind, now = "" if gateway.ending else kind_of(gateway), plane.clock.now()
+    if kind == GIVEN:
+        return _given_shown(plane, gateway, now)
+    return [_state(each, now) for each in of_gateway(plane, gateway.id)] if kind == LETS_ENCRYPT else []
+
+
+def ask_again(plane: Plane, gateway: Gateway) -> None:
+    """What came to nothing is tried at once: whoever applies a gateway again has mended what was wrong."""
+    if kind_of(gateway) == LETS_ENCRYPT:
+        for each in of_gateway(plane, gateway.id):
+            _commit(plane, each.name, (each,), asked_again(each, plane.clock.now()))
+
+
+def _state(certificate: Certificate, now: Micros) -> HostCertificate:
+    pair, message = certificate.pair, certificate.message
+    waits = certificate.status is CertificateStatus.waiting and bool(message)
+    state = "expired" if pair is not None else "failed" if message else "requested"
+    return HostCertificate(
+        certificate.name,
+        "issued" if certificate.serves(now) else state,
+        None if pair is None else pair.until,
+        message,
+        certificate.due_at if waits else None,
+    )
+
+
+def _given_shown(plane: Plane, gateway: Gateway, now: Micros) -> list[HostCertificate]:
+    read = given_certificates.of_gateway(plane, gateway)
+    if isinstance(read, list):
+        return [HostCertificate(f"*.{gateway.domain}", "failed", message="; ".join(each.message for each in read))]
+    state = "given" if now < read.until else "expired"
+    return [HostCertificate(name, state, read.until) for name in read.names]
 
 
 def kind_of(gateway: Gateway) -> str:

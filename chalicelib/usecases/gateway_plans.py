@@ -24,7 +24,7 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import fleets, gateways, given_certificates, specs
+from chalicelib.usecases import certificates, fleets, gateways, given_certificates, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import undeleted
 
@@ -36,6 +36,7 @@ class GatewayPlan:
     spec: str  # as sent; its secrets are sealed for the sender, who returns the plan to apply it
     current: Gateway | None
     action: str  # create, update
+    changes: tuple[str, ...] = ()  # with `update`: the fields that would change; none: it is as its file says
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,14 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
     raw, configuration = _checked(plane, user, project, raw)
     name = configuration.name
     current = None if name is None else gateways.holder(plane, project, name)[0]
-    updates = current is not None and not _obstacles(plane, current, configuration)
+    changes: set[str] | None = None  # that can be made in place; None: it can't be changed so
+    if current is not None and not _obstacles(plane, current, configuration):
+        changes = _changes(plane, current, configuration)[0]
     spec = {**raw, "configuration": {**raw["configuration"], "type": "gateway", "name": name}}
     sealed = sealed_specs.to_client(plane.seal, GatewaySpec, spec, project.id, user.id)
-    return GatewayPlan(specs.text_of(sealed), current, "update" if updates else "create")
+    if changes is None:
+        return GatewayPlan(specs.text_of(sealed), current, "create")
+    return GatewayPlan(specs.text_of(sealed), current, "update", tuple(sorted(changes)))
 
 
 def create(plane: Plane, user: User, project: Project, configuration: dict[str, Any]) -> Gateway:
@@ -267,12 +272,8 @@ def _update(
     obstacles = _obstacles(plane, current, configuration)
     if obstacles:
         raise _taken(current, obstacles)
-    changed = _differences(_clear(plane, current), configuration)
-    swap = gateways.default_change(plane, current, configuration.default) if configuration.default is not None else None
-    if swap is None:
-        changed -= {"default"}
-    else:
-        changed |= {"default"}
+    changed, swap = _changes(plane, current, configuration)
+    certificates.ask_again(plane, current)
     if not changed:
         return current
     now = plane.clock.now()
@@ -284,6 +285,13 @@ def _update(
     change.wake(gateway.unit)
     plane.door.take(Given(now, (current,)), change.plan(), _present(swap))
     return gateways.get(plane, project, gateway.name)
+
+
+def _changes(plane: Plane, current: Gateway, wanted: GatewayConfiguration) -> tuple[set[str], Change | None]:
+    """The fields that change in place, and what makes it the default, or no longer."""
+    swap = gateways.default_change(plane, current, wanted.default) if wanted.default is not None else None
+    changed = _differences(_clear(plane, current), wanted) - {"default"}
+    return changed | ({"default"} if swap else set()), swap
 
 
 def _present(swap: Change | None) -> list[Change]:

@@ -29,11 +29,27 @@ Near = Callable[[Instance], bool]  # is it the door's own machine?
 
 def named(plane: Plane, project_name: str, run_name: str) -> Served | None:
     """The live service of this name."""
+    run_id = _id_of(plane, project_name, run_name)
+    return None if run_id is None else served(plane, run_id)
+
+
+def elsewhere(plane: Plane, project_name: str, run_name: str) -> str:
+    """The address of the live service of this name that is at a gateway; empty: there is none."""
+    run_id = _id_of(plane, project_name, run_name)
+    run = None if run_id is None else plane.read.run_and_jobs(run_id)[0]
+    if run is None or run.gateway_id is None or not _live(run):
+        return ""
+    return run.url
+
+
+def _id_of(plane: Plane, project_name: str, run_name: str) -> str | None:
     project = nouns.find_target(plane.store, keys.project_name(project_name))
-    if project is None:
-        return None
-    run = nouns.find_target(plane.store, keys.run_name(project[0], run_name))
-    return None if run is None else served(plane, run[0])
+    run = None if project is None else nouns.find_target(plane.store, keys.run_name(project[0], run_name))
+    return None if run is None else run[0]
+
+
+def _live(run: Run) -> bool:
+    return not (run.deleted or run.finished or run.status is RunStatus.terminating)
 
 
 def with_models(plane: Plane, project_name: str) -> list[Served]:
@@ -64,9 +80,7 @@ def through(plane: Plane, gateway: Gateway, machine: Instance) -> list[tuple[Run
 
 def _served(plane: Plane, run_id: str, gateway_id: str | None, near: Near) -> Served | None:
     run, jobs = plane.read.run_and_jobs(run_id)
-    if run is None or run.deleted or run.finished or run.status is RunStatus.terminating:
-        return None
-    if run.gateway_id != gateway_id:
+    if run is None or not _live(run) or run.gateway_id != gateway_id:
         return None
     config = _configuration(plane, run.id, run.deployment_num)
     project = nouns.find(plane.store, Project, keys.project(run.project_id))

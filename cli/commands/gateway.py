@@ -9,7 +9,7 @@ import typer
 from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
 from cli.render import as_json
 from cli.session import Session, completer, open_session, watch
-from cli.tables.gateways import gateways_table
+from cli.tables.gateways import certificates_table, gateways_table
 
 app = new_group("Manage gateways: the doors to services.", invoke_without_command=True)
 GatewayArgument = Annotated[
@@ -67,13 +67,16 @@ def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) ->
 def get(
     ctx: typer.Context, name: GatewayArgument, project: ProjectOption = None, json_wanted: JsonOption = False
 ) -> None:
-    """Show one gateway as a table, or in full with --json."""
+    """Show one gateway and the certificates of its hosts as tables, or in full with --json."""
     session = open_session(ctx, project)
     found = session.get_gateway(name)
     if json_wanted:
         session.terminal.say(as_json(found))
         return
     session.show(gateways_table([found], session.terminal.now(), verbose=True))
+    if found.get("certificates"):
+        session.terminal.say()
+        session.show(certificates_table(found["certificates"]))
 
 
 @command(app, "delete", "dstack gateway delete door", "dstack gateway delete door -y")

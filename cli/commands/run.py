@@ -14,6 +14,7 @@ from cli.render import as_json, facts
 from cli.session import completer, open_session
 from cli.tables.cells import local_time, money, requirements
 from cli.tables.runs import run_name, run_status
+from cli.tables.services import places
 
 
 class RunGroup(Group):
@@ -85,6 +86,7 @@ def get(
         ("User", str(found.get("user", ""))),
         ("Fleet", str((found.get("fleet") or {}).get("name") or "-")),
         ("Resources", requirements(configuration.get("resources"))),
+        *places(found, session.client.url),
         ("Status", run_status(found)),
         ("Submitted", local_time(found.get("submitted_at"))),
         ("Cost", money(found.get("cost"))),

@@ -1,9 +1,9 @@
-"""The table of `dstack gateway`."""
+"""The tables of `dstack gateway`."""
 
 from __future__ import annotations
 
 from cli.render import Cell, Table
-from cli.tables.cells import Json, age, place, status_cell
+from cli.tables.cells import Json, age, local_time, place, status_cell
 
 PLAIN = ("NAME", "BACKEND", "HOSTNAME", "DOMAIN", "DEFAULT", "STATUS")
 VERBOSE = (*PLAIN, "CREATED", "ERROR")
@@ -20,6 +20,15 @@ def gateways_table(gateways: list[Json], now: float, verbose: bool = False) -> T
             rows += [_replica(each, now) for each in replicas]
         for row in rows:
             table.add(*(row.get(title, "") for title in titles))
+    return table
+
+
+def certificates_table(certificates: list[Json]) -> Table:
+    """Those of one gateway's hosts."""
+    table = Table(("HOST", "CERTIFICATE", "UNTIL", "NEXT ATTEMPT", "ERROR"), below=("NEXT ATTEMPT", "ERROR"))
+    for each in certificates:
+        until, again = (local_time(each[at])[:-3] or "-" for at in ("until", "next_attempt_at"))  # to the minute
+        table.add(Cell(each["host"], "bold"), status_cell(each["state"]), until, again, each["message"] or "")
     return table
 
 

@@ -10,13 +10,21 @@ from cli.tables.cells import Json
 
 def addresses(run: Json, server: str) -> list[str]:
     """Lines that say where a service and its model are; none for other runs. Paths are those of the server."""
+    names = {"Service": run["run_spec"]["run_name"]}
+    if (run.get("service") or {}).get("model"):
+        names["Model"] = run["service"]["model"]["name"]
+    return [f"{what} {names[what]} is at {where}" for what, where in places(run, server)]
+
+
+def places(run: Json, server: str) -> list[tuple[str, str]]:
+    """`Service` and `Model`, each with its address."""
     service = run.get("service")
     if not service:
         return []
-    lines = [f"Service {run['run_spec']['run_name']} is at {_whole(service['url'], server)}"]
+    found = [("Service", _whole(service["url"], server))]
     if model := service.get("model"):
-        lines.append(f"Model {model['name']} is at {_whole(model['base_url'], server)}")
-    return lines
+        found.append(("Model", _whole(model["base_url"], server)))
+    return found
 
 
 def _whole(url: str, server: str) -> str:

@@ -80,7 +80,8 @@ def test_a_new_gateway_is_shown_as_clients_expect(rig: Rig) -> None:
         "fleet": "edge",
         "certificate": {"type": "lets-encrypt"},
     }
-    assert rig.ok("P/gateways/get", {"name": "door"}) == shown and listed(rig) == {"door": shown}
+    assert rig.ok("P/gateways/get", {"name": "door"}) == {**shown, "certificates": []}
+    assert listed(rig) == {"door": shown}
     assert rig.world.woken[-1] == stored(rig, shown).unit
     history = rig.ok("/api/events/list", {"target_gateways": [shown["id"]]})
     assert [(each["message"], each["targets"][0]["type"]) for each in history] == [("created", "gateway")]
@@ -106,7 +107,9 @@ def test_a_plan_says_what_would_happen(rig: Rig) -> None:
     assert plan["spec"]["configuration_path"] == "door.dstack.yml"
     shown = rig.ok("P/gateways/apply", {"plan": {"spec": plan["spec"], "current_resource": None}, "force": False})
     plan = rig.ok("P/gateways/get_plan", {"spec": spec})
-    assert (plan["action"], plan["current_resource"]) == ("update", shown)
+    assert (plan["action"], plan["current_resource"], plan["changes"]) == ("update", shown, [])
+    more = {"configuration": configured(domain="example.org", replicas=2, default=False)}
+    assert rig.ok("P/gateways/get_plan", {"spec": more})["changes"] == ["default", "domain", "replicas"]
     other = {"configuration": configured(http_port=8080)}
     assert rig.ok("P/gateways/get_plan", {"spec": other})["action"] == "create"
 

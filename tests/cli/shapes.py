@@ -12,6 +12,7 @@ import orjson
 from chalicelib.api import dispatch
 from chalicelib.configuration.server import read_backend
 from chalicelib.domain import keys
+from chalicelib.domain.certificates import Certificate, Pair, certificate_id
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus, PullProgress
@@ -97,12 +98,21 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     assert of is not None
     host = gateways.host()
     rig.save(gateways.carrying(of, host, message="it is well"))
+    rig.save(certificate(of, message="no address for chat.example.com", failures=1))
     cloud = {"type": "gateway", "name": "cloud", "backend": "aws", "region": "r", "domain": "example.com"}
     rig.ok("P/gateways/create", {"configuration": cloud})
     machine_joins(rig, rig.ok("P/fleets/create_join", {"name": "lab"}))
 
 
 FAILING = ("backend check --json",)  # the simulated cloud stands in for this one
+
+
+def certificate(of: Gateway, **fields: Any) -> Certificate:
+    at, host = of.created_at, "chat.example.com"
+    of_it = {"project_id": of.project_id, "gateway_id": of.id, "gateway_name": of.name, "name": host}
+    times = {"used_at": at, "created_at": at, "last_processed_at": at, "due_at": at + MINUTE}
+    pair = Pair(chain="", key="", since=at, until=at + MINUTE)
+    return Certificate(id=certificate_id(of.id, host), pair=pair, **of_it, **times, **fields)
 
 
 def documents(dstack: Dstack) -> dict[str, list[Any]]:

@@ -128,6 +128,19 @@ def gateways() -> list[dict[str, Any]]:
     ]
 
 
+UNREACHED = (
+    "The authority didn't find the answer at http://api.example.com/.well-known/acme-challenge/. The next attempt is "
+    "at 05:20:00."
+)
+
+
+def certificates() -> list[dict[str, Any]]:
+    """One that is there, and one that can't be had."""
+    there = {"host": "chat.example.com", "state": "issued", "until": "2027-02-01T04:00:00Z", "message": None}
+    failed = {"host": "api.example.com", "state": "failed", "until": None, "message": UNREACHED}
+    return [{**there, "next_attempt_at": None}, {**failed, "next_attempt_at": "2026-11-21T05:20:00Z"}]
+
+
 def fleet_plan_of(body: dict[str, Any]) -> dict[str, Any]:
     offers = [offer("p5.48xlarge", 29.3218, resources=H100), offer()]
     found = {
@@ -175,7 +188,7 @@ def furnished(dstack: Dstack, plane: Plane) -> Dstack:
             "value": "-----BEGIN KEY-----\n" + "A" * 150 + "\n-----END KEY-----",
         },
         "/gateways/list": gateways(),
-        "/gateways/get": gateways()[0],
+        "/gateways/get": {**gateways()[0], "certificates": certificates()},
         "/volumes/list": volumes(),
         "/volumes/get": volumes()[0],
         "/api/events/list": [event],

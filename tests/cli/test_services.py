@@ -74,6 +74,14 @@ def test_a_gateways_address_is_whole_already(plane: Plane, chat: Dstack) -> None
     assert "Service chat is at https://chat.example.com/\n" in shown(chat, "apply", "-f", "chat.yml", "-y", "-d")
 
 
+def test_a_service_that_is_looked_at_says_where_it_and_its_model_are(plane: Plane, chat: Dstack) -> None:
+    there = {**SERVICE, "url": "https://chat.example.com/"}
+    plane.answers["/runs/get"] = run("chat", service=there)
+    rows = [line.split() for line in shown(chat, "run", "get", "chat").splitlines()]
+    assert ["Service", "https://chat.example.com/"] in rows
+    assert ["Model", f"{plane.url}/proxy/services/main/chat/v1"] in rows
+
+
 def test_each_group_has_its_offers_and_the_cost_is_that_of_all(plane: Plane, chat: Dstack) -> None:
     plane.answers["/runs/get_plan"] = planned(part("big", 2, 1.5), part("1", 1, 0.25))
     out = shown(chat, "apply", "-f", "groups.yml", "-y", "-d")

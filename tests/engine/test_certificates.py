@@ -194,6 +194,50 @@ def test_a_host_that_is_reachable_at_last_has_its_certificate(stage: Stage) -> N
     assert stage.certificate().message == "" and stage.certificate().failures == 0
 
 
+def refused_once(stage: Stage) -> Stage:
+    """Nobody reaches the host, and it is a while until the next attempt."""
+    stage.reachable = False
+    stage.ask()
+    stage.settle()
+    stage.heard(stage.ask().unheard)
+    stage.until(lambda: bool(stage.certificate().failures))
+    return stage
+
+
+def again(stage: Stage) -> None:
+    certificates.ask_again(stage.place.plane, stage.place.again(stage.gateway))
+    stage.ask()
+    stage.settle()
+
+
+def test_who_has_mended_what_was_wrong_neednt_wait(stage: Stage) -> None:
+    refused_once(stage)
+    (seen,) = certificates.shown(stage.place.plane, stage.place.again(stage.gateway))
+    due_at = stage.certificate().due_at
+    assert (seen.host, seen.state, seen.until, seen.next_attempt_at) == (HOST, "failed", None, due_at)
+    assert due_at is not None and "connection refused" in seen.message
+    stage.reachable = True
+    stage.until(lambda: (again(stage), has_one(stage))[1], SECOND, tries=30)
+    assert stage.place.at < due_at
+    (seen,) = certificates.shown(stage.place.plane, stage.place.again(stage.gateway))
+    pair = stage.certificate().pair
+    assert pair is not None
+    assert (seen.state, seen.until, seen.message, seen.next_attempt_at) == ("issued", pair.until, "", None)
+    before = stage.certificate()
+    again(stage)
+    assert stage.certificate() == before  # nothing failed, so nothing is asked for
+
+
+def test_a_pause_that_the_authority_asks_for_is_kept(stage: Stage) -> None:
+    refused_once(stage)
+    stage.authority.faults["order"] = [Throttled("too many orders", retry_after=1800)]
+    again(stage)
+    orders, due_at = len(stage.authority.orders), stage.certificate().due_at
+    assert due_at is not None and due_at >= stage.place.at + 1700 * SECOND
+    again(stage)
+    assert (len(stage.authority.orders), stage.certificate().due_at) == (orders, due_at)
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_whoever_is_killed_before_the_answer_goes_on_with_the_same_order(stage: Stage, call: str) -> None:
     stage.authority.dies = call

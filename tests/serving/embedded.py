@@ -26,12 +26,16 @@ class Known:
 
     def __init__(self) -> None:
         self.services: dict[tuple[str, str], Served] = {}
+        self.away: dict[tuple[str, str], str] = {}  # addresses of those that have another door
         self.projects: dict[str, frozenset[str]] = {}
         self.told: dict[str, Traffic] = {}
         self.reports = 0
 
     def named(self, project: str, run: str) -> Served | None:
         return self.services.get((project, run))
+
+    def elsewhere(self, project: str, run: str) -> str:
+        return self.away.get((project, run), "")
 
     def of(self, run_id: str) -> Served | None:
         return next((each for each in self.services.values() if each.run_id == run_id), None)

@@ -26,6 +26,9 @@ class Plane:
         self.looks.append(f"named {run}")
         return next((each for each in self.live.values() if (each.project_name, each.run_name) == (project, run)), None)
 
+    def elsewhere(self, project: str, run: str) -> str:
+        return ""
+
     def of(self, run_id: str) -> Served | None:
         self.looks.append(f"of {run_id}")
         return self.live.get(run_id)

@@ -15,6 +15,7 @@ from chalicelib.serving.door import AGAIN, Settings
 from chalicelib.serving.websockets import Tunnel
 from tests.harness.server import until
 from tests.serving import contract, contract_live, contract_models, contract_replicas
+from tests.serving.caller import Caller
 from tests.serving.door import DoorFacts, Replica, Visitor, service
 from tests.serving.embedded import EmbeddedDoor, Known, opened
 
@@ -142,3 +143,17 @@ class TestServesModels(_Ours, contract_models.ServesModels):
 
 class TestCounting(_Ours, contract_replicas.Counting):
     pass
+
+
+def test_a_service_that_is_at_a_gateway_is_said_to_be_there() -> None:
+    known = Known()
+    known.away["main", "chat"] = "https://chat.example.com/"
+    with opened(known=known) as door, Caller(door.address) as caller:
+        answers = []
+        for run in ("chat", "talk"):
+            caller.head("GET", f"/proxy/services/main/{run}/", "localhost")
+            answers.append(caller.answer())
+    assert [answer.status for answer in answers] == [404, 404]
+    said = [answer.json()["detail"][0]["msg"] for answer in answers]
+    assert said[0] == "The service chat is at https://chat.example.com/: its door is a gateway."
+    assert said[1].startswith("There is no running service talk in the project main.")

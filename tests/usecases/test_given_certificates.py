@@ -159,3 +159,29 @@ def test_files_are_read_where_the_command_runs(tmp_path: Path) -> None:
     with pytest.raises(Invalid) as refusal:
         with_certificate({"certificate": given("none.pem", "none.key")}, tmp_path, tmp_path)
     assert [each.path for each in refusal.value.problems] == ["certificate.certificate", "certificate.key"]
+
+
+def test_the_same_certificate_is_no_change(rig: Rig) -> None:
+    made(rig, certificate=given())
+
+    def changes(**fields: Any) -> list[str]:
+        spec = asked(**fields)["plan"]["spec"]
+        found: list[str] = rig.ok("P/gateways/get_plan", {"spec": spec})["changes"]
+        return found
+
+    assert changes(certificate=given()) == []
+    assert changes(certificate=given(NEXT_CHAIN, NEXT_KEY)) == ["certificate"]
+
+
+def test_who_looks_at_the_gateway_sees_what_it_was_given(rig: Rig) -> None:
+    made(rig, certificate=given())
+
+    def seen() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = rig.ok("P/gateways/get", {"name": "door"})["certificates"]
+        return found
+
+    first, second = seen()
+    assert (first["host"], first["state"], first["message"]) == ("*.example.com", "given", None)
+    assert second["host"] == "example.com" and first["until"] == second["until"]
+    rig.world.clock.pass_(4000 * DAY / SECOND)
+    assert [each["state"] for each in seen()] == ["expired", "expired"]

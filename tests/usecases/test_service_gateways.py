@@ -15,7 +15,7 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Refused
 from chalicelib.store import nouns
 from chalicelib.store.port import Put
-from chalicelib.usecases import service_gateways
+from chalicelib.usecases import service_gateways, serving
 from tests.api.rig import Rig, submit
 from tests.world import gateway_seats
 
@@ -43,6 +43,19 @@ def run_of(rig: Rig, name: str = "chat") -> Run:
     run = None if target is None else nouns.find(rig.world.store, Run, keys.run(target[0]))
     assert run is not None
     return run
+
+
+def test_the_server_says_where_a_service_is_that_is_at_a_gateway(rig: Rig) -> None:
+    made(rig)
+    submit(rig, spec(gateway="edge"))
+    submit(rig, spec("here"))
+    plane = rig.world.plane
+    assert serving.named(plane, "main", "chat") is None
+    assert serving.elsewhere(plane, "main", "chat") == "https://chat.example.test/"
+    for project, run in (("main", "here"), ("main", "nobody"), ("nowhere", "chat")):
+        assert serving.elsewhere(plane, project, run) == ""
+    rig.ok("P/runs/stop", {"runs_names": ["chat"], "abort": True})
+    assert serving.elsewhere(plane, "main", "chat") == ""
 
 
 AT_THE_SERVER = "/proxy/services/main/chat/"

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from chalicelib.api.requests import Id, Name, Object, RequestBody
 from chalicelib.api.route import Call
-from chalicelib.api.wire.gateways import gateway_json, gateway_plan_json
+from chalicelib.api.wire.gateways import certificate_json, gateway_json, gateway_plan_json
 from chalicelib.domain.gateways import Gateway
 from chalicelib.errors import NotSupported
-from chalicelib.usecases import gateway_plans, gateways
+from chalicelib.usecases import certificates, gateway_plans, gateways
 
 Domain = Annotated[str, Field(max_length=300)]
 
@@ -70,7 +70,10 @@ def list_project(call: Call) -> Any:
 
 
 def get(call: Call) -> Any:
-    return _shown(call, gateways.get(call.plane, call.tenant, call.parse(GetBody).name))
+    """With its certificates, which the list doesn't look up."""
+    gateway = gateways.get(call.plane, call.tenant, call.parse(GetBody).name)
+    hosts = certificates.shown(call.plane, gateway)
+    return {**_shown(call, gateway), "certificates": [certificate_json(each) for each in hosts]}
 
 
 def get_plan(call: Call) -> Any:

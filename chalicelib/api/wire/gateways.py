@@ -8,7 +8,7 @@ import orjson
 
 from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewayStatus
 from chalicelib.domain.instants import iso
-from chalicelib.usecases.certificates import GIVEN, LETS_ENCRYPT
+from chalicelib.usecases.certificates import GIVEN, LETS_ENCRYPT, HostCertificate
 from chalicelib.usecases.gateway_plans import GatewayPlan, shown
 
 
@@ -69,6 +69,16 @@ def _replica(replica: GatewayReplica, gateway: Gateway) -> dict[str, Any]:
     }
 
 
+def certificate_json(host: HostCertificate) -> dict[str, Any]:
+    return {
+        "host": host.host,
+        "state": host.state,
+        "until": None if host.until is None else iso(host.until),
+        "message": host.message or None,
+        "next_attempt_at": None if host.next_attempt_at is None else iso(host.next_attempt_at),
+    }
+
+
 def gateway_plan_json(plan: GatewayPlan, project_name: str, user_name: str, *, default: bool) -> dict[str, Any]:
     spec = orjson.loads(plan.spec)
     spec = {**spec, "configuration": _placed(spec["configuration"])}
@@ -79,4 +89,5 @@ def gateway_plan_json(plan: GatewayPlan, project_name: str, user_name: str, *, d
         "effective_spec": spec,
         "current_resource": None if plan.current is None else gateway_json(plan.current, project_name, default=default),
         "action": plan.action,
+        "changes": list(plan.changes),
     }
