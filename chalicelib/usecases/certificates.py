@@ -14,6 +14,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.certificates import Certificate, CertificateStatus, certificate_id, sealed_for
 from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import Conflict
 from chalicelib.planning.certificates import asked_again, heard, used
@@ -75,11 +76,18 @@ def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
     )
 
 
-def take_heard(plane: Plane, gateway: Gateway, num: int, those: Iterable[Certificate]) -> None:
+def take_heard(plane: Plane, gateway: Gateway, num: int, those: Sequence[Certificate]) -> None:
     """This replica of the gateway has been told their challenges, and answers them."""
-    running = {each.num for each in gateway.running}
+    answering = _reached(plane, gateway) if those else frozenset()
     for each in those:
-        _commit(plane, each.name, (each,), heard(each, plane.clock.now(), num, running))
+        _commit(plane, each.name, (each,), heard(each, plane.clock.now(), num, answering))
+
+
+def _reached(plane: Plane, gateway: Gateway) -> frozenset[int]:
+    """Its replicas that can answer. One whose machine is away for days keeps no host without a certificate."""
+    machines = plane.read.find_many(Instance, [keys.instance(each.instance_id) for each in gateway.running])
+    each_with = zip(gateway.running, machines, strict=True)
+    return frozenset(each.num for each, machine in each_with if machine is None or not machine.unreachable)
 
 
 def of_gateway(plane: Plane, gateway_id: str) -> list[Certificate]:

@@ -68,6 +68,13 @@ def test_the_authority_looks_only_once_the_gateway_answers(stage: Stage) -> None
     assert stage.authority.looked == 1
 
 
+def test_a_replica_whose_machine_is_away_isnt_waited_for(stage: Stage) -> None:
+    machines = [b.host(0, b.fleet("edge")), b.host(1, b.fleet("edge"), unreachable=True)]
+    stage.place.save(*machines, carrying(stage.place.again(stage.gateway), *machines))
+    certified(stage)
+    assert stage.certificate().heard_by == ()
+
+
 def test_another_projects_gateway_must_prove_the_same_host_itself(stage: Stage) -> None:
     certified(stage)
     other = gateway("theirs").with_(project_id="their-project", version=0, due_at=None)
