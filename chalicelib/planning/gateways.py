@@ -257,5 +257,9 @@ class Look:
 
     def _message(self, live: list[GatewayReplica]) -> str:
         """What is wrong, or still to come."""
-        said = [f"{each.instance_name}: {each.message}" for each in live if each.message]
+        said = [f"{each.instance_name}: {text}" for each in live if (text := self._trouble(each))]
         return "; ".join(filter(None, (self.missing, *said)))
+
+    def _trouble(self, replica: GatewayReplica) -> str:
+        machine = self.machines.get(replica.instance_id)
+        return "it can't be reached" if machine is not None and machine.unreachable else replica.message

@@ -7,6 +7,7 @@ one way: `terminating`, where the request is repeated until the cloud confirms t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from chalicelib.domain.events import EventType
@@ -323,11 +324,12 @@ class Look:
             if self.instance.unreachable:
                 self._keep(unreachable=False, unreachable_since=None)
                 self.draft.tell(EventType.reachable, self.instance)
-                self.draft.wake(f"queue/{self.instance.project_id}")
+                self.draft.wake(f"queue/{self.instance.project_id}", *self._gateway())
             return self.presence.look_at
         if not self.instance.unreachable:
             self._keep(unreachable=True, unreachable_since=self.now)
             self.draft.tell(EventType.unreachable, self.instance)
+            self.draft.wake(*self._gateway())
         if not self.instance.bought:
             return self.now + AT_MINIMUM  # its agent wakes this; look again in case that is lost
         since = self.instance.unreachable_since or self.now
@@ -339,6 +341,11 @@ class Look:
         if self.instance.due_at is None or self.instance.due_at <= self.now or not self.snapshot.instance.unreachable:
             self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY))
         return min(since + UNREACHABLE_LIMIT, self.now + CHECK_EVERY)
+
+    def _gateway(self) -> Iterator[str]:
+        """The unit of the gateway that it carries, which says whether it can be reached."""
+        if self.instance.gateway is not None:
+            yield f"gateway/{self.instance.gateway.gateway_id}"
 
     def _rest(self) -> Micros | None:
         """Is it surplus, or has it idled long enough? Returns when to look next."""

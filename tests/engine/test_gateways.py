@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway, GatewayStatus, ReplicaState
-from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.machines.gateway import LOOK_FOR_HOSTS, TO_LEAVE
 from chalicelib.planning.gateways import heard
@@ -75,6 +75,22 @@ def test_it_is_placed_runs_moves_and_goes(place: Engine) -> None:
     passes(place, TO_LEAVE + MINUTE)
     assert place.again(of).deleted and place.again(of).due_at is None
     assert place.plane.read.gateways(b.PROJECT) == []
+
+
+def test_it_says_that_its_machine_cant_be_reached_and_then_that_it_can(place: Engine) -> None:
+    (first,) = place.hosts(1)
+    of = submitted(place)
+    passes(place)
+    report(place, of, "running")
+    passes(place)
+    for seen_until, message in ((place.at, f"{first.name}: it can't be reached"), (place.at + DAY, "")):
+        agent = nouns.find(place.store, Presence, keys.presence(first.id))
+        agent = agent or Presence(instance_id=first.id, project_id=first.project_id)
+        place.save(agent.with_(seen_until=seen_until))
+        place.at += MINUTE
+        place.reconciler().run([f"instance/{first.id}"])
+        passes(place)
+        assert (place.again(of).status, place.again(of).message) == (GatewayStatus.running, message)
 
 
 def test_it_waits_for_hosts_and_finds_them(place: Engine) -> None:
