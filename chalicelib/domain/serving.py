@@ -18,6 +18,7 @@ class ServedReplica(Value):
     instance_id: str  # whose agent can open a stream to it
     port: int  # where the application listens
     address: str = ""  # where a door reaches that port directly; empty: over its agent's streams only
+    nearby: str = ""  # where the door may reach it in a network that both share, if it finds so
     group: str = "0"
     ready: bool = False  # may get requests
     draining: bool = False  # gets no new ones, and will be stopped once it has none

@@ -84,6 +84,20 @@ def _outside(fleet: Fleet, own: tuple[str, ...], has: str) -> str:
     return ""
 
 
+def beside(machine: Instance, other: Instance, spec: FleetSpec) -> str:
+    """Where one host of a fleet may reach another by itself. Empty unless the fleet's spec says that its hosts share a
+    network: two private ones may be alike, and what answers there is somebody else's."""
+    ssh = spec.configuration.ssh_config
+    if ssh is None or machine.host is None or other.host is None or machine.fleet_id != other.fleet_id:
+        return ""
+    if machine.host.internal_ip and other.host.internal_ip:
+        return other.internal_ip
+    networks = set(machine.networks) & set(other.networks) if detects(spec) else {ssh.network}
+    addresses = (machine.internal_ip, other.internal_ip)
+    share = any(all(within(address, network) for address in addresses) for network in networks if network)
+    return other.internal_ip if share else ""
+
+
 def within(address: str, network: str) -> bool:
     try:
         return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)

@@ -2,14 +2,17 @@
 
 What a door is told follows from the run, its configuration and its jobs alone, so it changes with a commit of the run's
 partition, and never otherwise. A replica on the door's own machine is reached directly; otherwise the door has another
-way to the replica's host. A service has one door, the server, or those of its gateway.
+way to the replica's host. A gateway on a host may reach those on other hosts of its fleet directly, too, which it finds
+out. A service has one door, the server, or those of its gateway.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from chalicelib.domain import keys
+from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Job, JobStatus
@@ -17,6 +20,7 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.domain.specs.services import OpenAIChatModel, ServiceConfiguration
 from chalicelib.domain.tenants import GlobalRole, Member, Project, User, hash_token
+from chalicelib.planning import host_networks
 from chalicelib.planning.services import groups_of
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
@@ -24,7 +28,14 @@ from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
 
 LOOPBACK = "127.0.0.1"
-Near = Callable[[Instance], bool]  # is it the door's own machine?
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """A door's own machine."""
+
+    near: Callable[[Instance], bool]  # is it this one?
+    beside: Callable[[Instance], str] = lambda machine: ""  # where in its network another may be
 
 
 def named(plane: Plane, project_name: str, run_name: str) -> Served | None:
@@ -62,7 +73,7 @@ def with_models(plane: Plane, project_name: str) -> list[Served]:
 
 def served(plane: Plane, run_id: str) -> Served | None:
     """A run as a live service whose door is the server; None: it isn't one, or not any more."""
-    return _served(plane, run_id, None, lambda machine: machine.local)
+    return _served(plane, run_id, None, Standpoint(lambda machine: machine.local))
 
 
 def through(plane: Plane, gateway: Gateway, machine: Instance) -> list[tuple[Run, Served]]:
@@ -71,14 +82,23 @@ def through(plane: Plane, gateway: Gateway, machine: Instance) -> list[tuple[Run
     def near(other: Instance) -> bool:
         return other.id == machine.id or (other.local and machine.local)
 
+    standpoint = Standpoint(near, _beside(plane, machine))
     listed = all_of(plane.store, "gsi2", keys.live_runs_of(gateway.project_id))
     runs = (plane.read.parse(Run, record) for record in listed)
     mine = [run for run in runs if run.gateway_id == gateway.id]
-    found = ((run, _served(plane, run.id, gateway.id, near)) for run in mine)
+    found = ((run, _served(plane, run.id, gateway.id, standpoint)) for run in mine)
     return [(run, service) for run, service in found if service is not None]
 
 
-def _served(plane: Plane, run_id: str, gateway_id: str | None, near: Near) -> Served | None:
+def _beside(plane: Plane, machine: Instance) -> Callable[[Instance], str]:
+    fleet = None if machine.host is None else plane.read.find(Fleet, keys.fleet(machine.fleet_id))
+    if fleet is None:
+        return lambda other: ""
+    spec = plane.read.fleet_spec(fleet.id, fleet.spec_num)
+    return lambda other: host_networks.beside(machine, other, spec)
+
+
+def _served(plane: Plane, run_id: str, gateway_id: str | None, standpoint: Standpoint) -> Served | None:
     run, jobs = plane.read.run_and_jobs(run_id)
     if run is None or not _live(run) or run.gateway_id != gateway_id:
         return None
@@ -100,7 +120,7 @@ def _served(plane: Plane, run_id: str, gateway_id: str | None, near: Near) -> Se
         model=_model(config),
         routed=bool(_routers(config)),
         off=not any(asked.max for asked in groups_of(config).values()),
-        replicas=_replicas(plane, run, config, jobs, near),
+        replicas=_replicas(plane, run, config, jobs, standpoint),
     )
 
 
@@ -121,7 +141,7 @@ def _routers(config: ServiceConfiguration) -> frozenset[str]:
 
 
 def _replicas(
-    plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...], near: Near
+    plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...], standpoint: Standpoint
 ) -> tuple[ServedReplica, ...]:
     newest = {job.replica_num: job for job in jobs}  # in order of submission
     placed = [
@@ -133,7 +153,7 @@ def _replicas(
     ]
     machines = plane.read.find_many(Instance, [keys.instance(instance_id) for _, instance_id, _ in placed])
     return tuple(
-        _replica(job, instance_id, own, near=machine is not None and near(machine))
+        _replica(job, instance_id, own, machine, standpoint)
         for (job, instance_id, own), machine in zip(placed, machines, strict=True)
     )
 
@@ -143,14 +163,21 @@ def _asked(job: Job, own: ServiceConfiguration) -> bool:
     return not routers or job.replica_group in routers
 
 
-def _replica(job: Job, instance_id: str, own: ServiceConfiguration, *, near: bool) -> ServedReplica:
-    """`near`: it runs on the door's own machine."""
-    here = LOOPBACK if job.host_port is not None else job.address  # it has its host's network, or one within it
+def _replica(
+    job: Job, instance_id: str, own: ServiceConfiguration, machine: Instance | None, standpoint: Standpoint
+) -> ServedReplica:
+    address = nearby = ""
+    hosts_network = job.host_port is not None  # else it has one within it
+    if machine is not None and standpoint.near(machine):
+        address = LOOPBACK if hosts_network else job.address or ""
+    elif machine is not None and hosts_network:
+        nearby = standpoint.beside(machine)
     return ServedReplica(
         job_id=job.id,
         instance_id=instance_id,
         port=job.host_port or own.port.container_port,
-        address=(here or "") if near else "",
+        address=address,
+        nearby=nearby,
         group=job.replica_group,
         ready=job.ready_at is not None,
         draining=job.draining_at is not None,

@@ -10,7 +10,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, OnPrem
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.host_networks import detects, shared, subnets
+from chalicelib.planning.host_networks import beside, detects, shared, subnets
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView, InstanceSnapshot
@@ -128,3 +128,39 @@ def test_subnets_are_private_and_named_once() -> None:
     seen = ("10.1.0.5/24", "10.1.0.6/24", "100.64.3.1/10", "1.1.1.1/8", "fd00::1/64", "x/y")
     assert subnets(b.host_facts(networks=seen)) == (A, "100.64.0.0/10", "fd00::/64")
     assert shared((), [(A, B), (B,)]) == (B,)
+
+
+SAID = [{"hostname": "h0", "internal_ip": "10.1.0.5"}, {"hostname": "h1", "internal_ip": "10.2.0.6"}]
+
+
+@pytest.mark.parametrize(
+    ("of", "networks", "address", "where"),
+    [
+        (cluster(), ((A, B), (A,)), "10.1.0.6", "10.1.0.6"),
+        (cluster(), ((A,), (B,)), "10.1.0.6", ""),
+        (cluster(), ((A, B), (A, B)), "10.2.0.6", ""),  # its address is in another of their networks
+        (cluster(), ((), ()), "10.1.0.6", ""),
+        (cluster(network=A), ((), ()), "10.1.0.6", "10.1.0.6"),
+        (cluster(network=A), ((), ()), "10.2.0.6", ""),
+        (cluster(network=A), ((), ()), "", ""),
+        (b.fleet_spec(ssh_config={**HOSTS, "network": A}), ((), ()), "10.1.0.6", "10.1.0.6"),
+        (b.fleet_spec(ssh_config={**HOSTS, "hosts": SAID}), ((), ()), "10.2.0.6", "10.2.0.6"),
+        (b.fleet_spec(ssh_config=HOSTS), ((A,), (A,)), "10.1.0.6", ""),  # two alike may be two
+        (b.fleet_spec(), ((A,), (A,)), "10.1.0.6", ""),
+    ],
+)
+def test_a_host_is_beside_another_where_the_spec_says_that_they_share_a_network(
+    of: FleetSpec, networks: tuple[tuple[str, ...], tuple[str, ...]], address: str, where: str
+) -> None:
+    fleet = b.fleet("lab")
+    ssh = of.configuration.ssh_config
+    said = [each.internal_ip or "" for each in ssh.each] if ssh else ["", ""]
+
+    def host(num: int, address: str) -> Instance:
+        place = OnPrem(hostname=f"h{num}", port=22, internal_ip=said[num])
+        return b.host(num, fleet, host=place, internal_ip=address, networks=networks[num])
+
+    first, second = host(0, "10.1.0.5"), host(1, address)
+    assert beside(first, second, of) == where
+    assert beside(first, second.with_(fleet_id="another"), of) == "", "only within a fleet is it said"
+    assert beside(first, second.with_(host=None), of) == ""

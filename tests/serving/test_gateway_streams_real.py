@@ -128,6 +128,24 @@ def test_a_ticket_is_good_for_once_and_for_its_stream(served: Served, program: P
     assert ask(program, "/echo").status == 200
 
 
+def test_one_in_its_network_is_reached_by_itself_and_over_streams_when_that_fails(
+    plane: FakePlane, agent: Agent, program: Program, replica: Replica
+) -> None:
+    """Its streams fail here, so that a good answer shows that it came without them, and the other way round."""
+    agent.streams.serve("port", unreached)
+    plane.say(service((replica.served(address="", nearby="127.0.0.1"),)))
+    until("the service", lambda: ask(program, "/echo").status == 200, seconds=20, every=0.2)
+    assert [ask(program, "/echo").status for _ in range(20)] == [200] * 20
+    agent.streams.serve("port", lambda task, order: socket.create_connection(("127.0.0.1", replica.port)))
+    plane.say(service((replica.served(address="", nearby="127.0.0.2"),)))  # where it doesn't listen
+    until("the service over streams", lambda: ask(program, "/echo").status == 200, seconds=20, every=0.2)
+    assert [ask(program, "/echo").status for _ in range(20)] == [200] * 20
+
+
+def unreached(task: str, order: Any) -> socket.socket:
+    raise ConnectionRefusedError("no stream works here")
+
+
 def test_what_isnt_a_websocket_is_refused(served: Served, program: Program) -> None:
     for head in (
         b"GET /agent/streams/x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",

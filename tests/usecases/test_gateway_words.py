@@ -15,7 +15,7 @@ from chalicelib.api import dispatch
 from chalicelib.domain import keys
 from chalicelib.domain.certificates import Certificate, CertificateStatus, Order, Pair, certificate_id, sealed_for
 from chalicelib.domain.gateways import ReplicaState
-from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instances import Instance, InstanceStatus, OnPrem
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
@@ -25,6 +25,7 @@ from chalicelib.store.listing import all_of
 from chalicelib.usecases import certificates
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
 from tests.api.rig import Response, Rig, submit
+from tests.hosts.bad_host import KEY
 from tests.world import gateway_seats as seats
 from tests.world import nouns as b
 
@@ -102,6 +103,34 @@ def test_a_replica_on_its_own_machine_is_reached_directly(rig: Rig) -> None:
     serve(rig, "near", on=MACHINE)
     ((replica,),) = [each["replicas"] for each in word(rig)["services"]]
     assert replica["address"] == "172.17.0.2"
+
+
+@pytest.mark.parametrize(
+    ("network", "host_port", "nearby"),
+    [("10.0.0.0/24", 8000, "10.0.0.10"), ("10.0.0.0/24", None, ""), (None, 8000, "")],
+)
+def test_a_replica_in_its_network_may_be_reached_directly(
+    rig: Rig, network: str | None, host_port: int | None, nearby: str
+) -> None:
+    """If it has its host's network, and the fleet says that its hosts share one."""
+    rig.ok("P/fleets/apply", {"plan": {"spec": lab(network)}, "force": False})
+    (made,) = [each for each in rig.world.plane.read.fleets(rig.project.id) if each.name == "lab"]
+    first, second = (
+        b.host(num, made, host=OnPrem(hostname=f"h{num}", port=22), internal_ip=f"10.0.0.{num}") for num in (9, 10)
+    )
+    edge(rig, first)
+    rig.save(second)
+    run, _ = serve(rig, "far", on=second)
+    job = nouns.find(rig.world.store, Job, keys.job(run.id, 0, 0, 0))
+    assert job is not None
+    rig.save(job.with_(host_port=host_port))
+    ((replica,),) = [each["replicas"] for each in word(rig, as_=first)["services"]]
+    assert (replica["address"], replica["nearby"]) == ("", nearby)
+
+
+def lab(network: str | None) -> dict[str, Any]:
+    ssh = {"user": "u", "hosts": ["h0", "h1"], "ssh_key": {"public": "", "private": KEY}, "network": network}
+    return {"configuration": {"type": "fleet", "name": "lab", "ssh_config": ssh}}
 
 
 def test_the_same_word_is_said_once(rig: Rig) -> None:
@@ -232,12 +261,19 @@ def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> N
     rig.world.plane = replace(rig.world.plane, streams=streams)
     _, job = serve(rig, "chat")
     _, other = serve(rig, "other", gateway=False)
-    order = {"id": "s1", "ticket": "t1", "instance": "elsewhere", "task": job.id, "target": "port:8000", "lazily": True}
+    order = {
+        "id": "s1",
+        "ticket": "ticket-1",
+        "instance": "elsewhere",
+        "task": job.id,
+        "target": "port:8000",
+        "lazily": True,
+    }
     wrong = [{"task": other.id}, {"instance": MACHINE.id}, {"target": "port:22"}, {"target": "ssh"}]
     orders = [order, *({**order, "id": f"w{at}", **each} for at, each in enumerate(wrong))]
     assert ask(rig, "/streams", {"streams": orders}).status == 204
     gateway = {"gateway": "http://10.0.0.9:8080"}
-    kept = {"id": "s1", "ticket": "t1", "task": job.id, "target": "port:8000", "lazily": True}
+    kept = {"id": "s1", "ticket": "ticket-1", "task": job.id, "target": "port:8000", "lazily": True}
     assert streams.passed == [("elsewhere", {**kept, **gateway})]
 
 
@@ -247,7 +283,14 @@ def test_where_no_process_lasts_they_wait_in_the_table_for_the_agents_next_call(
     far = b.host(1, b.fleet("edge")).with_(project_id=rig.project.id)
     rig.save(far, seats.agent(far))
     _, job = serve(rig, "chat", on=far)
-    order = {"id": "s1", "ticket": "t1", "instance": far.id, "task": job.id, "target": "port:8000", "lazily": True}
+    order = {
+        "id": "s1",
+        "ticket": "ticket-1",
+        "instance": far.id,
+        "task": job.id,
+        "target": "port:8000",
+        "lazily": True,
+    }
 
     def sync(seq: int) -> Any:
         said = {"v": 1, "instance": far.id, "boot": "b", "seq": seq, "tasks": []}
@@ -258,7 +301,7 @@ def test_where_no_process_lasts_they_wait_in_the_table_for_the_agents_next_call(
     assert ask(rig, "/streams", {"streams": [order]}).status == 204
     assert ask(rig, "/streams", {"streams": [order]}).status == 204  # it asks again for what hasn't come
     kept = rig.record(keys.stream_order(far.id, "s1"))
-    assert b"t1" not in kept.body
+    assert b"ticket-1" not in kept.body
     told = {**order, "gateway": "http://10.0.0.9:80"}
     assert sync(1)["streams"] == [{name: told[name] for name in told if name != "instance"}]
     assert "streams" not in sync(2)

@@ -20,6 +20,7 @@ from . import entries
 from .asks import Asks
 from .buckets import Buckets
 from .control import Control, ControlError
+from .direct import Direct
 from .nginx import Nginx, NginxError
 from .relays import Order, Relays
 
@@ -48,6 +49,7 @@ class Gateway:
         self._orders: "queue.SimpleQueue[List[Order]]" = queue.SimpleQueue()
         self._relays = Relays(nginx.relays, self._orders.put, nginx.group)
         self._buckets = Buckets()
+        self._direct = Direct()
         self._word = self._kept()
         self._had: Dict[str, str] = {}  # what nginx was told
         self._lock = threading.Lock()  # around the three above
@@ -66,6 +68,7 @@ class Gateway:
         while not self._over.wait(pause):
             if self._nginx.pid():
                 self._nginx.cut_log()
+                self._try_again()
                 pause = LOOK
                 continue
             self._log("nginx isn't running; it is started again")
@@ -87,6 +90,7 @@ class Gateway:
         try:
             if self._nginx.start():
                 self._log("nginx serves %d services" % len(self._word["services"]))
+            self._direct.look(self._word)
             with self._lock:
                 self._had = {}
                 self._tell(self._word, self._control.keys())
@@ -97,7 +101,7 @@ class Gateway:
             self._say("running")
 
     def _tell(self, word: Dict[str, Any], there: List[str]) -> None:
-        wanted = entries.entries(word, self._nginx.relays)
+        wanted = entries.entries(self._direct.applied(word), self._nginx.relays)
         changed = entries.difference(there, self._had, wanted)
         runs = [each["run_id"] for each in word["services"]]
         self._buckets.keep(runs, self._control.counts(runs, [])["runs"])
@@ -109,6 +113,7 @@ class Gateway:
     def take(self, word: Dict[str, Any]) -> bool:
         """Serve what the control plane says. False if it makes no sense, or nginx doesn't take it."""
         try:
+            self._direct.look(word)
             with self._lock:
                 self._tell(word, list(self._had))
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
@@ -120,6 +125,16 @@ class Gateway:
         write_atomic(self._path("word.json"), json.dumps(word), durable=True)
         self._log("version %s: %d services" % (word.get("version"), len(word["services"])))
         return True
+
+    def _try_again(self) -> None:
+        """Replicas that nginx reaches by itself from now on, or doesn't any more."""
+        if not self._direct.look(self._word):
+            return
+        try:
+            with self._lock:
+                self._tell(self._word, list(self._had))
+        except ControlError as problem:
+            self._log(str(problem))
 
     def _poll(self) -> None:
         pause = AGAIN
