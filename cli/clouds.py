@@ -126,15 +126,26 @@ def _agreed(session: Session, options: ApplyOptions, question: str) -> bool:
     return False
 
 
+def _share(made: dict[str, Any]) -> str:
+    """How much of a gateway runs, if that isn't all of it."""
+    wanted = made["configuration"].get("replicas") or 1
+    up = sum(each["status"] == "running" for each in made.get("replicas") or ())
+    return f" with {up} of {wanted} replicas" if made["status"] == "running" and up < wanted and wanted > 1 else ""
+
+
 def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptions) -> int:
     """Waits until it is active or has failed."""
     terminal, name = session.terminal, made["name"]
     if options.as_json:
         terminal.say(as_json(made))
         return 0
+    said = ""
     while made["status"] not in ENDED and not options.detach:
+        if (why := made.get("status_message") or "") != said:
+            said = why
+            terminal.warn(f"{name}: {why}" if why else f"{name}: {made['status']}")
         terminal.sleep(READY_SECONDS)
         made = session.client.in_project(f"{kind}/get", {"name": name})
     reason = f": {made['status_message']}" if made.get("status_message") else ""
-    terminal.say(f"{kind[:-1].capitalize()} {name} is {made['status']}{reason}.")
+    terminal.say(f"{kind[:-1].capitalize()} {name} is {made['status']}{_share(made)}{reason}.")
     return 1 if made["status"] == "failed" else 0

@@ -278,7 +278,8 @@ def _update(
         return current
     now = plane.clock.now()
     asked = _asked(plane, project, current.id, configuration)
-    gateway = current.with_(**asked, last_processed_at=now, due_at=now)
+    said = "" if current.status is GatewayStatus.running else current.message  # the next pass says what is so then
+    gateway = current.with_(**asked, message=said, last_processed_at=now, due_at=now)
     change = Draft(now, (user.id, user.name))
     change.save(gateway)
     change.tell(EventType.changed, gateway, fields=tuple(sorted(changed)))

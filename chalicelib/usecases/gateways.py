@@ -30,6 +30,7 @@ from chalicelib.usecases.context import Plane
 TRIES = 5  # commits under contention before the caller gets an error
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})+")
+_ADDRESS = re.compile(r"[0-9.]+")  # of IPv4: it has no subdomains
 _LONGEST = 200  # a service's name comes before it, and a host name has 253 characters at most
 
 
@@ -105,7 +106,7 @@ def domain_of(written: str | None, project: Project) -> str:
     if "${{" in domain:
         text = "only `${{ run.project_name }}` can be in a gateway's domain"
         raise Invalid([Problem(text, path="domain", hint=hint, code="invalid-value")])
-    if not _DOMAIN.fullmatch(domain) or len(domain) > _LONGEST:
+    if not _DOMAIN.fullmatch(domain) or _ADDRESS.fullmatch(domain) or len(domain) > _LONGEST:
         raise Invalid([Problem(f"`{filled[:80]}` is no domain", path="domain", hint=hint, code="invalid-value")])
     return domain
 
@@ -193,5 +194,5 @@ def _changed(
             plane.door.take(Given(now, (gateway,)), plan, beside)
         except Conflict:
             continue
-        return get(plane, project, name)
+        return nouns.find(plane.store, Gateway, keys.gateway(gateway.id)) or gateway  # it may be deleted by now
     raise Contended(f"The gateway {name} keeps changing.", hint="Try again.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,13 @@ def test_the_domain_and_the_replicas_change_in_place(rig: Rig) -> None:
     rig.ok("P/gateways/set_wildcard_domain", {"name": "door", "wildcard_domain": "*.example.net"})
 
 
+@pytest.mark.parametrize(("status", "said"), [(GatewayStatus.running, None), (GatewayStatus.failed, "no nginx")])
+def test_what_a_change_may_have_settled_is_said_no_more(rig: Rig, status: GatewayStatus, said: str | None) -> None:
+    of = stored(rig, made(rig, replicas=2))
+    rig.save(of.with_(status=status, message="no nginx"))
+    assert made(rig, replicas=1)["status_message"] == said
+
+
 def test_anything_else_needs_a_new_one(rig: Rig) -> None:
     made(rig)
     said = refused(rig, http_port=8080, certificate=None)
@@ -255,6 +263,7 @@ def test_a_plan_that_is_out_of_date_is_refused(rig: Rig) -> None:
         ({"name": "No"}, "name: `No` can't be the name of a gateway"),
         ({"domain": "no_domain"}, "domain: `no_domain` is no domain"),
         ({"domain": "a..b"}, "domain: `a..b` is no domain"),
+        ({"domain": "10.0.0.1"}, "domain: `10.0.0.1` is no domain"),
         ({"domain": "example.com:80"}, "domain: `example.com:80` is no domain"),
         ({"domain": "${{ secrets.d }}.example.com"}, "domain: only `${{ run.project_name }}` can be in"),
         ({"domain": "${{ run.name }}.example.com"}, "domain: "),
@@ -309,6 +318,19 @@ def test_one_without_machines_is_deleted_by_the_next_pass(rig: Rig) -> None:
     rig.save(of.with_(status=GatewayStatus.deleted, due_at=None))
     assert listed(rig) == {} and "There is no gateway" in rig.refused("P/gateways/get", {"name": "door"})
     assert made(rig)["id"] != shown["id"]
+
+
+def test_one_that_is_gone_before_the_answer_is_sent_is_deleted(rig: Rig) -> None:
+    """The reconciler doesn't wait for whoever asked."""
+    shown = made(rig)
+
+    def end(units: Iterable[str]) -> None:
+        if shown["id"] in " ".join(units):
+            rig.save(stored(rig, shown).with_(status=GatewayStatus.deleted, due_at=None))
+
+    plane = replace(rig.world.plane, wake=end)
+    replace(rig, world=replace(rig.world, plane=plane)).ok("P/gateways/delete", {"names": ["door"]})
+    assert stored(rig, shown).deleted and listed(rig) == {}
 
 
 def run_of(rig: Rig, name: str, **fields: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Dstack
-from tests.cli.plane import NOT_THERE, VOLUME_ID, Plane, steps, volume
+from tests.cli.plane import NOT_THERE, VOLUME_ID, Plane, gateway, steps, volume
 
 VOLUME = "type: volume\nname: data\nbackend: aws\nregion: us-east-1\nsize: 100GB\n"
 GATEWAY = "type: gateway\nname: door\nbackend: aws\nregion: us-east-1\ndomain: example.com\n"
@@ -125,6 +125,26 @@ def test_a_gateway_that_fails_says_why(dstack: Dstack, plane: Plane) -> None:
     assert ended.code == 1 and "Gateway door is failed: no quota." in ended.out
     (sent,) = plane.bodies("/gateways/apply")
     assert sent["plan"]["spec"]["configuration"]["domain"] == "example.com" and sent["force"] is False
+
+
+def test_what_a_gateway_waits_for_is_said_once(dstack: Dstack, plane: Plane) -> None:
+    write(dstack, GATEWAY)
+    waits = made("door", "submitted", message="waiting for a host")
+    plane.answers |= {
+        "/gateways/get_plan": gateway_plan("create"),
+        "/gateways/apply": made("door", "submitted"),
+        "/gateways/get": steps(waits, waits, made("door", "running")),
+    }
+    ended = dstack("apply", "-y")
+    assert ended.code == 0 and ended.out.endswith("Gateway door is running.\n")
+    assert ended.err.splitlines() == ["door: waiting for a host"]
+
+
+def test_how_much_of_a_gateway_runs_is_said(dstack: Dstack, plane: Plane) -> None:
+    write(dstack, GATEWAY + "replicas: 2\n")
+    part = gateway("door", configuration={"type": "gateway", "replicas": 2})
+    plane.answers |= {"/gateways/get_plan": gateway_plan("create"), "/gateways/apply": part}
+    assert dstack("apply", "-y").out.endswith("Gateway door is running with 1 of 2 replicas.\n")
 
 
 @pytest.mark.parametrize(("action", "deletes", "question"), [("update", 0, "Change"), ("create", 1, "Delete")])
