@@ -16,7 +16,8 @@ REFUSED = (400, {"detail": [{"msg": "volumes aren't supported", "code": "error"}
 
 
 def made(name: str, status: str, configuration: Any = None, message: str = "") -> dict[str, Any]:
-    return {"name": name, "status": status, "status_message": message, "configuration": configuration}
+    said = {"status_message": message, "configuration": configuration or {}}
+    return {"name": name, "status": status, **said}
 
 
 def write(dstack: Dstack, text: str) -> None:
