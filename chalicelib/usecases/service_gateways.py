@@ -120,7 +120,10 @@ def _obstacles(gateway: Gateway, run_name: str, config: ServiceConfiguration) ->
         text = f"at a gateway, the host `{MODELS}.…` has the models of the whole project"
         yield Problem(text, path="configuration.name", hint="choose another name", code="invalid-name")
     if config.https is True and gateway.https_port is None:
-        text, hint = f"gateway {gateway.name} serves no https", "write `https: auto`, or give it an `https_port`"
+        text, hint = (
+            f"gateway {gateway.name} serves no https",
+            "write `https: auto`, or make it anew with a `certificate`",
+        )
         yield Problem(text, path=_HTTPS, hint=hint, code="exclusive")
 
 
