@@ -13,7 +13,7 @@ from chalicelib.hosts.look import HOME
 from tests.e2e.hosts import snapshot
 from tests.e2e.hosts.host import Host
 from tests.e2e.hosts.spec import workers
-from tests.e2e.onprem.lab import Lab, lab
+from tests.e2e.onprem.lab import SMALL, Lab, lab
 from tests.e2e.onprem.test_ssh_fleet_real import as_it_was
 from tests.harness.images import BUSYBOX
 from tests.harness.server import until
@@ -30,9 +30,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield one
 
 
-def asked(by: Host, of: Host, name: str) -> tuple[int, str]:
+def asked(by: Host, of: Host, name: str, path: str = "/") -> tuple[int, str]:
     """What a client on one host gets of the gateway on another."""
-    url = f"http://{of.address}/"
+    url = f"http://{of.address}{path}"
     command = ["curl", "-sS", "-m", "5", "-H", f"Host: {name}.{DOMAIN}", "-w", "\n%{http_code}", url]
     done = by.run(*command, check=False)
     body, _, status = done.stdout.rpartition("\n")
@@ -100,3 +100,45 @@ def test_a_host_stays_as_long_as_it_carries_a_gateway(site: Lab) -> None:
     until("the gateway to be gone", lambda: listed(site) == [])
     site.delete("lab")
     as_it_was(w1, before)
+
+
+CALLER = (
+    "mkdir cgi-bin && printf '#!/bin/sh\\necho; echo $(hostname) $REMOTE_ADDR\\n' > cgi-bin/who && chmod +x cgi-bin/who"
+)
+FIREWALL = ("INPUT", "-p", "tcp", "--dport", "8000:29999", "-s")
+
+
+def test_replicas_in_its_network_are_reached_by_themselves_unless_a_firewall_is_in_between(site: Lab) -> None:
+    """Each replica says who called it: its own host, where an agent's stream ends, or the gateway's."""
+    w1, w2 = site.site.workers
+    site.apply({**site.fleet("lab", [w1, w2]), "placement": "cluster"})
+    site.apply({"type": "gateway", "name": "door", "fleet": "lab", "domain": DOMAIN, "certificate": None})
+    (place,) = [each["hostname"] for each in gateway(site)["replicas"]]
+    near, far = (w1, w2) if place == w1.address else (w2, w1)
+    first = "echo ${{ groups[0].replicas[0].IP_ADDRESS }}"  # whoever names another has its host's network
+    serve = "httpd -f -p $DSTACK_SERVICE_PORT"
+    group = {"name": "web", "replicas": 2, "commands": [first, CALLER, serve], "resources": SMALL}
+    common = {"image": BUSYBOX, "shell": "sh", "fleets": ["lab"], "port": 8000, "auth": False, "https": False}
+    site.apply({"type": "service", "name": "web", **common, "groups": [group]}, "-d")
+
+    def callers() -> dict[str, set[str]]:
+        """By host."""
+        answers = [asked(far, near, "web", "/cgi-bin/who") for _ in range(8)]
+        said = [body.split() for status, body in answers if status == 200]
+        seen = [(host, caller.strip("[]").removeprefix("::ffff:")) for host, caller in said]
+        return {host: {caller for name, caller in seen if name == host} for host, _ in seen}
+
+    def called(*by: str) -> bool:
+        return callers().get(far.name) == set(by)
+
+    until("it to be reached by itself", lambda: called(near.address), seconds=60)
+    assert callers()[near.name] == {"127.0.0.1"}
+    far.run("iptables", "-I", *FIREWALL, near.address, "-j", "DROP")
+    until("streams", lambda: called("127.0.0.1"), seconds=60)
+    far.run("iptables", "-D", *FIREWALL, near.address, "-j", "DROP")
+    until("it to be reached by itself again", lambda: called(near.address), seconds=90)
+    site.server.cli("stop", "web", "-y")
+    until("the service to be gone", lambda: "web" not in site.active())
+    site.server.cli("gateway", "delete", "door", "-y")
+    until("the gateway to be gone", lambda: listed(site) == [])
+    site.delete("lab")
