@@ -30,7 +30,7 @@ from chalicelib.domain.job_specs import spec_of
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Retry, RunStatus
-from chalicelib.domain.services import ROUTER, Scale, Traffic
+from chalicelib.domain.services import ROUTER, STALE, Scale, Traffic
 from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
 from chalicelib.errors import Bug
 from chalicelib.machines.run import BACKOFF
@@ -290,8 +290,11 @@ def _let_go(look: Look, job: Job) -> bool:
 
 def _doors_to(look: Look, job: Job) -> list[Traffic]:
     """Those that send requests to this replica, whether or not they have ever reported: behind a router, each router
-    that is ready."""
+    that is ready. A door that says that it has requests is one, too, though its agent may just have started again."""
     names = list(look.snapshot.doors)
+    busy = [each for each in _doors(look) if not each.quiet and look.now - each.at <= STALE and each.door not in names]
+    look.deadlines += [each.at + STALE + 1 for each in busy]
+    names += [each.door for each in busy]
     if _routes(look, job, "worker"):
         there = (other for other in look.latest() if _standing(other) is Standing.serving)
         names = [f"{ROUTER}{other.id}" for other in there if _routes(look, other, "router")]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from chalicelib.agent.commands import Abort, Command, End, Keep, Remove, Start, Stop
+from chalicelib.agent.commands import Abort, Carry, Command, End, Keep, Remove, Start, Stop
 from chalicelib.agent.session import Message, Session
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.instants import Micros
 from chalicelib.errors import DstackError, Forbidden
 from chalicelib.usecases.agent import has_news
 from tests.simulation.edges import Away
@@ -47,6 +48,22 @@ class Work:
     log: int = 100
     pulls: bool = False
     starts: float = 1.0  # how long it takes to start, as a multiple of the usual time
+
+
+@dataclass
+class Carried:
+    """A gateway's replica on a host. Its program outlives the agent."""
+
+    order: dict[str, Any]  # as the plane gives it
+    state: str = "starting"
+    ending: bool = False
+    busy: dict[str, Micros] = field(default_factory=dict)  # requests under way, by job: until when
+    word: dict[str, Any] = field(default_factory=dict)  # what it was last told to serve
+    busy_since: Micros | None = None  # the plane has heard that it has requests
+    heard_at: Micros = 0  # what it last reported
+
+    def told(self) -> dict[str, Any]:
+        return {**self.order, "state": self.state, "message": ""}
 
 
 class Hosts:
@@ -105,6 +122,7 @@ class Host:
         self.cut_off_until = 0.0
         self.troubles: list[tuple[str, str]] | None = None  # what is wrong with it; None: it never looked
         self.tasks: dict[str, Task] = {}
+        self.carried: Carried | None = None
         self.session: Session
 
     def boot(self) -> None:
@@ -118,13 +136,15 @@ class Host:
         for task in self.tasks.values():
             self._tell(task)
             self.session.log_grew(task.id, len(task.log), self.world.seconds())
+        if self.carried is not None:
+            self._go_on(self.carried)
         self.pump()
 
     def forget(self) -> None:
         """Its disk is gone: what it knew, and every task."""
         for task in self.tasks.values():
             task.lost = True
-        self.tasks, self.credential = {}, ""
+        self.tasks, self.credential, self.carried = {}, "", None
 
     def pump(self) -> None:
         """Send what is due, and come back when the session says."""
@@ -241,8 +261,11 @@ class Host:
         elif isinstance(command, Remove):
             self.tasks.pop(command.task, None)
             self.session.task_removed(command.task)
+        elif isinstance(command, Carry):
+            self._carry(command.gateway)
         elif isinstance(command, End):
             self.tasks.clear()
+            self.carried = None
 
     def _start(self, command: Start) -> None:
         run = command.spec["project"], command.spec["run_name"]
@@ -308,3 +331,43 @@ class Host:
     def _read_log(self, task_id: str, offset: int, limit: int) -> tuple[int, list[tuple[int, bytes]]]:
         data = self.tasks[task_id].log[offset : offset + limit]
         return offset, [(self.world.now(), data)] if data else []
+
+    # --- a gateway's replica -----------------------------------------------------------------------------------------
+
+    @property
+    def door(self) -> Carried | None:
+        """What takes requests here."""
+        serves = self.carried is not None and self.carried.state == "running" and not self.dead
+        return self.carried if serves else None
+
+    def _carry(self, order: dict[str, Any] | None) -> None:
+        carried = self.carried
+        if order is None and carried is not None:
+            carried.ending = True
+            self._later(self.world.some(0.1, 10), lambda: self._drop(carried))
+        elif order is None:
+            self.session.gateway_changed(None)
+        elif carried is None or carried.ending or carried.order != order:
+            self.world.note("gateway carried")
+            self.carried = begun = Carried(order)
+            self.session.gateway_changed(begun.told())
+            self._later(self.world.some(0.5, 60), lambda: self._serve(begun))
+
+    def _drop(self, carried: Carried) -> None:
+        if self.carried is carried and carried.ending:
+            self.carried = None
+            self.session.gateway_changed(None)
+            self.pump()
+
+    def _serve(self, carried: Carried) -> None:
+        if self.carried is carried:
+            carried.state = "running"
+            self.session.gateway_changed(carried.told())
+            self.pump()
+
+    def _go_on(self, carried: Carried) -> None:
+        """The agent starts: it says at once that there is a replica, and how that is once it has looked. The end of
+        one, cut short, is asked for again."""
+        carried.ending = False
+        self.session.gateway_changed({**carried.told(), "state": "starting"})
+        self._later(1.0 if carried.state == "running" else 20.0, lambda: self._serve(carried))

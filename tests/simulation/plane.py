@@ -36,6 +36,7 @@ from chalicelib.usecases.pace import EMBEDDED, PER_CALL, Pace
 from tests.simulation.edges import Away, Blobs, ShakyBackend, ShakyScript, ShakyStore
 from tests.simulation.executions import Machines
 from tests.simulation.world import Crash, Invariant, World
+from tests.world.certificates import FakeAuthority
 
 INSTALL = "simulation"
 SWEEP = 300.0  # seconds between sweeps for orphans
@@ -188,6 +189,7 @@ class Site:
         accounts = Accounts([Account.made(self.backend)])
         self.catalog = StoredCatalog(blobs, world, accounts)
         self.catalog.refresh()
+        self.authority = FakeAuthority(world.now, lambda host, token: "")  # stories say what a gateway's host answers
         self.performers: dict[str, Performer] = {}  # of workflows, by definition; stories bring them
         self.polls: dict[str, list[Callable[[], None]]] = {}
         self.loses_hint: Callable[[], bool] = lambda: world.chance(0.1)
@@ -239,6 +241,8 @@ class Site:
             "http://plane",
             performers=self.performers,
             executions=self.executions,
+            seal=self.plane.seal,
+            authority=self.authority,
         )
         executor = Executor(here, load, wake=self.wake, news=self.ring, kinds=parts.kinds, families=parts.families)
         return reconciler, executor

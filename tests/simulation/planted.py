@@ -17,6 +17,7 @@ from chalicelib.backends.spi import Backend, Owned
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
+from chalicelib.domain.gateways import GatewayStatus
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
@@ -28,7 +29,10 @@ from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Again, Reader, has_room
 from chalicelib.engine.sweep import Sweeper
 from chalicelib.planning.attachments import DiskAt
+from chalicelib.planning.certificates import decide_certificate
 from chalicelib.planning.fleet import decide_fleet
+from chalicelib.planning.gateway_machines import as_fleet
+from chalicelib.planning.gateways import decide_gateway
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import Rules
 from chalicelib.planning.orphans import Look
@@ -38,8 +42,10 @@ from chalicelib.planning.purchases import Create
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import (
+    CertificateSnapshot,
     FleetSnapshot,
     FleetView,
+    GatewaySnapshot,
     InstanceSnapshot,
     QueueSnapshot,
     RunSnapshot,
@@ -56,6 +62,7 @@ from tests.simulation.stories import (
     commits,
     fleets,
     gangs,
+    gateways,
     local,
     machines,
     onprem,
@@ -324,6 +331,38 @@ def _unlimited(snapshot: QueueSnapshot) -> Plan:
     return decide_queue(replace(snapshot, usage=None))
 
 
+# --- gateways --------------------------------------------------------------------------------------------------------
+
+
+def _gone_at_once(snapshot: GatewaySnapshot) -> Plan:
+    """Doesn't wait for its machines when it is deleted."""
+    return decide_gateway(replace(snapshot, machines={}) if snapshot.gateway.ending else snapshot)
+
+
+def _crowded(snapshot: GatewaySnapshot) -> Plan:
+    """Takes hosts that carry a gateway already."""
+    hosts = tuple(host.with_(gateway=None) for host in snapshot.hosts)
+    return decide_gateway(replace(snapshot, hosts=hosts))
+
+
+def _certified(snapshot: CertificateSnapshot) -> Plan:
+    """Doesn't look whether the gateway is still there."""
+    gateway = snapshot.gateway
+    lasting = None if gateway is None else gateway.model_copy(update={"status": GatewayStatus.running})
+    return decide_certificate(replace(snapshot, gateway=lasting))
+
+
+class _Hospitable(Reader):
+    """Takes the machines of gateways for those of fleets."""
+
+    def fleet_views(
+        self, project_id: str, hinted: Iterable[str] = (), again: Again = has_room
+    ) -> tuple[FleetView, ...]:
+        found = super().fleet_views(project_id, hinted, again)
+        mine = (replace(as_fleet(each), instances=tuple(self.instances(each.id))) for each in self.gateways(project_id))
+        return (*found, *mine)
+
+
 def _buying_with(purchases: type[Family]) -> tuple[type[Family], ...]:
     return (purchases, *(family for family in FAMILIES if family is not Purchases))
 
@@ -369,6 +408,16 @@ PLANTED: dict[str, Planted] = {
     "ignores that a disk is held": Planted(Parts(sync=_heedless), volumes.USED_DISKS_STAY),
     "takes a disk for attached": Planted(Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST),
     "doesn't ask for the quota": Planted(Parts(kinds=_deciding("queue", _unlimited)), quotas.QUOTA_KEPT),
+    "deletes a gateway before its machines": Planted(
+        Parts(kinds=_deciding("gateway", _gone_at_once)), gateways.NONE_OUTLIVES, seeds=120, known=17
+    ),
+    "seats two on a host": Planted(
+        Parts(kinds=_deciding("gateway", _crowded)), gateways.ONE_A_HOST, seeds=120, known=65
+    ),
+    "keeps a certificate": Planted(
+        Parts(kinds=_deciding("certificate", _certified)), gateways.NO_TRACE, seeds=120, known=17
+    ),
+    "places jobs at gateways": Planted(Parts(reader=_Hospitable), gateways.NO_JOBS_THERE, seeds=120, known=46),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
 

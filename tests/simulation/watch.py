@@ -14,6 +14,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.keys import Key
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
+from chalicelib.domain.services import Traffic
 from chalicelib.engine.kinds import Kinds
 from chalicelib.store import nouns
 from chalicelib.store.history import events_in
@@ -48,6 +49,8 @@ class Watch:
     def _kind_of(self, key: Key) -> type[Noun] | None:
         """The noun of a record; None for those that no history checks."""
         head, part = key.pk.partition("/")[0], key.sk.partition("/")[0]
+        if head == Traffic.kind:  # the rest is the name of a door
+            return self._kinds.get(head)
         return self._kinds.get(head if part == keys.STATUS else part)
 
     def _committed(self, changes: Sequence[Change]) -> None:

@@ -104,7 +104,8 @@ class Fleets(Story):
 
     def left(self) -> Iterator[Violation]:
         for instance in self.watch.instances.values():
-            if self._ends(self.watch.fleets[instance.fleet_id]) and instance.status is not InstanceStatus.terminated:
+            fleet = self.watch.fleets.get(instance.fleet_id)  # None: it is a gateway's
+            if fleet is not None and self._ends(fleet) and instance.status is not InstanceStatus.terminated:
                 yield FLEETS_END.broken(f"instance {instance.name} is {instance.status}: {instance.message!r}")
         for fleet in self.watch.fleets.values():
             if self._ends(fleet) and not fleet.deleted:

@@ -161,6 +161,7 @@ class Services(Story):
         shape = self.rng.choice(self._shapes)
         config: dict[str, Any] = {
             "type": "service",
+            "gateway": False,
             "port": 8000,
             "commands": ["serve"],
             "env": {"V": str(self._version)},
