@@ -77,6 +77,8 @@ def get(
     if found.get("certificates"):
         session.terminal.say()
         session.show(certificates_table(found["certificates"]))
+        if any(each["next_attempt_at"] for each in found["certificates"]):
+            session.terminal.warn("Once that is mended, apply the gateway's file again: it is tried at once.")
 
 
 @command(app, "delete", "dstack gateway delete door", "dstack gateway delete door -y")
@@ -111,7 +113,8 @@ def update(
         str | None, typer.Option("--domain", metavar="DOMAIN", help="The domain that its services get names in.")
     ] = None,
 ) -> None:
-    """Change a gateway. What its file says can be changed by applying it again, too.
+    """Change a gateway. What its file says can be changed by applying it again. That also tries at once what
+    certificates couldn't be had.
 
     No --json: it prints one line.
     """

@@ -174,3 +174,12 @@ def test_a_gateway_that_is_as_its_file_says_is_left_alone(dstack: Dstack, plane:
     ended = dstack("apply", *flags)
     assert ended.code == 0 and ended.out.endswith("Gateway door is up to date.\n"), ended
     assert len(plane.bodies("/gateways/apply")) == 1 and plane.bodies("/gateways/delete") == []
+
+
+@pytest.mark.parametrize("again", [None, "2026-11-21T05:20:00Z"])
+def test_a_certificate_that_failed_says_what_to_do(dstack: Dstack, plane: Plane, again: str | None) -> None:
+    failed = {"host": "chat.example.com", "state": "failed", "until": None, "message": "no address"}
+    plane.answers["/gateways/get"] = gateway(certificates=[{**failed, "next_attempt_at": again}])
+    ended = dstack("gateway", "get", "door")
+    assert "chat.example.com  failed" in ended.out and "no address" in ended.out
+    assert ("apply the gateway's file again" in ended.err) == (again is not None)
