@@ -347,9 +347,6 @@ def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterat
     if most > MOST_REPLICAS:
         text = f"a service has at most {MOST_REPLICAS} replicas, and this one may have {most}"
         yield Problem(text, path=f"configuration.{field}", hint="split it into several services", code="too-large")
-    if config.scaling is not None and all(count.min == count.max for count in groups.values()):
-        text, hint = "a fixed number of replicas, one unless set, doesn't scale", "write `replicas: 1..4`, or remove it"
-        yield Problem(text, path="configuration.scaling", hint=hint, code="exclusive")
     for at, probe in enumerate(config.probes or ()):
         if probe.timeout is not None and probe.timeout > LONGEST_PROBE:
             text = f"a probe waits at most {LONGEST_PROBE} s for its response, not {probe.timeout} s"

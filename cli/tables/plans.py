@@ -45,6 +45,8 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
         pairs.insert(7, ("Creation policy", creation))
     if configuration["type"] == "dev-environment":
         pairs.append(("Inactivity duration", duration(configuration.get("inactivity_duration") or "off")))
+    if configuration.get("scaling") and not many:
+        pairs.append(("Scaling", "off: it takes a range, such as `replicas: 1..4`"))
     if plan.get("quota"):
         pairs.append(("Quota", "\n".join(plan["quota"])))
     if verbose or asked.get("reservation"):

@@ -384,6 +384,15 @@ def test_a_plan_says_how_many_nodes_there_are_in_all_groups_and_what_each_needs(
     assert pairs["Resources"].splitlines()[1].startswith("worker: cpu=4..")
 
 
+def test_a_plan_says_that_one_replica_doesnt_scale() -> None:
+    plan = run_plan()
+    configuration = plan["run_spec"]["configuration"] | {"type": "service", "scaling": {"metric": "rps", "target": 1}}
+    plan["run_spec"]["configuration"] = configuration
+    assert "1..4" in dict(run_facts(plan))["Scaling"]
+    plan["run_spec"]["configuration"] = configuration | {"replicas": "1..2"}
+    assert "Scaling" not in dict(run_facts(plan))
+
+
 def test_nodes_have_a_line_each_with_the_name_of_their_group() -> None:
     plain = several("running", submission("running"), submission("pulling"))
     names = [

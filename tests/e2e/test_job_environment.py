@@ -6,7 +6,7 @@ import re
 
 from tests.harness.server import ROOT
 
-ELSEWHERE = {"DSTACK_VENV_DIR", "DSTACK_SERVICE_PORT"}  # in containers, in services
+ELSEWHERE = {"DSTACK_VENV_DIR", "DSTACK_SERVICE_PORT", "DSTACK_ROUTER_INTERNAL_IP"}  # in containers, in services
 
 
 def test_the_page_names_what_a_job_printed() -> None:

@@ -265,12 +265,9 @@ def test_what_a_service_cannot_mean_is_refused_where_it_is_written() -> None:
     assert "replicas" in found.hint and "begin at 1" in found.hint
 
 
-def test_scaling_without_a_range_is_refused_rather_than_ignored() -> None:
-    scaling = {"metric": "rps", "target": 1}
-    (found,) = refusals(service(scaling=scaling))
-    assert (found.path, found.code) == ("configuration.scaling", "exclusive") and "replicas: 1..4" in found.hint
-    assert refusals(effective(service(scaling=scaling))) == [found], "the default filled in changes nothing"
-    assert refusals(service(replicas="1..2", scaling=scaling)) == []
+def test_scaling_beside_the_one_replica_that_is_the_default_is_accepted() -> None:
+    spec = service(scaling={"metric": "rps", "target": 1})
+    assert refusals(spec) == refusals(effective(spec)) == [], "the plan says that it doesn't scale"
 
 
 def test_a_service_that_sleeps_until_its_first_request_has_no_schedule() -> None:
