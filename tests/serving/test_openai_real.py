@@ -98,9 +98,9 @@ def test_every_call_through_the_services_own_host(engine: int, door: Door) -> No
     client.all_well(ask(door, (door.host_of(one), "/v1"), *client.PLAIN), *client.PLAIN)
 
 
+@pytest.mark.parametrize("door", ["server"], indirect=True)  # a gateway's services have hosts of their own
 def test_every_call_through_a_path_of_the_server(engine: int, door: Door) -> None:
-    if not isinstance(door, EmbeddedDoor):
-        pytest.skip("a gateway's services have hosts of their own")
+    assert isinstance(door, EmbeddedDoor)
     one = served(engine, client.MODEL)
     door.serve(one)
     where = "127.0.0.1", f"/proxy/services/main/{one.run_name}/v1"
