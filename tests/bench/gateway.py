@@ -2,7 +2,8 @@
 its services under load, and its memory. The upstream is an nginx, too, where the figure is about speed.
 
 Every request has a token whose verdict is known, a rate limit that lets it pass, and is counted. A worker shares the
-machine with the upstream and the clients, so what it carries is told for a second of its own CPU.
+machine with the upstream and the clients, so what it carries is told for a second of its own CPU. How fast a machine's
+network stack is decides most of it, so an nginx that only passes on, with as many headers, is measured beside ours.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
@@ -31,9 +33,21 @@ from tests.serving.nginx_door import DOMAIN, NginxDoor, free_port
 
 HOST = f"app.{DOMAIN}"
 LINES = f"Host: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
+PLAIN = """
+worker_processes 1; pid %(folder)s/plain; error_log %(folder)s/log;
+events { worker_connections 4096; }
+http { access_log off; keepalive_requests 100000000; proxy_http_version 1.1; proxy_buffering off;
+  upstream replicas { server 127.0.0.1:%(upstream)d; keepalive 128; keepalive_requests 1000000; }
+  server { listen 127.0.0.1:%(port)d;
+    proxy_set_header Host $http_host; proxy_set_header Connection "";
+    proxy_set_header X-Real-IP $remote_addr; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $http_host;
+    location / { proxy_pass http://replicas; }
+  } }
+"""
 UPSTREAM = """
 load_module %(modules)s/ndk_http_module.so; load_module %(modules)s/ngx_http_lua_module.so;
-worker_processes 1; pid %(folder)s/pid; error_log %(folder)s/log;
+worker_processes 1; pid %(folder)s/upstream; error_log %(folder)s/log;
 events { worker_connections 4096; }
 http { access_log off; keepalive_requests 100000000;
   server { listen 127.0.0.1:%(port)d;
@@ -57,7 +71,8 @@ WRK_SECONDS = 4
 class Listening(Protocol):
     """A door."""
 
-    address: tuple[str, int]
+    @property
+    def address(self) -> tuple[str, int]: ...
 
 
 class Changing(Listening, Protocol):
@@ -67,16 +82,41 @@ class Changing(Listening, Protocol):
 
 
 @contextmanager
-def upstream(folder: Path) -> Iterator[ServedReplica]:
-    port = free_port()
-    (folder / "conf").write_text(UPSTREAM % {"folder": folder, "modules": MODULES, "port": port, "body": BODY})
+def started(folder: Path, name: str, text: str, **values: int) -> Iterator[subprocess.Popen[bytes]]:
+    conf = folder / f"{name}.conf"
+    conf.write_text(text % {"folder": folder, **values})
     command = [shutil.which("nginx", path="/usr/sbin:/usr/bin") or "nginx", "-e", str(folder / "log")]
-    with subprocess.Popen([*command, "-c", str(folder / "conf"), "-g", "daemon off;"]) as process:
+    with subprocess.Popen([*command, "-c", str(conf), "-g", "daemon off;"]) as process:
         try:
-            until("the upstream", (folder / "pid").exists, seconds=5)
-            yield ServedReplica(job_id="fast", instance_id="i", port=port, address="127.0.0.1", ready=True)
+            until(name, (folder / name).exists, seconds=5)
+            yield process
         finally:
             process.terminate()
+
+
+@contextmanager
+def upstream(folder: Path) -> Iterator[ServedReplica]:
+    port = free_port()
+    text = UPSTREAM.replace("%(modules)s", MODULES).replace("%(body)s", BODY)
+    with started(folder, "upstream", text, port=port):
+        yield ServedReplica(job_id="fast", instance_id="i", port=port, address="127.0.0.1", ready=True)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """An nginx that only passes on."""
+
+    address: tuple[str, int]
+    worker: int
+
+
+@contextmanager
+def plain(folder: Path, port_of_upstream: int) -> Iterator[Plain]:
+    port = free_port()
+    with started(folder, "plain", PLAIN, port=port, upstream=port_of_upstream) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        until("its worker", lambda: bool(children.read_text().split()), seconds=5)
+        yield Plain(("127.0.0.1", port), int(children.read_text().split()[0]))
 
 
 def opened(*replicas: Replica | ServedReplica) -> Served:
@@ -213,8 +253,11 @@ def measured(door: NginxDoor, folder: Path) -> None:
     door.allow(TOKEN, "main")
     with upstream(folder) as fast:
         door.serve(opened(fast))
-        _, through, added = added_ms(door, ("127.0.0.1", fast.port))
-        rates = [carried(door, door.nginx.pids()[1]) for _ in range(3)]
+        worker = door.nginx.pids()[1]
+        with plain(folder, fast.port) as bare:
+            _, through, added = added_ms(door, ("127.0.0.1", fast.port))
+            _, _, bare_added = added_ms(bare, ("127.0.0.1", fast.port))
+            pairs = [(carried(door, worker), carried(bare, bare.worker)) for _ in range(5)]
         direct = asyncio.run(streams(("127.0.0.1", fast.port)))
         gap = asyncio.run(streams(door.address))
     one, two = Replica("one"), Replica("two")
@@ -230,8 +273,10 @@ def measured(door: NginxDoor, folder: Path) -> None:
         "gateway",
         added_ms=[statistics.median(added)],
         p99_ms=[sorted(through)[len(through) * 99 // 100]],
-        per_s=[each for each, _ in rates],
-        per_cpu_s=[each for _, each in rates],
+        plain_added_ms=[statistics.median(bare_added)],
+        per_s=[ours[0] for ours, _ in pairs],
+        per_cpu_s=[ours[1] for ours, _ in pairs],
+        plain_per_cpu_s=[its[1] for _, its in pairs],
         stream_gap_ms=[gap],
         stream_gap_direct_ms=[direct],
         under_change=[float(ok)],

@@ -6,6 +6,8 @@ local asking = require "asking"
 
 local M = {}
 local judged = ngx.shared.judged
+local keys, kept = {}, 0  -- by project and header: a hash takes longer than all else that is done for a request
+local MOST = 1000
 local GOOD, AHEAD, AWAY, BAD = 60, 50, 300, 5  -- seconds
 
 local function ask(key, token, project)
@@ -20,13 +22,33 @@ local function ask(key, token, project)
     return status
 end
 
+-- Under which the verdict is kept, and the token; nil without one.
+local function read(header, project)
+    local token = header:match("^[Bb][Ee][Aa][Rr][Ee][Rr]%s+(%S+)%s*$")
+    if not token then
+        return nil
+    end
+    if kept >= MOST then
+        keys, kept = {}, 0
+    end
+    local known = { key = ngx.sha1_bin(project .. "|" .. token), token = token }
+    keys[project] = keys[project] or {}
+    keys[project][header] = known
+    kept = kept + 1
+    return known
+end
+
 -- 200, 403, or 503 if nobody can say.
 function M.judge(header, project)
-    local token = header and header:match("^[Bb][Ee][Aa][Rr][Ee][Rr]%s+(%S+)%s*$")
-    if not token then
+    if not header then
         return 403
     end
-    local key = ngx.sha1_bin(project .. "|" .. token)
+    local of_project = keys[project]
+    local known = of_project and of_project[header] or read(header, project)
+    if not known then
+        return 403
+    end
+    local key = known.key
     local at = judged:get(key)
     local age = at and ngx.now() - at
     if age and age < AHEAD then
@@ -36,7 +58,7 @@ function M.judge(header, project)
         return 200  -- another request is asking already
     end
     local refused = not at and judged:get("no" .. key)
-    return refused or ask(key, token, project) or (at and 200) or 503
+    return refused or ask(key, known.token, project) or (at and 200) or 503
 end
 
 return M

@@ -49,11 +49,10 @@ end
 
 -- What some would read as a way up: the limits of a prefix, or a router's paths, must hold for whoever reads it.
 local function climbs(target)
-    local path = target:match("^[^?]*")
-    if not path:find(".", 1, true) and not path:find("%", 1, true) then
+    if not target:find(".", 1, true) and not target:find("%", 1, true) then
         return false
     end
-    path = path:gsub("%%2[eE]", "."):gsub("%%2[fF]", "/"):gsub("%%5[cC]", "/"):gsub("\\", "/") .. "/"
+    local path = target:match("^[^?]*"):gsub("%%2[eE]", "."):gsub("%%2[fF]", "/"):gsub("%%5[cC]", "/"):gsub("\\", "/") .. "/"
     path = path:gsub("%%3[bB]", ";"):gsub("/(%.%.?);", "/%1/")  -- some servers drop what follows a `;`
     return path:find("/./", 1, true) or path:find("/../", 1, true)
 end
@@ -91,8 +90,8 @@ local function check_way(service)
         ngx.req.discard_body()
         return ngx.exit(308)
     end
-    local path = ngx.var.uri
-    if service.paths and not service.paths[path] and path:sub(1, 4) ~= "/v1/" then
+    local path = service.paths and ngx.var.uri
+    if path and not service.paths[path] and path:sub(1, 4) ~= "/v1/" then
         problems.refuse(403, "forbidden", "The service's router doesn't serve " .. path:sub(1, 200))
     end
 end
@@ -228,8 +227,13 @@ end
 -- The response ----------------------------------------------------------------------------------------------------
 
 function M.answer()
-    local state = ngx.ctx.state
-    local open = ngx.ctx.models or (state and state.open)
+    local state = states.current()
+    local open
+    if state then
+        open = state.open or state.models
+    else
+        open = ngx.ctx.models
+    end
     if open and ngx.var.http_origin and not ngx.header["Access-Control-Allow-Origin"] then
         ngx.header["Access-Control-Allow-Origin"] = "*"
     end

@@ -8,8 +8,14 @@ local steps = ngx.shared.limits
 
 -- The limit of the longest prefix of this path, as applications read it: with single slashes.
 local function applying(limits, path)
-    local found
-    path = path:gsub("//+", "/")
+    local found = limits[1]
+    if not found or (found.prefix == "/" and not limits[2]) then
+        return found
+    end
+    found = nil
+    if path:find("//", 1, true) then
+        path = path:gsub("//+", "/")
+    end
     for _, limit in ipairs(limits) do
         if path:sub(1, #limit.prefix) == limit.prefix and (not found or #limit.prefix > #found.prefix) then
             found = limit

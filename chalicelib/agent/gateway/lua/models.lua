@@ -4,6 +4,7 @@
 local heads = require "heads"
 local problems = require "problems"
 local services = require "services"
+local states = require "states"
 
 local M = {}
 local READ = 1024 * 1024  -- bytes of a body in which the name must be
@@ -149,7 +150,7 @@ function M.watch(part)
     watch.seen = (watch.seen or "") .. part
     local id = watch.seen:match('"id"%s*:%s*"([^"\\]+)"')
     if id and #id <= 256 then
-        makers:set(watch.project .. "|" .. id, watch.host .. " " .. ngx.ctx.state.job)
+        makers:set(watch.project .. "|" .. id, watch.host .. " " .. states.current().job)
     end
     if id or #watch.seen > FIRST_ID then
         ngx.ctx.watch = nil

@@ -7,23 +7,24 @@ local json = require "cjson.safe"
 
 local M = {}
 local served = ngx.shared.served
-local parsed, seen = {}, -1
+local parsed, seen = { host = {} }, -1
 
 -- The entry for a kind (`host`, `certificate`, `challenge`) and a name, or nil.
 function M.entry(kind, name)
     local version = served:get("version") or 0
     if version ~= seen then
-        parsed, seen = {}, version
+        parsed, seen = { host = {} }, version
     end
-    local key = kind .. "|" .. name
-    local found = parsed[key]
+    local entries = parsed[kind]
+    local found = entries and entries[name]
     if found == nil then
-        local text = served:get(key)
+        local text = served:get(kind .. "|" .. name)
         if not text then
             return nil  -- not remembered: anyone may ask for any host
         end
         found = json.decode(text)
-        parsed[key] = found
+        parsed[kind] = entries or {}
+        parsed[kind][name] = found
     end
     return found
 end

@@ -1,24 +1,25 @@
--- What is known of a request from one phase to the next. nginx forgets a request's own Lua values when it turns to an
--- error page, so they are kept here, under a number that its variables keep.
+-- What is known of a request from one phase to the next, under a number that one of nginx's variables keeps. (Its own
+-- place for that, `ngx.ctx`, is emptied when it turns to an error page, and costs more.)
 
 local M = {}
 local states, last = {}, 0
 
 function M.begin(state)
     last = last + 1
-    ngx.var.state = last
-    states[last], ngx.ctx.state = state, state
+    state.number = tostring(last)
+    ngx.var.state = state.number
+    states[state.number] = state
     return state
 end
 
 function M.current()
-    return ngx.ctx.state or states[tonumber(ngx.var.state)]
+    return states[ngx.var.state]
 end
 
 function M.finish()
     local state = M.current()
     if state then
-        states[tonumber(ngx.var.state)] = nil
+        states[state.number] = nil
     end
     return state
 end
