@@ -62,7 +62,8 @@ def _nothing_left_alone(stage: str) -> None:
         more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
         raise Refused(
             f"The stage {stage} still has {', '.join(left[:SHOWN])}{more}.",
-            hint="Delete them with `dstack fleet delete` and `dstack volume delete`, or add --leave-machines.",
+            hint="Delete them with `dstack fleet delete`, `dstack gateway delete` and `dstack volume delete`, "
+            "or add --leave-machines.",
         )
 
 

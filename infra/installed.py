@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
 from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.volumes import Volume
@@ -48,8 +49,8 @@ def costing(store: Store) -> Iterator[str]:
     for name in every(store, "projects", "name/"):
         project = name.key.sk.removeprefix("name/")
         project_id = nouns.pointed(name)
-        for fleet in every(store, f"project/{project_id}", "fleet-name/"):
-            for record in all_of(store, "gsi1", keys.instances_of(nouns.pointed(fleet))):
+        for owner in _owners(store, project_id):
+            for record in all_of(store, "gsi1", keys.instances_of(owner)):
                 instance = nouns.read(Instance, record)
                 if instance.status is not InstanceStatus.terminated:
                     yield f"{instance.name} in {project} ({instance.status})"
@@ -57,3 +58,10 @@ def costing(store: Store) -> Iterator[str]:
             volume = nouns.read(Volume, record)
             if not volume.deleted and not volume.external:
                 yield f"the volume {volume.name} in {project}"
+
+
+def _owners(store: Store, project_id: str) -> Iterator[str]:
+    """Of machines and hosts: fleets, and gateways, which may have bought machines of their own. One that is deleted may
+    still have some that are not gone yet."""
+    yield from (nouns.pointed(fleet) for fleet in every(store, f"project/{project_id}", "fleet-name/"))
+    yield from (nouns.read(Gateway, each).id for each in all_of(store, "gsi1", keys.gateways_of(project_id)))

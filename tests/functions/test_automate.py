@@ -185,7 +185,7 @@ def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack, rig: Rig
     stack.ask_for_a_machine()
     stack.provision()
     policed = Policed()
-    root = deployed(stack, policed, "automate")
+    root = deployed(stack.root, policed, "automate")
     ann = rig.user("ann", ProjectRole.user)
     rig.ok("P/automations/add", {"spec": spec_of("hers")}, token=ann)
     stored(rig, spec_of("hello", priority=7))

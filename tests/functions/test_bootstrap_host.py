@@ -161,9 +161,9 @@ def test_a_host_whose_head_node_cant_reach_the_stack_either_is_told_so(bastion: 
 
 def test_the_bastion_needs_what_its_policy_allows_and_nothing_else(bastion: Bastion) -> None:
     policed = Policed()
-    its = deployed(bastion.stack, policed, "bootstrap_host", bastion.executions).ports
+    its = deployed(bastion.stack.root, policed, "bootstrap_host", bastion.executions).ports
     bastion.own = Root(replace(its, logins=bastion.root.ports.logins, tunnels=False))
-    passes = deployed(bastion.stack, policed, "reconcile", bastion.executions).ports
+    passes = deployed(bastion.stack.root, policed, "reconcile", bastion.executions).ports
     effects = Said(passes.workflows, bastion.effects)
     bastion.passes = Root(replace(passes, logins=bastion.root.ports.logins, effects=effects, tunnels=False))
     bastion.host.reaches = False

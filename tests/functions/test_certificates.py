@@ -24,9 +24,11 @@ from chalicelib.usecases.pace import PER_CALL
 from functions import agent_sync, provision, reconcile
 from tests.api.rig import ADMIN, Rig, submit
 from tests.functions.test_handlers import Asked
+from tests.functions.test_policies import deployed
 from tests.harness.lambda_host import scheduled_event, url_event
 from tests.usecases.test_gateway_words import MACHINE, edge
 from tests.world import gateway_seats as seats
+from tests.world.calls import Policed
 from tests.world.certificates import LIFE, FakeAuthority
 from tests.world.plane import World
 from tests.world.time import Clock
@@ -42,6 +44,7 @@ class Stack:
     effects: list[dict[str, Any]]  # events for `provision`
     answers: dict[str, str]
     had: dict[str, Any] = field(default_factory=lambda: {"version": ""})  # the gateway's last word
+    processes: dict[str, Root] = field(default_factory=dict)  # of functions that have a root of their own
 
     @classmethod
     def at(cls, folder: Path) -> Stack:
@@ -58,7 +61,7 @@ class Stack:
         """As the gateway's control program does."""
         headers = {"Authorization": f"Bearer {seats.credential(MACHINE)}"}
         event = url_event("GET", "/agent/gateway", f"since={self.had['version']}&wait=25", headers, b"")
-        answer = agent_sync.handler(event, None, self.root)
+        answer = agent_sync.handler(event, None, self.of("agent_sync"))
         assert answer["statusCode"] == 200, answer
         said = json.loads(base64.b64decode(answer["body"]))
         assert said["ask_in"] > 0  # nothing is held here
@@ -71,12 +74,15 @@ class Stack:
         """The gateway asks twice, and the schedule's pass comes."""
         self.ask()
         self.ask()
-        failed = reconcile.handler(scheduled_event("reconcile"), None, self.root)["failed"]
+        failed = reconcile.handler(scheduled_event("reconcile"), None, self.of("reconcile"))["failed"]
         assert not [unit for unit in failed if unit.startswith("certificate/")]
         events, self.effects[:] = json.loads(json.dumps(self.effects)), []
         for event in events:
-            provision.handler(event, None, self.root)
+            provision.handler(event, None, self.of("provision"))
         self.rig.world.at += MINUTE
+
+    def of(self, function: str) -> Root:
+        return self.processes.get(function, self.root)
 
     def until_shown(self) -> int:
         """How many minutes that took."""
@@ -124,6 +130,26 @@ def test_it_is_renewed_by_the_schedule(stack: Stack) -> None:
         stack.minute()
     assert stack.authority.issued == 2
     assert stack.had["certificates"][HOST]["certificate"] == f"CERTIFICATE 2 OF {HOST}"
+
+
+def test_it_is_issued_renewed_and_given_up_with_what_the_policies_allow(stack: Stack) -> None:
+    """The gateway goes in the end, and its certificate with it."""
+    policed, asked = Policed(), ("agent_sync", "reconcile", "provision")
+    stack.processes = {function: deployed(stack.root, policed, function) for function in asked}
+    gateway = edge(stack.rig, MACHINE.with_(due_at=None))
+    asleep(stack.rig)
+    stack.until_shown()
+    stack.rig.world.at += LIFE * 2 // 3
+    for _ in range(8):
+        stack.minute()
+    assert stack.authority.issued == 2
+    stack.rig.ok("P/runs/stop", {"runs_names": ["chat"], "abort": True})
+    stack.minute()
+    stack.rig.ok("P/gateways/delete", {"names": ["edge"]})
+    hint = [each.unit for each in certificates.of_gateway(stack.root.plane, gateway.id)]
+    reconcile.handler({"units": hint}, None, stack.of("reconcile"))
+    assert hint and certificates.of_gateway(stack.root.plane, gateway.id) == []
+    assert policed.refused == [] and policed.seen.keys() == {*asked}
 
 
 def test_an_event_that_lambda_repeats_orders_nothing_twice(stack: Stack) -> None:

@@ -31,6 +31,7 @@ from chalicelib.store import nouns
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.port import Change, Check, Delete, Put
 from functions import dead_letters, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from infra import grants as may
 from infra.functions import FUNCTIONS, named
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
@@ -100,10 +101,10 @@ def of_machines(executions: StepFunctions) -> Calls:
     return calls
 
 
-def deployed(stack: Stack, policed: Policed, function: str, executions: StepFunctions | None = None) -> Root:
-    """The stack's root as the function's process has it: its ports are AWS's services, which keep its policy.
-    `executions`: Step Functions, if the story has it."""
-    ports = stack.root.ports
+def deployed(root: Root, policed: Policed, function: str, executions: StepFunctions | None = None) -> Root:
+    """The root as the function's process has it: its ports are AWS's services, which keep its policy. `executions`:
+    Step Functions, if the story has it."""
+    ports = root.ports
 
     def of(service: str) -> Callable[[str, dict[str, Any]], None]:
         def look(operation: str, params: dict[str, Any]) -> None:
@@ -129,6 +130,7 @@ def deployed(stack: Stack, policed: Policed, function: str, executions: StepFunc
     blobs: Any = Noting(ports.blobs, of("s3"), of_bucket)
     driven: Any = None if executions is None else Noting(executions, of("stepfunctions"), of_machines(executions))
     of_its_own = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "wake": wake, "workflows": driven}
+    of_its_own |= {"streams": None}  # no connection lasts there
     return Root(replace(ports, **of_its_own, effects=Said(driven, Asking())))
 
 
@@ -182,7 +184,7 @@ def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     BlobLogs(stack.root.ports.store, stack.root.ports.blobs).append(
         rig.project.id, job_of(rig, run.id).id, 0, [(rig.world.at, b"a line")]
     )
-    root = deployed(stack, policed, "erase_unused")
+    root = deployed(stack.root, policed, "erase_unused")
     for _ in range(4):
         dated(rig)
         later(rig, 31)
@@ -199,7 +201,7 @@ def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     assert found is not None and found.status is InstanceStatus.provisioning
     store = stack.root.ports.store
     store.commit([Delete(keys.instance(found.id))])
-    root = deployed(stack, policed, "sweep_orphans")
+    root = deployed(stack.root, policed, "sweep_orphans")
 
     def sweep(looks: int) -> dict[str, list[str]]:
         done: dict[str, list[str]] = {}
@@ -215,7 +217,7 @@ def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
 
 
 def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack: Stack, policed: Policed) -> None:
-    root = {function.name: deployed(stack, policed, function.name) for function in FUNCTIONS}
+    root = {function.name: deployed(stack.root, policed, function.name) for function in FUNCTIONS}
     people = Rig(replace(stack.rig.world, plane=root["api"].plane), stack.rig.project)
     agents = Rig(replace(stack.rig.world, plane=root["agent_sync"].plane), stack.rig.project)
     for _ in range(3):
@@ -262,7 +264,7 @@ def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     waits; then it is silent for good, and given up."""
     stack.ask_for_a_machine()
     stack.provision()
-    root, host = deployed(stack, policed, "reap_idle"), stack.instance["id"]
+    root, host = deployed(stack.root, policed, "reap_idle"), stack.instance["id"]
     said = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
     token = bootstrap_token(stack.root.ports.install_key, host, 0)
     token = send(stack.rig, "POST", "/agent/sync", orjson.dumps(said), token=token).json["credential"]
@@ -324,7 +326,7 @@ def told_of(root: Root, host: str) -> None:
 
 def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed) -> None:
     """Its services are found by an index; streams to replicas wait in the table, and are taken out of it."""
-    root, store = deployed(stack, policed, "agent_sync"), stack.root.ports.store
+    root, store = deployed(stack.root, policed, "agent_sync"), stack.root.ports.store
     agents = Rig(replace(stack.rig.world, plane=root.plane), stack.rig.project)
     machine = b.host(0).with_(project_id=stack.rig.project.id)
     gateway_seats.keep(store, gateway_seats.gateway(stack.rig.project.id, machine), machine)
@@ -348,3 +350,7 @@ def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed)
     assert ask("POST", "/agent/gateway/streams", {"streams": [order]}).status == 204
     said = {"v": 1, "instance": machine.id, "boot": "b", "seq": 1, "tasks": []}
     assert ask("POST", "/agent/sync", said).json["streams"]
+    its = {
+        (action, thing) for grant in (may.QUERY_INDEX, may.DELETE) for action in grant.actions for thing in grant.things
+    }
+    assert its & policed.spare("agent_sync") == set()

@@ -149,7 +149,7 @@ def test_without_a_bus_it_says_how_to_have_one(stack: Stack) -> None:
 def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack) -> None:
     stack.ask_for_a_machine()
     found, policed = history(stack), Policed()
-    root = deployed(stack, policed, "publish")
+    root = deployed(stack.root, policed, "publish")
     publish.handler(batch(found), None, Root(replace(root.ports, bus=EventBus(Events(), "bus"))))
     assert policed.refused == []
     assert spare(policed, "publish", "Stream", "Announce") == set(), "Lambda reads the stream in its name"

@@ -91,7 +91,7 @@ def test_a_state_needs_what_its_policy_allows_and_nothing_else(stack: Stack, tmp
         return answer
 
     executions = StepFunctions({START_CLUSTER.name: asl.render(START_CLUSTER)}, clock.now, invoke)
-    its = deployed(stack, policed, "workflow_step", executions)
+    its = deployed(stack.root, policed, "workflow_step", executions)
     ports = stack.root.ports
     others = Root(replace(ports, workflows=executions, effects=Said(executions, ports.effects)))
     place = Engine(others.plane, clock, tmp_path)

@@ -7,10 +7,16 @@ import io
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
+from chalicelib.domain import keys
+from chalicelib.domain.instances import InstanceStatus
 from chalicelib.errors import DstackError, Invalid, Refused
+from chalicelib.store import nouns
+from chalicelib.store.memory import MemoryStore
 from infra import deploy, destroy, new_token
 from infra.account import checked, explained
-from infra.installed import variables
+from infra.installed import costing, variables
+from tests.world import gateway_seats
+from tests.world import nouns as b
 
 
 @pytest.mark.parametrize("name", ["", "Dev", "1st", "a" * 22, "de v", "dev/x"])
@@ -88,3 +94,17 @@ def test_what_is_kept_can_be_deleted_by_hand() -> None:
     told = destroy.by_hand("dev", "dstack-dev-data", "dstack-dev", "dstack-dev-1")
     for words in ("delete-stack --stack-name dstack-dev-data", "s3://dstack-dev-1", "/dstack-dev/master-key"):
         assert words in told
+
+
+def test_machines_of_fleets_and_of_gateways_are_left_alone_by_nobody() -> None:
+    """A gateway's machine is in no fleet. One on a host of a fleet is named once, as the fleet's."""
+    store, fleet = MemoryStore(), b.fleet("pool")
+    store.commit([nouns.pointer(keys.project_name("main"), b.PROJECT), nouns.put(fleet)])
+    store.commit([nouns.pointer(keys.fleet_name(b.PROJECT, "pool"), fleet.id)])
+    host, gone = b.machine(0, fleet), b.machine(1, fleet, status=InstanceStatus.terminated)
+    door = gateway_seats.gateway(b.PROJECT, name="door")
+    own = b.machine(0, b.fleet("door").with_(id=door.id), due_at=None)
+    store.commit([nouns.put(gone)])
+    gateway_seats.keep(store, gateway_seats.gateway(b.PROJECT, host, name="edge"), host)
+    gateway_seats.keep(store, door, own)
+    assert sorted(costing(store)) == ["door-0 in main (idle)", "pool-0 in main (idle)"]

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from chalicelib.domain.state_changes import StateChange
-from tests.e2e.aws.deployment import STAGE
-from tests.e2e.aws.journey import PATIENCE, Journey
+from tests.e2e.aws.deployment import PATIENCE, STAGE
+from tests.e2e.aws.journey import Journey
 from tests.harness.server import until
 from tests.runtime.test_webhooks_real import block
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.aws.front import Front, before
+from tests.e2e.aws.front import NO_ANSWER, Front, before
 from tests.emulators.ministack import Emulator
-from tests.harness.server import ROOT, Server
+from tests.harness.server import ROOT, HttpError, Server, until
 
 STAGE = "e2e"
 VENV = Path(sys.executable).parents[1]
+PATIENCE = 400.0  # seconds: a function starts anew after an upgrade, and two busy cores are slow
 PACE = 0.3  # seconds between an agent's calls while something changes
 
 
@@ -64,10 +65,21 @@ class Deployment(Server):
         return Made(report, done.stderr, round(took, 2), round(worked, 2), done.returncode)
 
     def lead(self) -> None:
-        """The front leads to what is deployed now."""
+        """The front leads to what is deployed now, and its first processes are there: on a busy machine they may take
+        longer to start than a caller waits."""
         assert self.front is not None
         outputs = self.outputs(f"dstack-{STAGE}")
         self.front.leads_to(outputs["ApiUrl"], outputs["AgentUrl"])
+        until("the API's first answer", self._answers, every=1, seconds=PATIENCE)
+
+    def _answers(self) -> bool:
+        try:
+            self.call("/api/server/get_info", {})
+        except HttpError as error:
+            if error.status != NO_ANSWER:
+                raise
+            return False
+        return True
 
     def outputs(self, stack: str) -> dict[str, str]:
         found = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]["Outputs"]

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 AT_ONCE = 2  # calls to each of the two
 HELD = 60.0  # seconds that a call waits for the end of an upgrade
+NO_ANSWER = 502  # as API Gateway says it
 _OWN = ("host", "content-length", "connection", "transfer-encoding", "keep-alive")
 
 
@@ -92,8 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
                 (name, value) for name, value in reply.getheaders() if name.lower() not in (*_OWN, "date", "server")
             ]
             return reply.status, kept, reply.read()
-        except (OSError, http.client.HTTPException) as error:  # as API Gateway says it
-            return 502, [], f"the emulator gave no answer: {error}".encode()
+        except (OSError, http.client.HTTPException) as error:
+            return NO_ANSWER, [], f"the emulator gave no answer: {error}".encode()
         finally:
             connection.close()
 
