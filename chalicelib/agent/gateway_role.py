@@ -48,6 +48,11 @@ def folder_of(data: str) -> str:
     return "/var/lib/dstack-gateway-" + hashlib.sha256(os.path.abspath(data).encode()).hexdigest()[:8]
 
 
+def carries(data: str) -> bool:
+    """Is this machine to carry a gateway?"""
+    return os.path.exists(os.path.join(data, ORDER))
+
+
 def remove(data: str, folder: Optional[str] = None, patience: float = TO_END) -> None:
     """End the program and its nginx, and delete all that is theirs. What is wanted is forgotten last, so that this is
     done again if it is cut off."""
@@ -58,7 +63,7 @@ def remove(data: str, folder: Optional[str] = None, patience: float = TO_END) ->
         _end(folder, patience)
         Nginx(folder, Listens([])).stop()
         delete_tree(folder)
-    if os.path.exists(os.path.join(data, ORDER)):
+    if carries(data):
         os.unlink(os.path.join(data, ORDER))
 
 

@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 from typing import Callable, Dict, Optional
 
-from . import build, clearing
+from . import build, clearing, gateway_role
 from .roster import Roster
 from .task_runtime import TaskRuntime
 from .tasks import read_text, take_lock
@@ -65,10 +65,9 @@ def leave(
         return 1
     usable = runtimes(data, options)
     roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
-    running = [task for task in roster.tasks() if not roster.ended(task)]
-    if running and not options.force:
-        text = "%d jobs run here: stop them first (dstack stop), or end them with --force" % len(running)
-        print(text, file=sys.stderr)
+    busy = "" if options.force else _busy(data, roster)
+    if busy:
+        print(busy, file=sys.stderr)
         return 1
     control("stop", unit)
     lock = _lock(os.path.join(data, "lock"), patience)
@@ -84,6 +83,16 @@ def leave(
     _remove(data, unit, control, units)
     print("This machine has left its fleet; nothing of the agent is left.")
     return 0
+
+
+def _busy(data: str, roster: Roster) -> str:
+    """What would end if the machine left now; empty if nothing."""
+    running = [task for task in roster.tasks() if not roster.ended(task)]
+    if running:
+        return "jobs still run here (%d): stop them first (dstack stop), or end them with --force" % len(running)
+    if gateway_role.carries(data):
+        return "a gateway runs here: delete it first (dstack gateway delete), or end it with --force"
+    return ""
 
 
 def _told_or_forced(data: str, force: bool, patience: float) -> str:

@@ -176,8 +176,22 @@ def test_a_machine_on_which_jobs_run_stays(tmp_path: Path, capsys: pytest.Captur
     machine.desk.create("one")
     machine.desk.state("one", state="running")
     assert machine.leave() == 1
-    assert "1 jobs run here: stop them first" in capsys.readouterr().err
+    assert "jobs still run here (1): stop them first" in capsys.readouterr().err
     assert machine.told == [] and machine.desk.roster.tasks() == ["one", "over"]
+
+
+@root_only
+@pytest.mark.parametrize("told", [(200,)], indirect=True)
+def test_a_machine_that_carries_a_gateway_stays_unless_forced(
+    told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine(tmp_path, f"http://127.0.0.1:{told.server_port}")
+    (machine.desk.data / "gateway.json").write_text("{}")
+    assert machine.leave() == 1
+    assert "a gateway runs here: delete it first (dstack gateway delete)" in capsys.readouterr().err
+    assert machine.told == [] and told.heard == []
+    assert machine.leave(force=True) == 0
+    assert machine.told == GONE and not machine.desk.data.exists()
 
 
 @root_only

@@ -23,6 +23,7 @@ from tests.harness.server import PATIENCE, ROOT, Server, until
 
 SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": "1GB.."}
 DSTACK = [sys.executable, "-m", "cli.main"]
+HEEDS_CTRL_C = ("env", "--default-signal=INT")  # also if the suite was started in the background of a shell
 PYTHON = "/usr/bin/python3"  # of the job, whose user may not look into our environment
 
 # The client of somebody to whom this machine is another: nothing of it answers, so the server carries the bytes.
@@ -56,7 +57,11 @@ class Client:
         self.file = folder / f"said-{time.monotonic_ns()}"
         with self.file.open("wb") as said:
             self.process = subprocess.Popen(
-                [*program, *words], cwd=folder, env=environment(server), stdout=said, stderr=subprocess.STDOUT
+                [*HEEDS_CTRL_C, *program, *words],
+                cwd=folder,
+                env=environment(server),
+                stdout=said,
+                stderr=subprocess.STDOUT,
             )
 
     @property
