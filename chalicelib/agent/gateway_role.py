@@ -76,18 +76,20 @@ class GatewayRole:
         log: Callable[[str], None],
         folder: Optional[str] = None,
         packages: "Optional[Packages]" = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`program`: writes the agent's modules and says where. `changed`: told of every change; None when nothing is
         left of a gateway here."""
         self._data, self._program, self._changed, self._log = data, program, changed, log
         self._folder, self._packages = folder or folder_of(data), packages
+        self._clock = clock
         self._wanted: Optional[Body] = read_json(os.path.join(data, ORDER))
         self._told: Optional[Body] = None
         self._lock = threading.Lock()  # around what is wanted and told
         self._news, self._over = threading.Event(), threading.Event()
         self._thread: Optional[threading.Thread] = None
         self._child: "Optional[subprocess.Popen[bytes]]" = None
-        self._failures, self._again_at = 0, 0.0
+        self._failures, self._again_at = 0, float("-inf")
 
     # On the agent's own thread ------------------------------------------------------------------------------------
 
@@ -105,7 +107,7 @@ class GatewayRole:
         with self._lock:
             if wanted == self._wanted:
                 return
-            self._wanted, self._failures, self._again_at = wanted, 0, 0.0
+            self._wanted, self._failures, self._again_at = wanted, 0, float("-inf")
         if wanted is not None:
             write_atomic(os.path.join(self._data, ORDER), json.dumps(wanted), durable=True)
             self._tell("starting")
@@ -133,12 +135,13 @@ class GatewayRole:
         while not self._over.is_set():
             self._news.clear()
             try:
-                self._look()
+                self.look()
             except Exception as problem:  # a thread that died silently would leave the gateway as it is for ever
                 self._failed("the agent: %r" % problem)
             self._news.wait(LOOK)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Take one step towards what is wanted."""
         with self._lock:
             wanted, told = self._wanted, self._told
         if wanted is None:
@@ -146,7 +149,7 @@ class GatewayRole:
                 remove(self._data, self._folder)
                 self._child = None
                 self._settle(None, wanted)
-        elif time.monotonic() >= self._again_at:
+        elif self._clock() >= self._again_at:
             self._have(wanted)
 
     def _have(self, wanted: Body) -> None:
@@ -220,7 +223,7 @@ class GatewayRole:
     def _failed(self, message: str) -> None:
         self._log("the gateway: " + message)
         pause = min(SELDOM, AGAIN * 2.0 ** min(self._failures, 16))
-        self._failures, self._again_at = self._failures + 1, time.monotonic() + pause
+        self._failures, self._again_at = self._failures + 1, self._clock() + pause
         self._tell("failed", message)
 
     def _tell(self, state: str, message: str = "") -> None:

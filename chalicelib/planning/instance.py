@@ -194,7 +194,6 @@ class Look:
             idle_since=self.now,
             act_until=None,
             deadline=None,
-            due_at=None,
             **changes,
         )
         if self.instance.claims:

@@ -105,7 +105,7 @@ def _usage(new: dict[str, Any], old: dict[str, Any]) -> Usage:
     used, passed = new["cpu_usage_micro"] - old["cpu_usage_micro"], new["at"] - old["at"]
     return Usage(
         at=new["at"],
-        cpu_percent=max(0, round(100 * used / passed)) if passed > 0 else 0,  # used goes back when a container restarts
+        cpu_percent=max(0, round(100 * used / passed)),  # used goes back when a container restarts
         memory_bytes=new["memory_usage_bytes"],
         working_set_bytes=new["memory_working_set_bytes"],
         gpus=tuple((gpu.get("memory_usage_bytes") or 0, gpu.get("util_percent") or 0) for gpu in new["gpus"]),

@@ -38,6 +38,7 @@ class Container:
     cut: bool = False  # whoever listens is cut off: the engine went away
     ends_when_waited_for: int | None = None
     holds: dict[str, bytes] = field(default_factory=dict)  # files of its image; a folder ends with a slash
+    networks: dict[str, Any] = field(default_factory=dict)
     news: threading.Condition = field(default_factory=threading.Condition)
 
     def change(self, **fields: Any) -> None:
@@ -56,7 +57,8 @@ class Container:
         state: dict[str, Any] = {"Status": self.status, "Running": self.status == "running", "Pid": self.pid}
         state["StartedAt"] = self.started
         state |= {"ExitCode": self.exit_status, "OOMKilled": self.out_of_memory}
-        return {"Name": self.name, "State": state, "HostConfig": self.body.get("HostConfig") or {}}
+        where = {"HostConfig": self.body.get("HostConfig") or {}, "NetworkSettings": {"Networks": self.networks}}
+        return {"Name": self.name, "State": state, **where}
 
 
 @dataclass

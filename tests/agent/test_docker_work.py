@@ -125,6 +125,13 @@ def test_one_of_several_nodes_is_reached_in_the_machines_own_network(bench: Benc
     bench.folder.write_state({})
 
 
+def test_a_container_has_the_address_that_one_of_its_networks_gave_it(bench: Bench) -> None:
+    bench.begin()
+    assert bench.runtime.address(bench.folder) == ""
+    bench.container.networks = {"none": {"IPAddress": ""}, "bridge": {"IPAddress": "172.17.0.2"}}
+    assert bench.runtime.address(bench.folder) == "172.17.0.2"
+
+
 def test_a_port_of_the_host_that_is_taken_ends_one_of_several_nodes(bench: Bench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import gpus
-from chalicelib.agent.inventory import Inventory, addresses, default_address, run_tool
+from chalicelib.agent.inventory import Inventory, addresses, default_address, interfaces, run_tool
 
 
 class Tools:
@@ -172,6 +172,10 @@ def test_this_machines_addresses_end_with_loopback() -> None:
     assert found[-1] == "127.0.0.1" and len(set(found)) == len(found)
     first = default_address()
     assert not first or found[0] == first
+
+
+def test_an_interface_has_its_address_and_mask() -> None:
+    assert ("lo", "127.0.0.1", "255.0.0.0") in interfaces()
 
 
 def test_told_facts_replace_what_is_found(tmp_path: Path) -> None:

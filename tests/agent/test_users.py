@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.agent import users
 from chalicelib.agent.accounts import Account
-from chalicelib.agent.users import Users, id_range, sweep
+from chalicelib.agent.users import Held, Users, id_range, sweep
 from tests.harness.descriptors import descriptors, opened_since
 
 
@@ -48,6 +49,17 @@ def test_what_an_id_left_where_everybody_may_write_is_deleted(tmp_path: Path) ->
     sweep(str(tmp_path), os.getuid())
     assert list(tmp_path.iterdir()) == []
     sweep(str(tmp_path / "nothing"), os.getuid())
+
+
+def test_an_id_is_not_inherited_while_a_process_of_its_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if this very process were one that the kernel can't end: there is no time left to kill it."""
+    monkeypatch.setattr(users, "CLEAR_SECONDS", -1.0)
+    (tmp_path / "home").mkdir()
+    with (tmp_path / "lock").open("w+b") as lock:
+        held = Held(os.getuid(), lock.fileno())
+        held.owns([str(tmp_path / "home")])
+        assert not held.clear() and not held.inherit()
+    assert (tmp_path / "home").is_dir()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may act as somebody else")

@@ -102,6 +102,17 @@ def test_a_story_can_be_read_backwards(rig: Rig, job: Job) -> None:
     assert len(forwards) > 1 and backwards == forwards[::-1]
 
 
+def test_a_story_is_told_from_a_moment_until_another(rig: Rig, job: Job) -> None:
+    """What happens at the last moment comes after it."""
+    before, _ = poll(rig, job, diagnose=True)
+    rig.world.at += MINUTE
+    rig.ok("P/runs/stop", {"runs_names": ["hello"], "abort": False})
+    both, _ = poll(rig, job, diagnose=True)
+    assert before and len(both) > len(before)
+    assert poll(rig, job, diagnose=True, end_time=iso(rig.world.at))[0] == before
+    assert poll(rig, job, diagnose=True, start_time=iso(rig.world.at))[0] == both[len(before) :]
+
+
 def test_bad_polls_are_refused(rig: Rig, job: Job) -> None:
     body = {"run_name": "hello", "job_submission_id": job.id}
     assert "'nope'" in rig.refused("P/logs/poll", {**body, "run_name": "nope"})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.exports import Export
 from chalicelib.domain.gateways import ReplicaState
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
@@ -16,6 +17,7 @@ from chalicelib.domain.runs import RunBody
 from chalicelib.domain.services import SERVER, Scale, Traffic, door_of
 from chalicelib.engine.load import MOST_SAMPLES, Loader, room
 from chalicelib.engine.read import YOUNG, Reader
+from chalicelib.planning.places import assignment_to
 from chalicelib.planning.unused import Sample
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
@@ -80,6 +82,24 @@ def test_a_run_is_read_with_the_machines_of_its_live_jobs(place: Engine) -> None
     assert list(found.instances) == list(found.presences) == [host.id]
     assert [each.status for each in found.jobs] == [JobStatus.provisioning]
     assert loader(place).run("no such run", place.at) is None
+
+
+def test_a_run_on_its_own_machines_and_anothers_is_read_with_what_it_may_use(place: Engine) -> None:
+    (own,) = place.hosts(1)
+    lent = b.fleet("lent").with_(project_id="other")
+    theirs = b.host(0, lent).with_(project_id="other")
+    shared = Export(id="e", project_id="other", project_name="other", name="hosts", created_at=1)
+    shared = shared.with_(fleets=(lent.id,), importers=(b.PROJECT,))
+    place.save(lent, theirs, shared)
+    place.store.commit([nouns.pointer(key, "other/hosts") for key in shared.pointers])
+    first = place.run("one")
+    for num, host in enumerate((own, theirs)):
+        on = {"status": JobStatus.running, "assignment": assignment_to(host, host.offer, place.at)}
+        job = b.job(b.run("one"), replica=num, **on)
+        place.save(job.with_(version=place.again(first).version if job.id == first.id else 0))
+    found = loader(place).run(first.run_id, place.at)
+    assert found is not None
+    assert found.instances.keys() == {own.id, theirs.id} and found.imported == {lent.id}
 
 
 def test_what_was_scaled_down_needs_no_spec_any_more(place: Engine) -> None:

@@ -43,6 +43,7 @@ TOO = {  # about files by other names
     "tests/agent/test_repositories_real.py": ("agent/git.py", "agent/process.py"),
     "tests/agent/test_sessions_real.py": ("agent/logins.py", "agent/session_command.py", "agent/listening.py"),
     "tests/agent/test_volumes_real.py": ("agent/disks.py",),
+    "tests/functions/test_dead_letters.py": ("engine/given_up.py",),
     "tests/store/test_s3_real.py": ("store/blobs.py",),
     "tests/usecases/test_limits.py": ("agent/session.py", "agent/tasks.py"),
 }

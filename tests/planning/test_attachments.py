@@ -184,6 +184,15 @@ def test_what_may_pass_is_tried_again_until_the_time_is_up(error: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("said", "pause"), [(40.0, 40 * SECOND), (0.5, MOVE_EVERY), (None, 30 * SECOND)])
+def test_a_provider_that_says_when_to_try_again_is_believed(said: float | None, pause: Micros) -> None:
+    """As long as nobody asks more often than one looks."""
+    before = disk(act_until=SOON)
+    outcome = replace(failed("AlreadyThere", before), retry_after=said)
+    after = saved(concluded(look(before, TRAIN, MACHINE), outcome), Volume)[-1]
+    assert (after.due_at, after.attachments[0].shows_by) == (b.NOW + pause, b.NOW + pause)
+
+
 def test_an_unclear_failure_is_waited_for() -> None:
     before = disk(act_until=SOON)
     after = saved(concluded(look(before, TRAIN, MACHINE), failed("Transient", before)), Volume)[0]

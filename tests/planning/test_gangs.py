@@ -136,6 +136,24 @@ def test_a_cluster_is_begun_where_machines_cost_least(dear: str) -> None:
     assert [each.offer.price for each in bought] == [1.0]
 
 
+def test_a_cluster_is_begun_where_there_are_machines_for_every_group() -> None:
+    """The cheaper region has none for the second group: its first machine would be bought in vain."""
+    small, large = b.resources(cpus=4, gb=16), b.resources(cpus=32, gb=64)
+    offers = (
+        b.offer("small", 1.0, region="eu", has=small),
+        b.offer("small", 2.0, region="us", has=small),
+        b.offer("large", 9.0, region="us", has=large),
+    )
+    sizes = [{"cpu": "1..", "memory": "1GB.."}, {"cpu": "16..", "memory": "1GB.."}]
+    unit = nodes(groups=[{"commands": ["a"], "resources": size} for size in sizes])
+    views = (b.view(b.fleet("cloud"), placement="cluster", nodes="0..2"),)
+    found = b.waiting(*unit, fleets=views, offers=offers)
+    facts = {"aws": BackendFacts(name="aws", multinode=True)}
+    plan = decide_queue(QueueSnapshot(b.NOW, b.PROJECT, tuple(unit), views, found.offers, facts))
+    bought = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
+    assert [each.offer.region for each in bought] == ["us"]
+
+
 def test_the_one_fleet_that_a_run_names_isnt_a_cluster() -> None:
     loose = b.view(LOOSE, *hosts(3, LOOSE))
     plan = decide(*nodes(fleets=["loose"]), fleets=(cluster(*hosts(2)), loose))

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import DAY, HOUR, MINUTE
+from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.errors import Bug
@@ -25,6 +25,7 @@ from chalicelib.planning.volumes import (
     DeleteVolume,
     RegisterVolume,
     VolumeMade,
+    VolumeNotMade,
     decide_disk,
     decide_volume,
 )
@@ -130,6 +131,24 @@ def test_a_volume_that_its_provider_makes_is_looked_at_by_whoever_comes_next() -
     (step,) = decide_disk(VolumeSnapshot(b.NOW, asked, facts=BackendFacts(name="aws")), made).steps
     (saved,) = (noun for noun in step.saves if isinstance(noun, Volume))
     assert (saved.status, saved.handle, saved.act_until) == (VolumeStatus.provisioning, made.handle, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "pause"),
+    [
+        ("Throttled", None, 5 * SECOND),
+        ("Throttled", 40.0, 40 * SECOND),
+        ("Throttled", 0.0, SECOND),
+        ("Transient", None, 20 * SECOND),  # it may have taken effect, and shows only then
+        ("Transient", 40.0, 40 * SECOND),
+    ],
+)
+def test_a_creation_that_failed_is_in_flight_until_it_is_repeated(error: str, said: float | None, pause: int) -> None:
+    asked, facts = volume(act_until=UNTIL), BackendFacts(name="aws", visibility_lag=20 * SECOND)
+    failed = VolumeNotMade(asked.unit, error, "no luck", said, asked.epoch, UNTIL)
+    (step,) = decide_disk(VolumeSnapshot(b.NOW, asked, facts=facts), failed).steps
+    (saved,) = (noun for noun in step.saves if isinstance(noun, Volume))
+    assert (saved.act_until, saved.due_at) == (b.NOW + pause, b.NOW + pause)
 
 
 def test_an_outcome_of_something_else_is_a_bug() -> None:

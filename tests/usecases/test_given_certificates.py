@@ -148,6 +148,13 @@ def test_one_that_has_expired_since_is_not_shown(rig: Rig) -> None:
     assert shown(rig, gateway) == {}
 
 
+def test_one_is_taken_until_the_moment_at_which_it_expires(rig: Rig) -> None:
+    rig.world.at = int(SINCE.timestamp()) * SECOND + 90 * DAY
+    assert "the certificate has expired" in refused(rig, certificate=given())
+    rig.world.at -= 1
+    made(rig, certificate=given())
+
+
 def test_files_are_read_where_the_command_runs(tmp_path: Path) -> None:
     (tmp_path / "chain.pem").write_text(CHAIN)
     (tmp_path / "home").mkdir()

@@ -1,0 +1,41 @@
+"""When a machine tries again to become one of a gateway. What it then does is in `test_gateway_role_real`."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from chalicelib.agent.gateway.packages import InstallError, Packages
+from chalicelib.agent.gateway_role import AGAIN, ORDER, SELDOM, GatewayRole
+
+
+class OfNoUse(Packages):
+    """There is no nginx to be had."""
+
+    def missing(self) -> bool:
+        return True
+
+    def install(self) -> None:
+        raise InstallError("no nginx here")
+
+
+def test_what_failed_is_tried_again_ever_more_seldom(tmp_path: Path) -> None:
+    (tmp_path / ORDER).write_text(json.dumps({"id": "g", "num": 0, "http": 80, "https": None}))
+    now, told = 0.0, list[tuple[float, Any]]()
+
+    def changed(said: dict[str, Any] | None) -> None:
+        told.append((now, said))
+
+    packages = OfNoUse(str(tmp_path / "packages"), root=False)
+    role = GatewayRole(
+        str(tmp_path), lambda: "", changed, lambda line: None, str(tmp_path / "there"), packages, clock=lambda: now
+    )
+    while now < 1000:
+        role.look()
+        now += 1.0
+    failed = [at for at, said in told if said and (said["state"], said["message"]) == ("failed", "no nginx here")]
+    pauses = [after - before for before, after in pairwise(failed)]
+    assert failed[0] == 0.0 and pauses == [AGAIN, 10.0, 20.0, 40.0, 80.0, 160.0, SELDOM, SELDOM][: len(pauses)]
+    assert len(pauses) >= 7
