@@ -14,6 +14,19 @@ from cli.tables.cells import gigabytes
 READY_SECONDS = 2.0
 GONE_SECONDS = 1.0
 ENDED = ("active", "running", "failed")
+SHOWN = {
+    "name": "Name",
+    "fleet": "Fleet",
+    "backend": "Backend",
+    "region": "Region",
+    "instance_type": "Instance type",
+    "size": "Size",
+    "volume_id": "Volume id",
+    "domain": "Domain",
+    "http_port": "HTTP port",
+    "https_port": "HTTPS port",
+    "replicas": "Replicas",
+}
 
 
 def apply_volume(session: Session, definition: Definition, options: ApplyOptions) -> int:
@@ -108,9 +121,10 @@ def _delete(session: Session, kind: str, name: str) -> None:
 
 def _show(session: Session, definition: Definition) -> None:
     terminal, said = session.terminal, definition.configuration
-    fields = ("name", "fleet", "backend", "region", "size", "volume_id", "domain", "replicas")
     rows = [("Project", session.project), ("Type", definition.kind), ("Configuration", definition.path)]
-    rows += [(field.replace("_", " ").capitalize(), _text(said[field])) for field in fields if said.get(field)]
+    rows += [(label, _text(said[field])) for field, label in SHOWN.items() if said.get(field)]
+    if definition.kind == "gateway":
+        rows.append(("Certificate", (said.get("certificate") or {"type": "none"})["type"]))
     terminal.say(facts(rows, terminal.width, terminal.colour))
     terminal.say()
 

@@ -97,7 +97,8 @@ class GatewayRole:
         """Go on with what an earlier agent of this machine was told. Returns what to tell of it: in the first message,
         because one that says nothing of a gateway says that nothing is left of it."""
         if self._wanted is not None:
-            self._told = dict(self._wanted, state="starting", message="")
+            said = self._said() if running(self._folder) else None
+            self._told = _words(self._wanted, said or {"state": "starting"})
             self._work()
         return self._told
 
@@ -213,12 +214,15 @@ class GatewayRole:
     def _heard(self) -> bool:
         """Tell what the program says of itself. False if it hasn't said anything yet."""
         _cut(os.path.join(self._folder, "program.log"))
-        said = read_json(os.path.join(self._folder, STATE))
+        said = self._said()
         if said is None:
             return False
         self._failures = 0
         self._tell(said["state"], said.get("message", ""))
         return True
+
+    def _said(self) -> Optional[Body]:
+        return read_json(os.path.join(self._folder, STATE))
 
     def _failed(self, message: str) -> None:
         self._log("the gateway: " + message)
@@ -230,7 +234,7 @@ class GatewayRole:
         with self._lock:
             wanted = self._wanted
         if wanted is not None:
-            self._settle(dict(wanted, state=state, message=message[: TEXT_MOST["message"]]), wanted)
+            self._settle(_words(wanted, {"state": state, "message": message}), wanted)
 
     def _settle(self, told: Optional[Body], wanted: Optional[Body]) -> None:
         """What is true now, unless something else is wanted meanwhile."""
@@ -239,6 +243,11 @@ class GatewayRole:
                 return
             self._told = told
         self._changed(told)
+
+
+def _words(wanted: Body, said: Body) -> Body:
+    """What the server is told of it."""
+    return dict(wanted, state=said["state"], message=said.get("message", "")[: TEXT_MOST["message"]])
 
 
 def _cut(log: str) -> None:

@@ -64,6 +64,7 @@ class Certificate(Noun):
     answered_at: Micros | None = None  # when the authority was told to look
     looks: int = 0  # or calls that couldn't be made, since its last step
     failures: int = 0  # orders that came to nothing, in a row
+    not_before: Micros | None = None  # until then the authority itself wants to be left alone
     pair: Pair | None = None
     used_at: Micros  # when the gateway was last told about its host, to the day
     created_at: Micros

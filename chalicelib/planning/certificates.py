@@ -117,12 +117,13 @@ def used(certificate: Certificate, now: Micros) -> Plan:
 
 
 def asked_again(certificate: Certificate, now: Micros) -> Plan:
-    """Somebody has mended what was wrong: an order that came to nothing is placed anew at once. The failures stay
-    counted, and a pause that the authority itself asks for is kept."""
+    """Somebody has mended what was wrong: an order that came to nothing is placed anew at once, and an authority that
+    couldn't be reached is called again. The failures stay counted, and a pause that it itself asks for is kept."""
     draft = Draft(now)
-    refused = certificate.status is CertificateStatus.waiting and certificate.failures and not certificate.looks
-    if refused and certificate.due_at is not None and certificate.due_at > now:
-        draft.save(certificate.with_(due_at=now))
+    failed = bool(certificate.message) and certificate.act_until is None
+    at = max(now, certificate.not_before or now)
+    if failed and certificate.due_at is not None and certificate.due_at > at:
+        draft.save(certificate.with_(due_at=at))
         draft.wake(certificate.unit)
     return draft.plan()
 
@@ -307,6 +308,8 @@ class _Outcome(_Look):
 
     def failed(self, failed: NotCertified) -> None:
         """What says nothing about the order leaves it as it is, and is tried again."""
+        if failed.retry_after is not None:
+            self.keep(not_before=self.now + round(failed.retry_after * SECOND))
         means = meaning(failed.error)
         least = round((means.retry_after if failed.retry_after is None else failed.retry_after) * SECOND)
         if failed.error == "Gone" or not means.repeat:

@@ -84,6 +84,7 @@ def _of_hosts(prefix: str) -> dict[str, Support]:
     return {f"{prefix}{name}": Supported(f"{HOSTS}::test_setting[{prefix}{name}]") for name in _HOSTS}
 
 
+_SHARED = "are in their hosts' network, where an engine of their own would change that of the hosts"
 _REMOVE = "remove it; it will be accepted once it has an effect"
 
 _RESOURCES = [
@@ -321,7 +322,7 @@ def _node_refusals(config: TaskConfiguration) -> Iterator[Problem]:
         text = f"a task has at most {MOST_NODES} nodes, and this one has {sum(nodes)}"
         yield Problem(text, path=f"configuration.{field}", hint="split it into several runs", code="too-large")
     if config.docker and sum(nodes) > 1:
-        text = "several nodes are in their hosts' network, where an engine of their own would change that of the hosts"
+        text = f"several nodes {_SHARED}"
         hint = "remove it, or run the task on one node"
         yield Problem(text, path="configuration.docker", hint=hint, code="invalid-value")
     there = ", ".join(f"groups[{at}].nodes[0..{count - 1}]" for at, count in enumerate(nodes[:5]))
@@ -347,6 +348,7 @@ def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterat
     if most > MOST_REPLICAS:
         text = f"a service has at most {MOST_REPLICAS} replicas, and this one may have {most}"
         yield Problem(text, path=f"configuration.{field}", hint="split it into several services", code="too-large")
+    yield from _own_engines(config)
     for at, probe in enumerate(config.probes or ()):
         if probe.timeout is not None and probe.timeout > LONGEST_PROBE:
             text = f"a probe waits at most {LONGEST_PROBE} s for its response, not {probe.timeout} s"
@@ -363,6 +365,18 @@ def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterat
         text = "a service that may have no replicas starts with its first request, not by a schedule"
         hint = f"let `{field}` begin at 1, or remove `schedule`"
         yield Problem(text, path="configuration.schedule", hint=hint, code="exclusive")
+
+
+def _own_engines(config: ServiceConfiguration) -> Iterator[Problem]:
+    if not services.networked(config):
+        return
+    asked = {"configuration": config.docker}
+    asked |= {f"configuration.groups.{at}": group.docker for at, group in enumerate(config.groups or ())}
+    for path, docker in asked.items():
+        if docker:
+            text = f"replicas that reach each other, as a router and its workers do, {_SHARED}"
+            hint = "remove it, or name no replica in `commands` and have no router"
+            yield Problem(text, path=f"{path}.docker", hint=hint, code="invalid-value")
 
 
 def privileged(run_spec: RunSpec) -> list[Problem]:

@@ -18,7 +18,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec, GivenGatewayCertificate
 from chalicelib.domain.tenants import Project, User
-from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, NoBackend, NotSupported, Problem, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, Problem, Refused
 from chalicelib.planning.gateway_support import gateway_refusals
 from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
@@ -135,11 +135,13 @@ def _refuse_place(plane: Plane, project: Project, configuration: GatewayConfigur
     backend, facts = configuration.backend, plane.backends.facts(project.id)
     able = [name for name, each in facts.items() if each.gateways]
     which = f"Backends with gateways: {', '.join(able)}" if able else "None of the project's backends has gateways"
-    hint = f"{which}; or name an SSH fleet with `fleet`."
+    hint = f"{which}; or name an SSH fleet with `fleet`"
     if backend not in facts:
-        raise NoBackend(f"The backend {backend} isn't configured for the project {project.name}.", hint=hint)
+        text = f"the backend {backend} isn't configured for the project {project.name}"
+        raise Invalid([Problem(text, path="backend", hint=hint, code="unknown-value")])
     if backend not in able:
-        raise NotSupported(f"Gateways in the backend {backend} aren't supported yet.", hint=hint)
+        text = f"gateways in the backend {backend} aren't supported yet"
+        raise Invalid([Problem(text, path="backend", hint=hint, code="unsupported")])
 
 
 def _refuse_certificate(plane: Plane, project: Project, given: GivenGatewayCertificate, domain: str) -> None:

@@ -152,17 +152,35 @@ class Order:
 def pass_on(plane: Plane, seat: Seat, orders: Sequence[Order]) -> None:
     """To the agents of replicas of its services, with the gateway's address. Others are none of its business."""
     services = serving.through(plane, seat.gateway, seat.machine)
-    there = {(each.instance_id, each.job_id, f"port:{each.port}") for _, served in services for each in served.replicas}
-    good = [order for order in orders if (order.instance, order.task, order.target) in there]
-    stream_orders.pass_on(plane, [(order.instance, _told(order, seat)) for order in good])
+    there = {
+        (each.instance_id, each.job_id, f"port:{each.port}"): run
+        for run, served in services
+        for each in served.replicas
+    }
+    good = [(order, run) for order in orders if (run := there.get((order.instance, order.task, order.target)))]
+    machines = plane.read.find_many(Instance, [keys.instance(order.instance) for order, _ in good])
+    told = [
+        (order.instance, _told(order, _address(seat, run, machine)))
+        for (order, run), machine in zip(good, machines, strict=True)
+    ]
+    stream_orders.pass_on(plane, told)
 
 
-def _told(order: Order, seat: Seat) -> dict[str, Any]:
+def _told(order: Order, gateway: str) -> dict[str, Any]:
     told = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
-    return {**told, "lazily": order.lazily, "gateway": _address(seat)}
+    return {**told, "lazily": order.lazily, "gateway": gateway}
 
 
-def _address(seat: Seat) -> str:
-    """Where agents dial this replica of the gateway."""
-    host = seat.replica.hostname or seat.machine.hostname or serving.LOOPBACK
+def _address(seat: Seat, run: Run, dialling: Instance | None) -> str:
+    """Where a replica's machine dials this replica of the gateway."""
+    host = _place(seat.machine, dialling) or model_host(host_of(run))
     return f"http://{f'[{host}]' if ':' in host else host}:{seat.gateway.http_port}"
+
+
+def _place(machine: Instance, dialling: Instance | None) -> str:
+    """As a cloud or the fleet's spec says it. Empty for a host that joined by itself, whose word mustn't send the
+    agents of others anywhere, and for the server's own: the domain's DNS record names those."""
+    if dialling is not None and (dialling.id == machine.id or (dialling.local and machine.local)):
+        return serving.LOOPBACK
+    joined = machine.host is not None and machine.host.joined
+    return "" if joined or machine.local else machine.hostname

@@ -19,6 +19,7 @@ from chalicelib.errors import Problem, Refused
 from chalicelib.planning.gateway_hosts import MODELS, url_of
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
+from chalicelib.usecases.certificates import kind_of
 from chalicelib.usecases.context import Plane
 
 _FIELD, _HTTPS = "configuration.gateway", "configuration.https"
@@ -131,4 +132,4 @@ def _https(gateway: Gateway, config: ServiceConfiguration) -> bool:
     """Unless the service says, it follows the gateway."""
     if isinstance(config.https, bool):
         return config.https
-    return gateway.https_port is not None and gateway.written.get("certificate", True) is not None
+    return bool(kind_of(gateway))

@@ -93,7 +93,8 @@ def test_it_outlives_its_agent_and_the_next_one_goes_on_with_it(agent: Agent) ->
     assert answers(port)
     agent.plane.carried, agent.plane.unsaid = None, 0
     agent.start()
-    says(agent, state="running", http=port)
+    first = agent.plane.until(lambda: agent.plane.carried)
+    assert (first["state"], first["http"]) == ("running", port), "it has never stopped"
     assert agent.plane.unsaid == 0, "which would mean that nothing is left of it"
     assert (running(str(folder(agent))), nginx(agent)) == (program, master)
 

@@ -257,8 +257,14 @@ def test_a_plan_that_is_out_of_date_is_refused(rig: Rig) -> None:
         ({"fleet": "other/edge"}, "fleet: `other/edge` is a fleet of another project"),
         ({"fleet": "", "backend": "remote", "region": "x"}, "region: there is no fleet `x` in this project"),
         ({"fleet": "pool"}, "fleet: the machines of the fleet `pool` are bought, so they come and go"),
-        ({"fleet": "", "backend": "vultr", "region": "r"}, "Gateways in the backend vultr aren't supported yet"),
-        ({"fleet": "", "backend": "gcp", "region": "r"}, "The backend gcp isn't configured for the project main"),
+        (
+            {"fleet": "", "backend": "vultr", "region": "r"},
+            "backend: gateways in the backend vultr aren't supported yet",
+        ),
+        (
+            {"fleet": "", "backend": "gcp", "region": "r"},
+            "backend: the backend gcp isn't configured for the project main",
+        ),
         ({"fleet": ""}, "a gateway needs `fleet`, or `backend` and `region`"),
         ({"name": "No"}, "name: `No` can't be the name of a gateway"),
         ({"domain": "no_domain"}, "domain: `no_domain` is no domain"),
@@ -281,7 +287,7 @@ def test_what_cant_be_is_refused_with_the_way_out(rig: Rig, fields: dict[str, An
 
 def test_its_backends_are_named(rig: Rig) -> None:
     found = refused(rig, fleet="", backend="vultr", region="r")
-    assert "Backends with gateways: aws; or name an SSH fleet with `fleet`." in found
+    assert "Backends with gateways: aws; or name an SSH fleet with `fleet`)" in found
 
 
 def test_only_admins_of_the_project_make_gateways(rig: Rig) -> None:

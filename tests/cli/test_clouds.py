@@ -165,6 +165,30 @@ def test_a_gateway_that_is_there(dstack: Dstack, plane: Plane, action: str, dele
     assert (sent["plan"]["current_resource"] is None) == bool(deletes)
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            "http_port: 8080\nhttps_port: 8443\n",
+            ("HTTP port      8080", "HTTPS port     8443", "Certificate    lets-encrypt"),
+        ),
+        ("certificate: null\n", ("Certificate    none",)),
+        (
+            "certificate: {type: given, certificate: '${{ secrets.C }}', key: '${{ secrets.K }}'}\n",
+            ("Certificate    given",),
+        ),
+    ],
+)
+def test_its_ports_and_certificate_are_shown_before_it_is_agreed_to(
+    dstack: Dstack, plane: Plane, lines: str, said: tuple[str, ...]
+) -> None:
+    write(dstack, GATEWAY.replace("backend: aws\nregion: us-east-1", "fleet: lab") + lines)
+    plane.answers["/gateways/get_plan"] = gateway_plan("create")
+    ended = dstack("apply", answers="n\n")
+    assert ended.code == 0 and all(each in ended.out for each in said), ended
+    assert "secrets.K" not in ended.out
+
+
 @pytest.mark.parametrize("flags", [(), ("-y",)])
 def test_a_gateway_that_is_as_its_file_says_is_left_alone(dstack: Dstack, plane: Plane, flags: tuple[str, ...]) -> None:
     """Nobody is asked about it. It is applied, so that the server tries certificates that failed."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.certificates import CertificateStatus, Registration
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
+from chalicelib.engine.authority import Unregistered
 from chalicelib.errors import InvalidCredentials, Throttled, Transient, Unfit
 from chalicelib.machines.certificate import LOOK_DAILY, ORDER_AGAIN, ORDER_SELDOM, TO_CALL, TO_HEAR, UNUSED
 from chalicelib.planning.certificates import AnswerChallenge, CollectCertificate, LookAtOrder, PlaceOrder
 from chalicelib.store import nouns
+from chalicelib.store.port import Change
 from chalicelib.usecases import certificates
 from tests.world import nouns as b
 from tests.world.certificates import HOST, LIFE, Killed, Stage
@@ -243,6 +248,49 @@ def test_a_pause_that_the_authority_asks_for_is_kept(stage: Stage) -> None:
     assert due_at is not None and due_at >= stage.place.at + 1700 * SECOND
     again(stage)
     assert (len(stage.authority.orders), stage.certificate().due_at) == (orders, due_at)
+
+
+def test_an_authority_that_can_be_reached_again_is_called_at_once(stage: Stage) -> None:
+    stage.authority.faults["order"] = [Transient("The certificate authority doesn't answer.") for _ in range(9)]
+    stage.ask()
+    stage.until(lambda: not stage.authority.faults["order"], MINUTE)
+    due_at = stage.certificate().due_at
+    assert due_at is not None and due_at > stage.place.at + 10 * MINUTE
+    again(stage)
+    assert len(stage.authority.orders) == 1 and stage.certificate().status is not CertificateStatus.waiting
+
+
+class Slower:
+    """A store in which somebody else changes the account between the reading of it and the next writing."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._store, self._place = (
+            stage.place.store,
+            keys.registration(stage.gateway.project_id, stage.authority.directory),
+        )
+        self.overtaken = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        if not self.overtaken and any(change.key == self._place for change in changes):
+            self.overtaken = True
+            known = nouns.find(self._store, Registration, self._place)
+            assert known is not None
+            self._store.commit([nouns.put(known.with_(url=""))])
+        self._store.commit(changes)
+
+
+def test_an_account_that_two_forget_at_once_is_registered_again(stage: Stage) -> None:
+    certified(stage)
+    store = Slower(stage)
+    stage.place.plane = replace(stage.place.plane, store=store)
+    stage.authority.accounts.clear()
+    stage.authority.faults["order"] = [Unregistered("The certificate authority doesn't know the account.")]
+    stage.hosts = ["other.example.com"]
+    stage.until(lambda: list(stage.ask().certificates) == stage.hosts, MINUTE)
+    assert store.overtaken and len(stage.authority.accounts) == 1
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -282,6 +282,19 @@ def test_a_group_may_take_over_a_host_no_more_than_a_service() -> None:
     assert found.path == "configuration.groups.1.docker"
 
 
+@pytest.mark.parametrize(
+    ("groups", "path"),
+    [
+        ([{"replicas": 1, "commands": ["r"], "router": {"type": "smg"}}, {**GROUP, "replicas": 1, "docker": True}], 1),
+        ([{"replicas": 1, "commands": ["x ${{ groups[0].replicas[0].IP_ADDRESS }}"], "docker": True}], 0),
+    ],
+)
+def test_replicas_in_their_hosts_network_have_no_engines_of_their_own(groups: list[Any], path: int) -> None:
+    (found,) = refusals(service(groups=groups))
+    assert (found.path, found.code) == (f"configuration.groups.{path}.docker", "invalid-value")
+    assert refusals(service(groups=[{"replicas": 1, "commands": ["x"], "docker": True}])) == []
+
+
 def test_the_reservation_of_a_group_needs_a_backend_for_it_too() -> None:
     spec = service(groups=[{**GROUP, "replicas": 1}, {**GROUP, "replicas": 1, "reservation": "cr-1"}])
     (found,) = reservation_refusals(spec, [BackendFacts(name="aws")])

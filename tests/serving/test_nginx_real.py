@@ -27,7 +27,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxDoor]:
 class Joined:
     @pytest.fixture
     def facts(self) -> DoorFacts:
-        return DoorFacts("nginx", models=True, impatient=True)
+        return DoorFacts("nginx", models=True, off=True, impatient=True)
 
     @pytest.fixture
     def door(self, gateway: NginxDoor) -> NginxDoor:

@@ -29,7 +29,7 @@ from tests.hosts.bad_host import KEY
 from tests.world import gateway_seats as seats
 from tests.world import nouns as b
 
-MACHINE = b.host(0, b.fleet("edge"), hostname="10.0.0.9")
+MACHINE = b.host(0, b.fleet("edge"), hostname="10.0.0.9", host=OnPrem(hostname="10.0.0.9", port=22))
 
 
 class Streams:
@@ -275,6 +275,31 @@ def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> N
     gateway = {"gateway": "http://10.0.0.9:8080"}
     kept = {"id": "s1", "ticket": "ticket-1", "task": job.id, "target": "port:8000", "lazily": True}
     assert streams.passed == [("elsewhere", {**kept, **gateway})]
+
+
+@pytest.mark.parametrize(
+    ("host", "near", "dials"),
+    [
+        (OnPrem(hostname="fe80::9", port=22), False, "[fe80::9]"),
+        (OnPrem(hostname="metadata", port=0, joined=True), False, "gateway.example.test"),
+        (OnPrem(hostname="metadata", port=0, joined=True), True, "127.0.0.1"),
+        (None, False, "gateway.example.test"),
+    ],
+)
+def test_nobody_dials_where_a_host_that_joined_by_itself_says(
+    rig: Rig, host: OnPrem | None, near: bool, dials: str
+) -> None:
+    """The DNS record of the domain says where that is, and the server's own machine."""
+    machine = MACHINE.with_(host=host, hostname="" if host is None else host.hostname)
+    other = b.host(1, b.fleet("edge"), host=OnPrem(hostname="h1", port=22)).with_(project_id=rig.project.id)
+    edge(rig, machine)
+    rig.save(other)
+    streams = Streams()
+    rig.world.plane = replace(rig.world.plane, streams=streams)
+    _, job = serve(rig, "chat", on=machine if near else other)
+    order = {"id": "s1", "ticket": "t", "instance": (machine if near else other).id, "task": job.id}
+    assert ask(rig, "/streams", {"streams": [{**order, "target": "port:8000", "lazily": True}]}).status == 204
+    assert [told["gateway"] for _, told in streams.passed] == [f"http://{dials}:80"]
 
 
 def test_where_no_process_lasts_they_wait_in_the_table_for_the_agents_next_call(rig: Rig) -> None:

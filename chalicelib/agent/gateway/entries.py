@@ -84,6 +84,8 @@ def _service(service: Mapping[str, Any], relays: str) -> Dict[str, Any]:
     if model:
         prefix = model["prefix"].strip("/")
         found["model"] = "/" + prefix if prefix else ""
+    if service.get("off"):
+        found["off"] = True
     if service.get("routed"):
         found["paths"] = {path: True for path in ROUTED}
     return found

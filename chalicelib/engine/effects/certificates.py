@@ -126,9 +126,14 @@ class Certificates:
 
     def _forget_account(self, project_id: str) -> None:
         """The next attempt registers the same key anew."""
-        known = self._registration(self._authority(None), project_id)
-        if known.url:
+        authority = self._authority(None)
+        known = self._registration(authority, project_id)
+        if not known.url:
+            return
+        try:
             self.here.store.commit([nouns.put(known.with_(url=""))])
+        except Conflict:
+            log.info("the account at %s was forgotten, or confirmed anew, by another process", authority.directory)
 
     def _registration(self, authority: Authority, project_id: str) -> Registration:
         place = keys.registration(project_id, authority.directory)

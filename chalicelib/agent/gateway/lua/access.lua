@@ -7,7 +7,7 @@ local asking = require "asking"
 local M = {}
 local judged = ngx.shared.judged
 local keys, kept = {}, 0  -- by project and header: a hash takes longer than all else that is done for a request
-local MOST = 1000
+local MOST, LONG = 1000, 1024  -- headers; characters of one: anybody may send them
 local GOOD, AHEAD, AWAY, BAD = 60, 50, 300, 5  -- seconds
 
 local function ask(key, token, project)
@@ -28,10 +28,12 @@ local function read(header, project)
     if not token then
         return nil
     end
-    if kept >= MOST then
+    local known = { key = ngx.sha1_bin(project .. "|" .. token), token = token }
+    if #header > LONG then
+        return known
+    elseif kept >= MOST then
         keys, kept = {}, 0
     end
-    local known = { key = ngx.sha1_bin(project .. "|" .. token), token = token }
     keys[project] = keys[project] or {}
     keys[project][header] = known
     kept = kept + 1

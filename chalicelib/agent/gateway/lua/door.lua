@@ -22,6 +22,7 @@ local CONNECT = 5  -- proxy_connect_timeout
 local TRIES = 3
 local STREAMS = "/agent/streams/"  -- which agents dial, at the gateway's own host or address
 local CHALLENGE = "/.well-known/acme-challenge/"
+local OFF = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
 
 -- Whether it may go on --------------------------------------------------------------------------------------------
 
@@ -102,7 +103,9 @@ local function go_on(service, state)
     states.begin(state)
     counting.begin(service.run)
     state.counted = true
-    if #service.replicas == 0 and not holding.wait(state.host, service, state) then
+    if #service.replicas == 0 and service.off then
+        problems.refuse(503, "no_replica", OFF)
+    elseif #service.replicas == 0 and not holding.wait(state.host, service, state) then
         ngx.header["Retry-After"] = 5
         problems.refuse(503, "no_replica", "No replica of the service is ready yet; try again in 5 s")
     end
