@@ -385,28 +385,30 @@ PLANTED: dict[str, Planted] = {
     "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
     "drops handles": Planted(Parts(families=_buying_with(_Forgetful)), machines.HANDLES_KEPT),
     "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120, known=34),
-    "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS),
-    "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE),
+    "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS, known=1),
+    "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE, known=3),
     "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END),
     "drops a machine's deadline": Planted(
-        Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, known=2
+        Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, known=28
     ),
-    "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.TOLD),
+    "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.TOLD, known=2),
     "counts blocks from the first": Planted(Parts(kinds=_deciding("queue", _from_the_first)), placing.BLOCKS_ONCE),
     "looks at all projects' fleets": Planted(Parts(reader=_Neighbourly), placing.PROJECTS_APART),
-    "never asks a host again": Planted(Parts(kinds=_deciding("instance", _incurious)), local.FACTS_SEEN),
-    "sweeps other installs too": Planted(Parts(sweeper=_Greedy), orphans.STRANGERS_STAY),
-    "leaves a host as it is": Planted(Parts(kinds=_deciding("instance", _hurried)), onprem.HOSTS_CLEARED),
-    "undoes one step of a workflow": Planted(Parts(kinds=_concluding("workflow", _unfinished)), onprem.HOSTS_CLEARED),
+    "never asks a host again": Planted(Parts(kinds=_deciding("instance", _incurious)), local.FACTS_SEEN, known=5),
+    "sweeps other installs too": Planted(Parts(sweeper=_Greedy), orphans.STRANGERS_STAY, known=4),
+    "leaves a host as it is": Planted(Parts(kinds=_deciding("instance", _hurried)), onprem.HOSTS_CLEARED, known=1),
+    "undoes one step of a workflow": Planted(
+        Parts(kinds=_concluding("workflow", _unfinished)), onprem.HOSTS_CLEARED, known=19
+    ),
     "seals a gang that lacks a place": Planted(Parts(kinds=_deciding("queue", _one_short)), gangs.ALL_OR_NONE),
     "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER),
     "deletes a group too early": Planted(Parts(kinds=_deciding("fleet", _tidy)), placement_groups.USED_GROUPS_STAY),
-    "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK),
+    "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK, known=8),
     "frees a disk that it asked to detach": Planted(
-        Parts(kinds=_deciding("volume", _let_loose)), volumes.FREED_WITH_PROOF
+        Parts(kinds=_deciding("volume", _let_loose)), volumes.FREED_WITH_PROOF, known=1
     ),
-    "ignores that a disk is held": Planted(Parts(sync=_heedless), volumes.USED_DISKS_STAY),
-    "takes a disk for attached": Planted(Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST),
+    "ignores that a disk is held": Planted(Parts(sync=_heedless), volumes.USED_DISKS_STAY, known=1),
+    "takes a disk for attached": Planted(Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST, known=37),
     "doesn't ask for the quota": Planted(Parts(kinds=_deciding("queue", _unlimited)), quotas.QUOTA_KEPT),
     "deletes a gateway before its machines": Planted(
         Parts(kinds=_deciding("gateway", _gone_at_once)), gateways.NONE_OUTLIVES, seeds=120, known=17
