@@ -68,7 +68,7 @@ def _serials(place: str) -> List[str]:
 def _linked(root: str, name: str) -> str:
     """The device that a link in /dev/disk/by-id leads to."""
     if "/" in name or name in (".", ".."):
-        raise Unusable("%r is no name of a disk" % name)
+        raise Unusable("%r isn't the name of a disk" % name)
     return os.path.relpath(os.path.realpath(os.path.join(root, "dev/disk/by-id", name)), os.path.join(root, "dev"))
 
 

@@ -85,7 +85,7 @@ def _message(body: bytes) -> Optional[bytes]:
     if not body:
         return None
     if len(body) < 5 or body[0] or int.from_bytes(body[1:5], "big") != len(body) - 5:
-        raise ValueError("the answer is no single plain message")
+        raise ValueError("the answer isn't a single plain message")
     return body[5:]
 
 
@@ -111,7 +111,7 @@ def _struct(message: bytes) -> Iterator[Tuple[str, Any]]:
     """The numbers and texts among the entries of a `google.protobuf.Struct`."""
     for _, entry in fields(message):
         if not isinstance(entry, bytes):
-            raise ValueError("an entry is no message")
+            raise ValueError("an entry isn't a message")
         parts = dict(fields(entry))
         key, value = parts.get(1), parts.get(2)
         if isinstance(key, bytes) and isinstance(value, bytes):

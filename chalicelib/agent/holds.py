@@ -144,5 +144,5 @@ def _is_at(lock: int, path: str) -> bool:
 
 def checked(name: str) -> str:
     if not re.match(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}$", name):
-        raise Unusable("%r is no volume's id" % name)
+        raise Unusable("%r isn't a volume's id" % name)
     return name

@@ -38,7 +38,7 @@ class EventType(StrEnum):
     token_replaced = "token_replaced"  # noqa: S105 - no token
     keys_replaced = "keys_replaced"
     members_changed = "members_changed"
-    orphaned = "orphaned"  # a resource with our tag that belongs to nobody was first seen
+    orphaned = "orphaned"  # a resource with our tag that belongs to no noun was first seen
     reclaimed = "reclaimed"  # such a resource is being removed
     missing = "missing"  # an instance, or a volume, was first found missing from the cloud's list
     step_done = "step_done"  # of a workflow: `detail`
@@ -142,7 +142,7 @@ def _created(event: Event) -> str:
         "workflow": "workflow started",
         "gang": "claims its places",
         "automation": f"configuration {event.targets[0].name} stored",
-        "certificate": f"certificate of {event.targets[0].name} wanted",
+        "certificate": f"certificate for {event.targets[0].name} requested",
     }
     return _joined(words.get(event.targets[0].type, "created"), event.detail)
 
@@ -168,7 +168,7 @@ def _ordered(event: Event) -> str:
 
 def _missing(event: Event) -> str:
     what = "it" if event.targets[0].type == "volume" else "its machine"
-    return f"the cloud doesn't list {what}; it is closed if the next sweep agrees"
+    return f"the cloud doesn't list {what}; it will be closed if the next sweep agrees"
 
 
 def _scaled(event: Event) -> str:
@@ -205,8 +205,8 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.signed_on: lambda event: f"signed on with {event.detail}",
     EventType.scaled: _scaled,
     EventType.ready: lambda event: "ready to receive requests",
-    EventType.orphaned: lambda event: f"{event.detail} belongs to nobody; it is removed if the next sweep agrees",
-    EventType.reclaimed: lambda event: f"{event.detail} belongs to nobody and is being removed",
+    EventType.orphaned: lambda event: f"{event.detail} is an orphan; it will be removed if the next sweep agrees",
+    EventType.reclaimed: lambda event: f"{event.detail} is an orphan and is being removed",
     EventType.missing: _missing,
     EventType.step_done: lambda event: _joined("done", event.detail),
     EventType.health: lambda event: _joined(f"health {event.before} → {event.after}", event.detail),

@@ -46,7 +46,7 @@ class Range(Value, Generic[T]):
     def _ordered(self) -> Range[T]:
         for bound in (self.min, self.max):
             if bound is not None and not -MOST_AMOUNT <= bound <= MOST_AMOUNT:  # nor is `nan` within
-                raise _wrong(f"`{bound:g}` is no number that anything here can have")
+                raise _wrong(f"`{bound:g}` is beyond what anything here can have")
         if self.min is None and self.max is None:
             raise _wrong("a range needs a lower or an upper bound, as in `1..4`, `2..` or `..8`")
         if self.min is not None and self.max is not None and self.min > self.max:

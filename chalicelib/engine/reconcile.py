@@ -144,7 +144,7 @@ class Reconciler:
         kind, _, unit_id = unit.partition("/")
         row = self.kinds.units.get(kind)
         if row is None:
-            log.error("woken for %r, which is no kind of unit", unit)
+            log.error("woken for %r, which isn't a kind of unit", unit)
             return []
         try:
             if row.load is None:

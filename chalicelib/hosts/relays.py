@@ -99,7 +99,7 @@ def _private(seen_at: str) -> str:
     except ValueError:
         raise Unfit(f"where it sees its head node isn't known (SSH_CONNECTION begins with {seen_at!r})") from None
     if address.is_global or address.is_link_local or address.is_loopback:
-        raise Unfit(f"it sees its head node at {address}, where that can't relay its calls: it is no private address")
+        raise Unfit(f"it sees its head node at {address}, where that can't relay its calls: it isn't a private address")
     return str(address)
 
 

@@ -34,7 +34,7 @@ CERTIFICATE = StateMachine(
     timeouts={
         "waiting": f"none before the first order; after a failure {spoken(ORDER_AGAIN)}, doubled with each one up to "
         f"{spoken(ORDER_SELDOM)}",
-        "ordered": f"{spoken(TO_HEAR)} for the gateway to answer at the host, then it is ordered anew",
+        "ordered": f"{spoken(TO_HEAR)} for the gateway to answer at the host, then it is ordered again",
         "validating": f"the authority is asked {every(LOOK_EVERY)}, then less often, for {spoken(TO_VALIDATE)}",
         "finalizing": "the same time",
         "issued": "two thirds of the certificate's life; dropped when it expires and its host hasn't been used",

@@ -63,7 +63,7 @@ class Line:
 
 
 def bill(rates: Mapping[str, Usage], counts: Mapping[str, float]) -> list[Line]:
-    """A month's bill: for each driver what so many of it use, the dearest first."""
+    """A month's bill: what each driver uses and costs, the most expensive first."""
     lines = [
         Line(driver, what, count * used, count * used * price(what))
         for driver, count in counts.items()

@@ -23,11 +23,12 @@ GATEWAY: dict[str, Support] = {
     "configuration.certificate.key": Supported(f"{GIVEN}::test_its_hosts_are_shown_it"),
     "configuration.public_ip": NotBuilt(
         "a gateway gets a public address, because whoever calls its services must reach it",
-        "remove it, or have the gateway on hosts of your network: `fleet: NAME`",
+        "remove it, or run the gateway on hosts of your network: `fleet: NAME`",
         (True,),
     ),
     "configuration.load_balancer": NotBuilt(
-        "nothing stands in front of a gateway", "remove it; with `replicas`, let the domain's DNS record name them all"
+        "nothing stands in front of a gateway",
+        "remove it; with `replicas`, point the domain's DNS record at all of them",
     ),
     "configuration.certificate.arn": NotBuilt(
         "certificates of AWS are only for its load balancers", "write `certificate: {type: lets-encrypt}`, or null"

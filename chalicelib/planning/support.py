@@ -283,7 +283,7 @@ def _port_refusals(config: AnyConfiguration) -> Iterator[Problem]:
     for path, port in written:
         if port.container_port in RESERVED_PORTS:
             text = f"the port {port.container_port} of a job is reserved, as are all from 10000 to 10999"
-            hint = "let the job listen on another"
+            hint = "have the job listen on another"
             yield Problem(text, path=f"configuration.{path}", hint=hint, code="unsupported")
 
 
@@ -292,7 +292,7 @@ def _editor_refusals(config: DevEnvironmentConfiguration) -> Iterator[Problem]:
         return
     editor = EDITORS[config.ide]
     if not editor.server:
-        text = f"`version` isn't for {editor.name}, which brings its own server"
+        text = f"`version` doesn't apply to {editor.name}, which brings its own server"
         yield Problem(text, path="configuration.version", hint="remove it", code="unsupported")
     elif not VERSION.fullmatch(config.version):  # it becomes part of a command and of an address
         hint = f"write the commit that `{editor.command} --version` prints"
@@ -328,7 +328,7 @@ def _node_refusals(config: TaskConfiguration) -> Iterator[Problem]:
     there = ", ".join(f"groups[{at}].nodes[0..{count - 1}]" for at, count in enumerate(nodes[:5]))
     for path, command in _commands(config):
         for unknown in unknown_nodes(command, nodes):
-            text, hint = f"`{unknown}` is no node of this task", f"there are {there}: both count from 0"
+            text, hint = f"`{unknown}` isn't a node of this task", f"there are {there}: both count from 0"
             yield Problem(text, path=f"configuration.{path}", hint=hint, code="invalid-value")
 
 
@@ -359,7 +359,7 @@ def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterat
     hint = f"there are {', '.join(there[:5])}: both count from 0" if there else "let `replicas` begin at 1"
     for path, command in _commands(config):
         for unknown in neighbours.unknown(command, least):
-            text = f"`{unknown}` is no replica that this service always has"
+            text = f"`{unknown}` isn't a replica that this service always has"
             yield Problem(text, path=f"configuration.{path}", hint=hint, code="invalid-value")
     if schedule_of(run_spec) is not None and not any(count.min for count in groups.values()):
         text = "a service that may have no replicas starts with its first request, not by a schedule"
@@ -439,7 +439,7 @@ def _reservation_refusal(path: str, config: RunConfiguration | FleetConfiguratio
     which = "the backends that `backends` names" if config.backends is not None else "this project's backends"
     text, hint = (
         f"none of {which} can launch machines into reservations",
-        "remove it, or add a backend that can, as AWS",
+        "remove it, or add a backend that can, such as AWS",
     )
     return Problem(text, path=path, hint=hint, code="unsupported")
 

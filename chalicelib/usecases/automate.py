@@ -104,9 +104,9 @@ def _acting(plane: Plane, project: Project, stored: Automation) -> _Acting:
     user = nouns.find(plane.store, User, keys.user(stored.user_id))
     member = nouns.find(plane.store, Member, keys.member(project.id, stored.user_id))
     if user is None or not user.active:
-        raise Forbidden(f"{stored.user_name}, who stored the configuration {stored.name}, is no active user any more.")
+        raise Forbidden(f"{stored.user_name}, who stored the configuration {stored.name}, is no longer an active user.")
     if member is None and user.role is not GlobalRole.admin:
-        raise Forbidden(f"{user.name}, who stored the configuration {stored.name}, is no member of {project.name}.")
+        raise Forbidden(f"{user.name}, who stored the configuration {stored.name}, isn't a member of {project.name}.")
     role = None if member is None else member.role
     return _Acting(plane, user, project, role, stored.name, automations.opened(plane, stored))
 

@@ -107,7 +107,7 @@ def domain_of(written: str | None, project: Project) -> str:
         text = "only `${{ run.project_name }}` can be in a gateway's domain"
         raise Invalid([Problem(text, path="domain", hint=hint, code="invalid-value")])
     if not _DOMAIN.fullmatch(domain) or _ADDRESS.fullmatch(domain) or len(domain) > _LONGEST:
-        raise Invalid([Problem(f"`{filled[:80]}` is no domain", path="domain", hint=hint, code="invalid-value")])
+        raise Invalid([Problem(f"`{filled[:80]}` isn't a domain", path="domain", hint=hint, code="invalid-value")])
     return domain
 
 

@@ -54,8 +54,8 @@ def found(plane: Plane, project_id: str, given: GivenGatewayCertificate) -> Give
 def wrong(read: Given, domain: str, now: Micros) -> Iterator[Problem]:
     """What speaks against showing it."""
     if now >= read.until:
-        text = f"the certificate has expired: it was good until {iso(read.until)[:10]}"
-        yield Problem(text, path=_CHAIN, hint="give one that is good still", code="invalid-value")
+        text = f"the certificate has expired: it was valid until {iso(read.until)[:10]}"
+        yield Problem(text, path=_CHAIN, hint="give one that is still valid", code="invalid-value")
     if domain and not any(read.covers(name.replace("*", "x")) and name.endswith("." + domain) for name in read.names):
         text = f"the certificate is for {', '.join(read.names[:5]) or 'no host'}, not for hosts of {domain}"
         yield Problem(text, path=_CHAIN, hint=f"give one for `*.{domain}`", code="exclusive")

@@ -74,7 +74,7 @@ def _names(hostname: str | None, user: str | None, at: str) -> Iterator[Problem]
         yield Problem(text, path=f"{at}.hostname", hint=hint, code="invalid-name")
     if user is not None and not _USER.fullmatch(user):
         text = f"`{printable(user)[:60]}` can't be the name of a user"
-        yield Problem(text, path=f"{at}.user", hint="write a login name, as `ubuntu`", code="invalid-name")
+        yield Problem(text, path=f"{at}.user", hint="write a login name, such as `ubuntu`", code="invalid-name")
 
 
 def _key(key: SSHKey | None, where: str, at: str, known: set[str]) -> Iterator[Problem]:

@@ -39,7 +39,7 @@ def refuse_missing(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
     for spec in job_specs:
         for names in named_volumes(spec.volumes):
             if not any(name in volumes for name in names):
-                raise NotFound(f"Volume {list(names)} not found.", hint="`dstack volume` lists those that there are.")
+                raise NotFound(f"Volume {list(names)} not found.", hint="`dstack volume` lists those of the project.")
 
 
 def refuse(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:

@@ -226,7 +226,7 @@ def remove_member(
         session.terminal.say("Nothing was changed.")
         return
     session.client.post(f"/api/projects/{session.project}/remove_members", {"usernames": [user]})
-    session.terminal.say(f"{user} is no member of project {session.project} any more.")
+    session.terminal.say(f"{user} is no longer a member of project {session.project}.")
 
 
 quota.add_to(app)

@@ -69,7 +69,7 @@ def test_a_disk_on_which_blkid_hangs_isnt_blank() -> None:
 
 @pytest.mark.parametrize("volume", ["", "..", "a/b", ".x", "x" * 101])
 def test_a_volumes_id_is_a_plain_name(tmp_path: Path, volume: str) -> None:
-    with pytest.raises(Unusable, match="is no volume's id"):
+    with pytest.raises(Unusable, match="isn't a volume's id"):
         Holds(str(tmp_path)).point(volume)
 
 

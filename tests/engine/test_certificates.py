@@ -51,7 +51,7 @@ def test_a_host_that_a_gateway_is_told_of_gets_a_certificate(stage: Stage) -> No
     assert stage.ask().challenges == {}
     assert stage.authority.issued == stage.authority.looked == 1
     assert stage.told() == [
-        f"certificate of {HOST} wanted",
+        f"certificate for {HOST} requested",
         *(
             f"certificate of {HOST}: {step}"
             for step in ("waiting → ordered", "ordered → validating", "validating → finalizing", "finalizing → issued")

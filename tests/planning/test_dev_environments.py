@@ -110,7 +110,7 @@ def test_a_version_is_never_a_command(version: str) -> None:
 
 def test_zed_brings_its_own_server() -> None:
     problems = refusals(spec(ide="zed", version="1"))
-    assert [problem.message for problem in problems] == ["`version` isn't for Zed, which brings its own server"]
+    assert [problem.message for problem in problems] == ["`version` doesn't apply to Zed, which brings its own server"]
 
 
 def test_all_branches_are_cloned_for_somebody_who_works_on_the_code() -> None:

@@ -124,7 +124,7 @@ def test_the_first_sight_is_written_down_and_told_and_nothing_is_done() -> None:
     assert (FIRST.subject, FIRST.first_at, FIRST.until) == ("resource/vm/vm-1", b.NOW + SECOND, b.NOW + SECOND + KEPT)
     (event,) = finding.step.events
     assert (event.type, event.project_id, event.targets[0].name) == (EventType.orphaned, "p", "main")
-    assert event.message == "vm vm-1 at Nimbus belongs to nobody; it is removed if the next sweep agrees"
+    assert event.message == "vm vm-1 at Nimbus is an orphan; it will be removed if the next sweep agrees"
 
 
 def test_a_second_look_that_is_too_early_says_nothing() -> None:
@@ -139,7 +139,7 @@ def test_it_is_the_beginning_of_the_second_listing_that_counts() -> None:
 def test_a_second_look_far_enough_away_ends_it() -> None:
     (finding,) = decide_sweep(look(STRAY, began=LATER, sightings=[FIRST]))
     assert (finding.end, told(finding)) == (STRAY, [EventType.reclaimed])
-    assert finding.step.events[0].message == "vm vm-1 at Nimbus belongs to nobody and is being removed"
+    assert finding.step.events[0].message == "vm vm-1 at Nimbus is an orphan and is being removed"
 
 
 def test_two_looks_lie_further_apart_than_any_lag() -> None:

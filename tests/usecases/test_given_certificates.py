@@ -104,7 +104,7 @@ def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
         (given(*made_certificate("example.com", since=SINCE)), "is for example.com, not for hosts of example.com"),
         (
             given(*made_certificate("*.example.com", since=SINCE - timedelta(days=400))),
-            "the certificate has expired: it was good until",
+            "the certificate has expired: it was valid until",
         ),
         ({"type": "given", "certificate": CHAIN}, "certificate.key"),
     ],

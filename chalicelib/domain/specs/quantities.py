@@ -55,7 +55,9 @@ def seconds(written: Any) -> int:
     if is_number(written):
         if not abs(written) <= LONGEST:  # infinity, and what is no number, too
             raise fault(
-                "invalid-duration", f"{written} seconds is no duration under a hundred years", "use `off` for no limit"
+                "invalid-duration",
+                f"{written} seconds isn't a duration under a hundred years",
+                "use `off` for no limit",
             )
         return int(written)
     if isinstance(written, str):
