@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chalicelib.planning import costs
 from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import PRICES
+from chalicelib.planning.costs import BUSY, DOOR, PRICES, REPLICA
 
 PAGE = Path(__file__).parent / "guides" / "aws-costs.md"
 SIZES = (0, 100, 1_000, 10_000)
@@ -18,7 +18,7 @@ _PART = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def page() -> str:
     """The page, with its tables as they are now."""
-    parts = {"sizes": _sizes(), "bill": _bill(1_000), "rates": _rates(), "prices": _prices()}
+    parts = {"sizes": _sizes(), "services": _services(), "bill": _bill(1_000), "rates": _rates(), "prices": _prices()}
     return _PART.sub(lambda found: f"{found[1]}{parts[found[2]]}\n{found[3]}", PAGE.read_text(encoding="utf-8"))
 
 
@@ -43,9 +43,15 @@ def _bill(size: int) -> str:
     return _table(rows)
 
 
+def _services() -> str:
+    rows = [("each, all month", "dollars a month"), ("--", "--:")]
+    drivers = (REPLICA, DOOR, BUSY)
+    return _table(rows + [(driver, f"{costs.total(costs.bill(RATES, {driver: 1})):,.2f}") for driver in drivers])
+
+
 def _rates() -> str:
     rows: list[tuple[str, ...]] = [("of", *RATES), ("--", *("--:" for _ in RATES))]
-    rows += [(what, *(f"{used.get(what, 0):,.6g}" for used in RATES.values())) for what in PRICES]
+    rows += [(what, *(f"{used.get(what, 0):,.7g}" for used in RATES.values())) for what in PRICES]
     return _table([row for row in rows if any(cell != "0" for cell in row[1:])])
 
 

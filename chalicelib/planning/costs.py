@@ -1,8 +1,10 @@
 """What a control plane in AWS costs: prices, and how much of each thing an installation uses.
 
 Pure. What is used has three drivers: the schedules, which run whether or not anything happens; an instance, whose agent
-reports; and a run. Where state changes are announced on a bus, each of them is a fourth. `cost_rates.py` has what each
-uses, as measured (`make cost`), and a bill is a sum of products.
+reports; and a run. Services add what they need beyond that: a replica, whose agent is asked for streams; a gateway's
+replica, which asks what to serve; and a service that is busy, of which each of these reports. Where state changes are
+announced on a bus, each of them is one more. `cost_rates.py` has what each uses, as measured (`make cost`), and a bill
+is a sum of products.
 Measured are calls and bytes. How long a function takes can't be measured without AWS, so `SECONDS` assumes that; the
 prices are those of one region, without the free tier.
 """
@@ -82,11 +84,17 @@ def total(lines: list[Line]) -> float:
     return sum(line.dollars for line in lines)
 
 
-def counts(instances: float, runs: float | None = None, changes: Mapping[str, float] | None = None) -> dict[str, float]:
+def counts(
+    instances: float,
+    runs: float | None = None,
+    changes: Mapping[str, float] | None = None,
+    services: Mapping[str, float] | None = None,
+) -> dict[str, float]:
     """How many there are of each driver. `runs`: a month, in all. `changes`: state changes that one of a driver makes,
-    if they are announced."""
-    found = {SCHEDULES: 1, INSTANCE: instances, RUN: RUNS * instances if runs is None else runs}
+    if they are announced. `services`: how many there are of what these add."""
+    found = {SCHEDULES: 1, INSTANCE: instances, RUN: RUNS * instances if runs is None else runs, **(services or {})}
     return found if changes is None else found | {CHANGE: sum(found[driver] * n for driver, n in changes.items())}
 
 
 SCHEDULES, INSTANCE, RUN, CHANGE = "the schedules", "an instance", "a run", "a state change"
+REPLICA, DOOR, BUSY = "a service's replica", "a gateway's replica", "a busy service"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
+from chalicelib.domain.runs import Run
+from chalicelib.domain.services import Traffic, door_of
 from chalicelib.planning import costs
 from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import PRICES
+from chalicelib.planning.costs import BUSY, DOOR, PRICES, REPLICA
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import Store
@@ -32,7 +36,8 @@ def report(plane: Plane) -> dict[str, Any]:
     if pace.long_poll:
         return said
     runs = _runs(plane.store, plane.clock.now())
-    counts = costs.counts(float(_instances(plane.store)), runs, CHANGES if plane.announces else None)
+    changes = CHANGES if plane.announces else None
+    counts = costs.counts(float(_instances(plane.store)), runs, changes, _services(plane.store))
     lines = costs.bill(RATES, counts)
     shown = [
         {
@@ -53,10 +58,27 @@ def _instances(store: Store) -> int:
     return sum(1 for _ in all_of(store, "gsi1", keys.PRESENCES))
 
 
+def _services(store: Store) -> dict[str, float]:
+    """Their replicas, those of gateways, and for each of these the services that are busy there now."""
+    found: Counter[str] = Counter()
+    for project_id in _projects(store):
+        gateways = (nouns.read(Gateway, record) for record in all_of(store, "gsi1", keys.gateways_of(project_id)))
+        doors = {each.id: [door_of(each.id, one.num) for one in each.running] for each in gateways if not each.deleted}
+        found[DOOR] += sum(map(len, doors.values()))
+        for run in (nouns.read(Run, record) for record in all_of(store, "gsi2", keys.live_runs_of(project_id))):
+            found[REPLICA] += sum(scale.desired for scale in run.scales)
+            of_it = store.get_many([keys.traffic(run.id, door) for door in doors.get(run.gateway_id or "", ())])
+            found[BUSY] += sum(not nouns.read(Traffic, record).quiet for record in of_it if record is not None)
+    return {driver: float(count) for driver, count in found.items() if count}
+
+
+def _projects(store: Store) -> list[str]:
+    return [nouns.pointed(record) for record in every(store, "projects", "name/")]
+
+
 def _runs(store: Store, now: Micros) -> float:
     """That come in a month."""
-    projects = [nouns.pointed(record) for record in every(store, "projects", "name/")]
-    return sum(_of_project(store, project_id, now) for project_id in projects)
+    return sum(_of_project(store, project_id, now) for project_id in _projects(store))
 
 
 def _of_project(store: Store, project_id: str, now: Micros) -> float:

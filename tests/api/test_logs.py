@@ -15,6 +15,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import MINUTE, SECOND, iso
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.retention import Retention
+from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
 from chalicelib.domain.usage import Part, Usage
 from chalicelib.planning.cost_rates import CHANGES
@@ -28,6 +29,8 @@ from chalicelib.usecases.metrics import metric_puts
 from chalicelib.usecases.pace import EMBEDDED
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.uploads import message, send
+from tests.world import gateway_seats
+from tests.world import nouns as b
 from tests.world.time import NOW
 
 
@@ -414,6 +417,19 @@ def test_what_a_bus_costs_is_part_of_it_where_there_is_one(tmp_path: Path) -> No
     assert [line for line in found["lines"] if line["driver"] != "a state change"] == without["lines"]
     (told,) = (line for line in found["lines"] if line["what"] == "bus events")
     assert (told["price"], told["dollars"]) == (1.0, round(CHANGES["a run"] / 1e6, 4))
+    rig.world.plane.store.close()
+
+
+def test_services_and_gateways_are_part_of_it(tmp_path: Path) -> None:
+    rig, machine = Rig.at(tmp_path), b.host(0, b.fleet("edge"))
+    gateway_seats.keep(rig.world.store, gateway_seats.gateway(rig.project.id, machine), machine)
+    service = {"type": "service", "port": 80, "commands": ["serve"], "gateway": "edge"}
+    runs = [submit(rig, {"run_name": name, "configuration": {**service, "replicas": 2}}) for name in ("one", "two")]
+    for run, quiet in zip(runs, (False, True), strict=True):
+        edge = rig.ok("P/gateways/get", {"name": "edge"})["id"]
+        rig.save(Traffic(run_id=run["id"], door=door_of(edge, 0), at=b.NOW, quiet=quiet))
+    counts = rig.ok("/api/server/get_cost")["counts"]
+    assert [counts[each] for each in ("a service's replica", "a gateway's replica", "a busy service")] == [4, 1, 1]
     rig.world.plane.store.close()
 
 

@@ -2,19 +2,35 @@
 every billed call counted.
 
 Three stretches, each less what the one before uses anyway: nothing at all; machines whose agents report; and runs on
-them, submitted, looked at and followed by the command line itself. A month is these times what there is of each.
+them, submitted, looked at and followed by the command line itself. A month is these times what there is of each. Then,
+elsewhere, a gateway and a service, which add something beyond what they use as machines and as a run.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.domain.instants import SECOND
-from chalicelib.planning.costs import CHANGE, HOURS, INSTANCE, KEPT_MONTHS, RUN, SCHEDULES, Usage
+from chalicelib.planning.costs import (
+    BUSY,
+    CHANGE,
+    DOOR,
+    HOURS,
+    INSTANCE,
+    KEPT_MONTHS,
+    REPLICA,
+    RUN,
+    SCHEDULES,
+    Usage,
+)
 from chalicelib.store import units
 from infra import cost
 from tests.scenarios.stages import Virtual
@@ -24,6 +40,12 @@ HOUR = 3600.0
 LOOKS = 6  # of a person at each run: its status and its log, a second apart
 RESOURCES = "resources: {cpu: 2.., memory: 8GB..}\n"
 LINE = "x" * 99
+TURN = 6  # hours, in which every schedule fires as often as in any other six
+PAUSE = 10  # seconds between a gateway's questions, and between its reports of a busy service
+GATEWAY = (
+    f"type: gateway\nname: edge\nbackend: {FACTS.name}\nregion: sim-north\ndomain: example.com\ncertificate: null\n"
+)
+SERVICE = f"type: service\nname: chat\nport: 8000\ngateway: edge\n{RESOURCES}commands: [sleep 1000000]\n"
 
 
 @dataclass
@@ -42,7 +64,7 @@ class Measured:
 def opened() -> Iterator[tuple[MeteredSite, Virtual]]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        site = MeteredSite("month", home / "blobs")
+        site = MeteredSite("month", home / "blobs", FACTS.name)
         yield site, Virtual(site, home, "work")
 
 
@@ -70,7 +92,11 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
         f"{INSTANCE}: ({steady:g} h of {machines} × {HOURS / steady:.4g} - the schedules) / {machines}",
         f"{RUN}: ({machines} of an hour each - {hours:.2f} h of the schedules and {machines} instances) / {machines}",
     ]
-    rates = {SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run, CHANGE: cost.announced(alone, calls)}
+    rates: dict[str, Usage] = {SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run}
+    with opened() as (site, stage):
+        rates |= _services(site, stage)
+    plays.append(f"{REPLICA}, {DOOR}, {BUSY}: {TURN} h × {HOURS / TURN:.4g}, less {TURN} h before it was there")
+    rates[CHANGE] = cost.announced(alone, calls)
     changes = {INSTANCE: changed * HOURS / steady / machines, RUN: told / machines}
     return Measured(rates, steps, erased, a_sync, changes, plays)
 
@@ -112,6 +138,55 @@ def _runs(site: MeteredSite, stage: Virtual, count: int) -> tuple[dict[str, floa
     used = cost.usage(site.meter.counts)
     left = cost.usage({(what, ""): amount - before[what] for what, amount in _kept(site).items()})
     return {**used, **cost.scaled(left, KEPT_MONTHS)}, (site.time.at - began) / SECOND / HOUR
+
+
+def _services(site: MeteredSite, stage: Virtual) -> dict[str, Usage]:
+    """What a month of one adds to its machines and its run: while it does nothing but wait for requests; of the gateway
+    that asks what to serve; and of this gateway's reports, while there are requests."""
+    _apply(stage, "fleet", f"type: fleet\nname: machines\nnodes: 1\n{RESOURCES}idle_duration: off\n")
+    _apply(stage, "gateway", GATEWAY)
+    site.time.pass_(2 * HOUR)
+    stretches = [_during(site, TURN)]
+    _apply(stage, "service", SERVICE)
+    site.time.pass_(HOUR)
+    stretches.append(_during(site, TURN))
+    door = _Door(site)
+    site.time.every(PAUSE, door.ask)
+    site.time.pass_(600)
+    stretches.append(_during(site, TURN))
+    run_id = stage.ask("runs/get", {"run_name": "chat"})["id"]
+    site.time.every(PAUSE, lambda: door.report(run_id))
+    site.time.pass_(600)
+    stretches.append(_during(site, TURN))
+    added = (cost.less(more, part) for part, more in pairwise(stretches))
+    return {driver: cost.scaled(used, HOURS / TURN) for driver, used in zip((REPLICA, DOOR, BUSY), added, strict=True)}
+
+
+class _Door:
+    """A gateway's control program, as far as it costs: what it asks and says, and how often."""
+
+    def __init__(self, site: MeteredSite) -> None:
+        (self._credential,) = (host.credential for host in site.hosts.hosts.values() if host.carried is not None)
+        self._site, self._version, self._buckets = site, "", list[dict[str, float]]()
+
+    def ask(self) -> None:
+        word = self._call("GET", f"/agent/gateway?since={self._version}&wait=25", b"", 200)
+        assert word["ask_in"] == PAUSE
+        self._version = word.get("version", self._version)
+
+    def report(self, run_id: str) -> None:
+        at = self._site.time.at
+        self._buckets = [*self._buckets, {"at": at - at % (PAUSE * SECOND), "requests": 50, "busy": 1.5}][-30:]
+        said = {"run_id": run_id, "at": at, "quiet": False, "held": 0, "waits_since": None, "let_go": []}
+        body = json.dumps({"reports": [{**said, "buckets": self._buckets}]}).encode()
+        self._call("POST", "/agent/gateway/traffic", body, 204)
+
+    def _call(self, method: str, path: str, body: bytes, wanted: int) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self._credential}"}
+        status, answer = self._site.request(method, path, headers, body)
+        assert status == wanted, (path, status, answer)
+        found: dict[str, Any] = json.loads(answer or b"{}")
+        return found
 
 
 def _kept(site: MeteredSite) -> dict[str, float]:

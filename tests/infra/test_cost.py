@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.planning import costs
 from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import CHANGE, INSTANCE, PRICES, RUN, SCHEDULES
+from chalicelib.planning.costs import BUSY, CHANGE, DOOR, INSTANCE, PRICES, REPLICA, RUN, SCHEDULES
 from docs import cost_page
 from infra import cost, stateful, stateless
 from tests.bench import month
@@ -45,6 +45,13 @@ def test_state_changes_are_billed_where_they_are_announced() -> None:
     assert one == {"bus events": 1, "Lambda requests": 0.25, "Lambda time": pytest.approx(0.25 * 0.15 * 0.25)}
 
 
+def test_services_add_what_they_use_beyond_machines_and_runs() -> None:
+    counts = costs.counts(2, 1, services={REPLICA: 1.0, BUSY: 3.0})
+    assert counts == {SCHEDULES: 1, INSTANCE: 2, RUN: 1, REPLICA: 1, BUSY: 3}
+    added = [line for line in costs.bill(RATES, counts) if line.driver == BUSY]
+    assert costs.total(added) == pytest.approx(3 * costs.total(costs.bill(RATES, {BUSY: 1})))
+
+
 def test_a_bill_is_a_sum_of_products() -> None:
     rates = {
         SCHEDULES: {"table writes": 1e6},
@@ -68,9 +75,12 @@ def test_the_guide_has_the_models_figures() -> None:
 def test_what_is_recorded_is_what_a_month_in_small_measures() -> None:
     """Fewer machines for a shorter time than `make cost` plays, so not the same to the last call."""
     found = month.measured(machines=3, idle=4, steady=1)
-    for driver in (INSTANCE, RUN):
+    for driver in (INSTANCE, RUN, REPLICA, DOOR, BUSY):
         for what in ("Lambda requests", "table reads", "table writes"):
-            assert found.rates[driver][what] == pytest.approx(RATES[driver][what], rel=0.3), (driver, what)
+            assert found.rates[driver][what] == pytest.approx(RATES[driver].get(what, 0), rel=0.3, abs=500), (
+                driver,
+                what,
+            )
     assert found.a_sync <= 0.2
     assert found.changes[RUN] == pytest.approx(CHANGES[RUN], rel=0.1) and found.changes[INSTANCE] == 0
     assert found.rates[CHANGE] == pytest.approx(RATES[CHANGE], rel=0.1)
