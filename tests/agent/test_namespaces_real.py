@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -69,6 +70,20 @@ def test_the_root_of_a_container_isnt_the_machines(apart: int, tmp_path: Path) -
     os.close(here)
     made = (tmp_path / "made").stat()
     assert (made.st_uid, made.st_gid) == (FIRST, FIRST)
+
+
+def test_a_task_sees_its_own_list_of_users(tmp_path: Path) -> None:
+    if why := namespaces.seeing_instead_fails():
+        pytest.skip(f"this account can't mount: {why}")
+    (tmp_path / "users").write_text("me:x:61000:61000::/home/me:/bin/sh\n")
+    before = pwd.getpwuid(os.getuid()).pw_name
+
+    def work() -> bool:
+        namespaces.see_users(str(tmp_path / "users"))
+        return [each.pw_name for each in pwd.getpwall()] == ["me"]
+
+    assert in_child(work) == 0
+    assert pwd.getpwuid(os.getuid()).pw_name == before, "the machine has its own"
 
 
 def test_what_the_machine_unmounts_goes_where_files_are_seen_instead(tmp_path: Path) -> None:

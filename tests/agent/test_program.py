@@ -395,6 +395,20 @@ def test_output_that_the_server_never_takes_is_left_out(desk: Desk) -> None:
     spool.close()
 
 
+def test_much_output_is_put_where_the_server_says(desk: Desk) -> None:
+    desk.plane.log_put, desk.plane.store = 100, desk.server.url
+    desk.begin()
+    desk.run()
+    desk.state("t", "running")
+    spool = SpoolWriter(desk.roster.folder("t").log)
+    spool.append(1, b"x" * 500)
+    desk.roster.says("t", state="exited", reason="r")
+    report = desk.plane.exited("t")
+    assert desk.plane.logs["t"] == b"x" * 500 and report["log_end"] == 500
+    assert desk.plane.objects.keys() == {"t"}
+    spool.close()
+
+
 def test_what_is_wrong_with_the_machine_is_told(desk: Desk) -> None:
     said = ["no answer"]
     desk.roster.played.problem = lambda: said[0]  # type: ignore[method-assign]

@@ -270,6 +270,13 @@ def test_whatever_comes_of_that_call_each_machine_is_bought_once(cloud: type[Fak
     assert sorted(owners) == sorted(each.id for each in world.machines)
 
 
+def test_what_is_created_one_by_one_is_known_to_be_there_at_once() -> None:
+    world = World.with_fleet(cloud_of=OneByOne)
+    task(world, "train", 5, **SMALL)
+    world.until(lambda: several(world) == [1, 4])
+    assert len(world.machines) == 5 and InstanceStatus.pending not in {each.status for each in world.machines}
+
+
 def test_a_machine_that_is_refused_in_that_call_costs_the_others_nothing() -> None:
     world = World.with_fleet("0..8", capacity={f"{NORTH}/sim.2cpu": 3})
     run = task(world, "train", 4, **{**SMALL, "instance_types": ["sim.2cpu", "sim.4cpu"]})
