@@ -62,7 +62,7 @@ def test_a_user_from_creation_to_deletion(admin: Dstack, plane: RealPlane) -> No
     assert done(admin, "user update ann --role admin --active --email=") == "User ann: admin.\n"
     assert "Nothing was changed" in done(admin, "user token ann", "n\n")
     assert done(admin, "user token ann -y").strip() != token
-    assert "no member" in done(admin, "project remove-member ann", "y\n")
+    assert "no longer a member" in done(admin, "project remove-member ann", "y\n")
     assert names(done(admin, "project members")) == ["admin"]
     assert "Nothing was deleted" in done(admin, "user delete ann", "n\n")
     assert done(admin, "user delete ann -y") == "Deleted: ann.\n"
