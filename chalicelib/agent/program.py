@@ -350,10 +350,8 @@ class Program:
     def _cap(self, task: str) -> None:
         dropped = self._roster.cap_log(task, len(self._session.tasks()))
         if dropped:
-            log(
-                "%s: %d bytes of output dropped: the spool is full, and the server isn't accepting any"
-                % (task, dropped)
-            )
+            said = "%s: %d bytes of output dropped: the spool is full, and the server isn't accepting any"
+            log(said % (task, dropped))
             self._session.log_shrank(task, self._roster.log(task).end(), time.monotonic())
 
     def _skip(self, command: Skip) -> None:
@@ -384,7 +382,9 @@ class Program:
             self._asking = False
 
     def _storages(self) -> Dict[str, str]:
-        found = {name: runtime.storage() for name, runtime in self._runtimes.items()}
+        """An engine starts several processes to tell its folder: not while its machine is being added."""
+        known = os.path.exists(os.path.join(self._data, "credential"))
+        found = {name: runtime.storage() for name, runtime in self._runtimes.items() if known}
         return {self._data: "the agent's", **{path: name for name, path in found.items() if path}}
 
     def _examine(self) -> None:

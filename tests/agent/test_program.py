@@ -419,6 +419,19 @@ def test_what_is_wrong_with_the_machine_is_told(desk: Desk) -> None:
     desk.plane.until(lambda: desk.plane.health == [])
 
 
+def test_an_engine_is_asked_for_its_folder_once_the_machine_is_known(desk: Desk) -> None:
+    asked: list[bool] = []
+
+    def storage() -> str:
+        asked.append((desk.data / "credential").exists())
+        return ""
+
+    desk.roster.played.storage = storage  # type: ignore[method-assign]
+    desk.begin(look=0.01, health=0.0)
+    desk.plane.until(lambda: asked)
+    assert all(asked)
+
+
 KEYS: dict[str, Any] = {"authorized_keys": ["ssh-ed25519 AAAA"]}
 
 
