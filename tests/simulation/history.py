@@ -93,5 +93,11 @@ class History:
             raise IDLE_IS_QUIET.broken(f"{self.scene.written() - before} commits in {IDLE // MINUTE} minutes")
 
 
-def play(seed: int, parts: Parts | None = None) -> Result:
-    return History(seed, parts).play()
+def play(seed: int, parts: Parts | None = None, stories: Sequence[type[Story]] = STORIES) -> Result:
+    return History(seed, parts, stories).play()
+
+
+def always(story: type[Story]) -> tuple[type[Story], ...]:
+    """All stories, this one in every history."""
+    certain = type(story.__name__, (story,), {"likely": 1.0})
+    return tuple(certain if each is story else each for each in STORIES)

@@ -55,9 +55,11 @@ from chalicelib.planning.volumes import decide_disk, decide_volume
 from chalicelib.planning.workflows import StepDone, WorkflowSnapshot, decide_step
 from chalicelib.store import nouns
 from chalicelib.usecases import agent
-from tests.simulation.history import play
+from tests.simulation.history import always, play
 from tests.simulation.plane import INSTALL, Parts
 from tests.simulation.stories import (
+    STORIES,
+    Story,
     clusters,
     commits,
     fleets,
@@ -363,6 +365,13 @@ class _Hospitable(Reader):
         return (*found, *mine)
 
 
+def _first_door(snapshot: RunSnapshot) -> Plan:
+    """Takes one of a gateway's doors for all of them."""
+    doors = snapshot.doors[:1]
+    traffic = tuple(each for each in snapshot.traffic if each.door in doors)
+    return decide_run(replace(snapshot, doors=doors, traffic=traffic) if len(snapshot.doors) > 1 else snapshot)
+
+
 def _buying_with(purchases: type[Family]) -> tuple[type[Family], ...]:
     return (purchases, *(family for family in FAMILIES if family is not Purchases))
 
@@ -372,6 +381,7 @@ class Planted:
     parts: Parts
     breaks: Invariant
     seeds: int = 60  # it must be found within this many
+    stories: Sequence[type[Story]] = STORIES
     known: int = 0  # one that showed it when this was written, and is tried first: the others only if it no longer does
 
 
@@ -419,6 +429,9 @@ PLANTED: dict[str, Planted] = {
     "keeps a certificate": Planted(
         Parts(kinds=_deciding("certificate", _certified)), gateways.NO_TRACE, seeds=120, known=17
     ),
+    "asks the first door only": Planted(
+        Parts(kinds=_deciding("run", _first_door)), gateways.DOORS_ASKED, known=23, stories=always(gateways.Gateways)
+    ),
     "places jobs at gateways": Planted(Parts(reader=_Hospitable), gateways.NO_JOBS_THERE, seeds=120, known=46),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
@@ -434,7 +447,7 @@ def hunt(bug: Planted) -> Found:
     found = Found()
     for seed in dict.fromkeys((bug.known, *range(bug.seeds))):
         try:
-            play(seed, bug.parts)
+            play(seed, bug.parts, bug.stories)
         except Violation as violation:
             if violation.invariant is bug.breaks:
                 found.seed = seed

@@ -8,12 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.examples import seeds
-from tests.simulation.history import History
-from tests.simulation.stories import STORIES, gateways
-
-
-class Gateways(gateways.Gateways):
-    likely = 1.0
+from tests.simulation.history import always, play
+from tests.simulation.stories import gateways
 
 
 @pytest.fixture(autouse=True)
@@ -26,4 +22,4 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_histories_of_gateways_end_well(seed: int) -> None:
-    History(seed, stories=[Gateways if kind is gateways.Gateways else kind for kind in STORIES]).play()
+    play(seed, stories=always(gateways.Gateways))

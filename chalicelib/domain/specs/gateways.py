@@ -165,7 +165,7 @@ class GatewayConfiguration(Spec):
         if kind is None and self.https_port is not None:
             yield "exclusive", "without a certificate there is no https", "remove `https_port`", "https_port"
         if kind == "lets-encrypt" and not self.public_ip:
-            yield "exclusive", "Let's Encrypt must reach the gateway", "write `certificate: null`", "public_ip"
+            yield "exclusive", "Let's Encrypt must reach the gateway", "remove `public_ip`", "public_ip"
         if kind == "acm" and self.backend != "aws":
             yield "exclusive", "`acm` is a certificate of AWS", "use `lets-encrypt`", "certificate"
         if kind == "gcp-cm" and self.backend != "gcp":
