@@ -82,7 +82,7 @@ def in_container(cards: Cards, privileged: bool) -> Tuple[Dict[str, Any], Dict[s
     if cards.vendor == "nvidia":
         if not cards.ids:
             return {}, {"NVIDIA_VISIBLE_DEVICES": "void"}
-        request = {"Driver": "", "DeviceIDs": cards.ids, "Capabilities": [NVIDIA_CAPABILITIES]}
+        request = {"DeviceIDs": cards.ids, "Capabilities": [NVIDIA_CAPABILITIES]}
         return {"DeviceRequests": [request]}, {"NVIDIA_VISIBLE_DEVICES": ",".join(cards.ids)}
     if not cards.ids:
         return {}, {"HABANA_VISIBLE_DEVICES": "void"} if cards.vendor == "intel" else {}

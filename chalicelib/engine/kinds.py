@@ -152,7 +152,7 @@ KINDS = Kinds(
             RUN,
             Unit(
                 decide_run,
-                woken_by=frozenset({"queue", "run", "instance", "fleet", "volume", "closing"}),
+                woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}),
                 load=lambda load, id, now: load.run(id, now),
             ),
             plans=(service_rules.replica_counts,),

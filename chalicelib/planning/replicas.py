@@ -198,6 +198,5 @@ def _outcome(job: Job) -> str:
 
 def why(job: Job) -> str:
     """Why a job ended, in words."""
-    if job.reason is None:
-        return f"{job.name} ended"
+    assert job.reason is not None, "none ends without"
     return job.message or f"{job.name} {short_text(job.reason, job.exit_status) or job.reason.value.replace('_', ' ')}"

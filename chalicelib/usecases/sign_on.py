@@ -99,7 +99,11 @@ def finish_device(plane: Plane, name: str, state: str) -> tuple[User, str] | Non
 def _provider(plane: Plane, name: str) -> SignsOn:
     found = plane.sign_on.get(name)
     if found is None:
-        known = f"There are {', '.join(plane.sign_on)}." if plane.sign_on else "Use `dstack project add` with a token."
+        known = (
+            f"Providers here: {', '.join(plane.sign_on)}."
+            if plane.sign_on
+            else "Use `dstack project add` with a token."
+        )
         raise NotFound(f"Nobody can sign on with {name[:60]!r} here.", hint=known)
     return found
 

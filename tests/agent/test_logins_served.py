@@ -138,10 +138,12 @@ class Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Served]:
+    """Nobody asks a server how it ended: what it says of a bug is all that shows one."""
     served = Served(tmp_path)
     yield served
     served.end()
+    assert "Traceback" not in (said := capfd.readouterr().err), said
 
 
 def answer(client: socket.socket) -> bytes:
@@ -351,6 +353,14 @@ def test_a_server_that_was_killed_is_followed_by_one_with_its_port_and_its_key(s
     served.supervisor_ends()
     served.begin()
     assert served.told["ssh"] == before and logins.process(served.folder) not in (None, server)
+
+
+def test_a_server_that_was_killed_takes_its_connections_along(served: Served) -> None:
+    served.begin()
+    client, server = served.client("in"), logins.process(served.folder)
+    assert answer(client)[:1] == b"4" and server is not None
+    os.kill(server, signal.SIGKILL)
+    assert answer(client) == b""
 
 
 def test_a_port_that_was_taken_meanwhile_is_left_to_whoever_has_it(served: Served) -> None:

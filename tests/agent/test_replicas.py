@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.replicas import Replicas, Way
+from tests.harness.server import until
 
 PATIENCE = 60.0
 
@@ -133,6 +134,14 @@ def test_what_waits_in_its_engine_is_told_when_it_changes(seen: Seen, app: App) 
     app.metrics = 'vllm:num_requests_waiting{engine="0"} 3.0\nvllm:num_requests_waiting{engine="1"} 4.0\n'
     seen.replicas.watch("t", lambda: launch(app.server_port, queue=True))
     seen.until(listens=True, queue=7)
+
+
+def test_what_fails_in_looking_after_one_is_logged_and_the_others_go_on(seen: Seen, app: App) -> None:
+    seen.replicas.watch("bad", lambda: launch(app.server_port, probes=[{"interval": "often"}]))
+    until("it to be logged", lambda: seen.log)
+    assert seen.log.pop().startswith("looking after a replica failed: ValueError(") and not seen.log
+    seen.replicas.watch("good", lambda: launch(app.server_port, probes=[{"url": "/", "interval": 60}]))
+    seen.until(probes=[1])
 
 
 def test_nobody_is_asked_for_what_isnt_wanted(seen: Seen, app: App) -> None:

@@ -127,6 +127,17 @@ def test_all_output_counts_the_last_of_it_too(tmp_path: Path) -> None:
     assert state["log_end"] == 8
 
 
+def test_the_agent_is_told_of_output_besides_the_states(tmp_path: Path) -> None:
+    def told(says: str) -> int:
+        data = tmp_path / f"says-{says}"
+        data.mkdir()
+        pipe = make_pipe(str(data / "wake"))
+        played(data, {"status": 0, "says": says})
+        return os.read(pipe, 4096).count(b"t\n")
+
+    assert told("something") == told("") + 1
+
+
 def test_a_task_whose_connection_is_lost_is_asked_for_its_end_all_the_same(tmp_path: Path) -> None:
     state, _ = played(tmp_path, {"status": 0, "lost": True})
     assert (state["reason"], state["message"]) == ("done_by_runner", "")

@@ -176,6 +176,22 @@ def test_a_close_without_a_code_is_answered_without_one() -> None:
     assert ours.closed == Closed(1005) and frames_of(back) == [Frame(CLOSE, b"")]
 
 
+@pytest.mark.parametrize(
+    ("code", "exists"),
+    [
+        *((999, False), (1000, True), (1003, True), (1004, False), (1006, False), (1007, True), (1014, True)),
+        *((1015, False), (2999, False), (3000, True), (4999, True), (5000, False)),
+    ],
+)
+def test_only_codes_that_may_be_sent_are_heard(code: int, exists: bool) -> None:
+    payload = websocket.close_payload(code)
+    if exists:
+        assert websocket.read_close(payload) == Closed(code)
+        return
+    with pytest.raises(websocket.Broken, match="a code that doesn't exist"):
+        websocket.read_close(payload)
+
+
 def test_a_long_reason_is_cut_at_a_character() -> None:
     (frame,) = frames_of(Peer(client=False).close(1011, "é" * 100))
     assert len(frame.payload) <= 125 and websocket.read_close(frame.payload) == Closed(1011, "é" * 61)

@@ -104,6 +104,8 @@ def test_what_runs_costs_and_waits(busy: Rig) -> None:
     assert values(found, "dstack_project_price_dollars_per_hour") == [
         values(found, "dstack_instance_price_dollars_per_hour")[0]
     ]
+    unnamed = [name for name, lines in found.items() for labels, _ in lines if "dstack_project_name" not in labels]
+    assert unnamed == [], "what is of a project says of which"
 
 
 @pytest.mark.parametrize(

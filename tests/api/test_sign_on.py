@@ -83,6 +83,16 @@ def test_providers_are_listed_by_name(desk: Rig, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("providers", "hint"),
+    [(["corp", "home"], "Providers here: corp, home."), ([], "Use `dstack project add` with a token.")],
+)
+def test_who_names_another_is_told_what_there_is(tmp_path: Path, providers: list[str], hint: str) -> None:
+    rig = Rig.at(tmp_path, sign_on={name: Corp(name=name) for name in providers})
+    refused = rig.refused("/api/auth/acme/authorize", {"local_port": 4000})
+    assert refused == f"Nobody can sign on with 'acme' here. {hint}"
+
+
+@pytest.mark.parametrize(
     ("rules", "asked", "redirect"),
     [
         ({}, {"local_port": 4000, "base_url": None}, "http://localhost:4000/auth/callback"),

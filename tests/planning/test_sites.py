@@ -186,6 +186,15 @@ def test_a_plan_offers_only_what_is_where_the_volume_is() -> None:
     )
 
 
+def test_of_many_places_a_plan_names_three() -> None:
+    regions = ["ceres", "mars", "pluto", "venus"]
+    spec = b.run_spec(volumes=[{"name": regions, "path": "/data"}])
+    found = known(*(volume(region, region=region) for region in regions))
+    fleets = (b.view(b.fleet("cloud"), nodes="0..5"),)
+    _, _, (note,) = plan_offers(spec, b.job_spec(spec), fleets, OfferBook([b.offer()]), 10, volumes=found)
+    assert "are, aws in ceres or aws in mars or aws in pluto (elsewhere 1 would match)" in note.text
+
+
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_a_job_waits_for_the_zone_of_a_machine_that_is_still_being_created(blocks: int) -> None:
     """The only one of a full fleet: it may come up where the volume is."""
