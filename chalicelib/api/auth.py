@@ -1,7 +1,10 @@
 """Authentication and authorisation of callers.
 
-Two reads of two or three records each: first the token and the project's name, then what they point at. Nothing is
-cached, so revoking a token, deactivating a user or removing a member takes effect at once.
+Two reads of two or three records each: first the token and the project's name, then what they point at. Where both
+pointed the last time is remembered, and then the second read is enough: the user's record says which token is theirs,
+and the project's what it is called and whether it is still there. Where they say otherwise, the names are followed
+again. So nothing that grants access is remembered: revoking a token, deactivating a user or removing a member takes
+effect at once.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from chalicelib.domain.tenants import GlobalRole, Member, Permissions, Project, 
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import nouns
+from chalicelib.store.kept import Lru
 from chalicelib.store.port import Record, Store
 from chalicelib.usecases import rights
 
@@ -50,9 +54,11 @@ def authorise(
     project_name: str | None,
     permissions: Permissions,
     clock: Clock,
+    pointed: Lru[str],
 ) -> Caller:
     """The caller of a route, or Forbidden. A project that the caller may not see gets the same answer as one that
-    doesn't exist, so nobody can probe for names; only admins, who see all, get ProjectNotFound."""
+    doesn't exist, so nobody can probe for names; only admins, who see all, get ProjectNotFound. `pointed`: where
+    the names of tokens and projects pointed lately."""
     token = bearer(headers)
     if access is not Access.public and not token:
         raise Forbidden(_UNKNOWN_CALLER)
@@ -60,10 +66,7 @@ def authorise(
         return Caller()
     hashed = hash_token(token)
     names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
-    found = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
-    if found[0] is None:
-        raise Forbidden(_BAD_TOKEN)
-    who, *where = store.get_many([keys.user(found[0]), *_in_project(found[0], *found[1:])])
+    who, *where = _remembered(store, pointed, names) or _followed(store, pointed, names)
     user = _user(store, who, hashed, clock)
     if access is Access.admin and user.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may do this")
@@ -88,6 +91,35 @@ def check_agent(store: Store, headers: Mapping[str, str], size: int) -> None:
     presence = nouns.find(store, Presence, keys.presence(instance_id)) if instance_id else None
     if presence is None or not holds(presence, credential):
         raise Forbidden("This credential doesn't belong to an instance")
+
+
+def _remembered(store: Store, pointed: Lru[str], names: Sequence[Key]) -> list[Record | None]:
+    """The records of the user, the project and the membership, if the names still mean what they did; else none."""
+    ids = [pointed.peek(name) for name in names]
+    if ids[0] is None or None in ids:
+        return []
+    found = store.get_many([keys.user(ids[0]), *_in_project(ids[0], *ids[1:])])
+    user = None if found[0] is None else nouns.read(User, found[0])
+    if user is None or keys.token(user.token_hash) != names[0]:
+        return []
+    if len(names) == 1:
+        return found
+    project = None if found[1] is None else nouns.read(Project, found[1])
+    same = project is not None and not project.deleted and keys.project_name(project.name) == names[1]
+    return found if same else []
+
+
+def _followed(store: Store, pointed: Lru[str], names: Sequence[Key]) -> list[Record | None]:
+    """The same, as the names say now. Of tokens only a user's own is remembered: it can be told from the record."""
+    ids = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
+    if ids[0] is None:
+        raise Forbidden(_BAD_TOKEN)
+    found = store.get_many([keys.user(ids[0]), *_in_project(ids[0], *ids[1:])])
+    if found[0] is not None and keys.token(nouns.read(User, found[0]).token_hash) == names[0]:
+        for name, target in zip(names, ids, strict=True):
+            if target is not None:
+                pointed.keep(name, target)
+    return found
 
 
 def _in_project(user_id: str, project_id: str | None = None) -> list[Key]:

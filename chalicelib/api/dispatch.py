@@ -113,7 +113,7 @@ def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Reques
 def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Caller:
     _check(plane, route, params, request)
     name = params.get("project_name")
-    return authorise(plane.store, route.access, request.headers, name, plane.permissions, plane.clock)
+    return authorise(plane.store, route.access, request.headers, name, plane.permissions, plane.clock, plane.pointed)
 
 
 def _handle(route: Route, call: Call) -> Any:

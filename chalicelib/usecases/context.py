@@ -12,6 +12,7 @@ from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure, Usage
 from chalicelib.engine.ports import Backends, Catalog, Clock, News, Rights, Streams, Wake, unheard
 from chalicelib.errors import Bug
+from chalicelib.store.kept import Lru
 from chalicelib.store.port import Change, Store
 from chalicelib.usecases.pace import Pace
 
@@ -141,6 +142,7 @@ class Plane:
     along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
     sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
     announces: bool = False  # are state changes told to a bus, which is billed?
+    pointed: Lru[str] = field(default_factory=lambda: Lru(4096))  # where names pointed lately: hints, to be checked
 
     @cached_property
     def door(self) -> Door:

@@ -49,10 +49,12 @@ def view(store: Store, project: Project) -> ProjectView:
     return ProjectView(project, users.get(project.owner_id) or _gone(project), known)
 
 
-def listed(store: Store, projects: Sequence[Project]) -> list[ProjectView]:
-    """Projects with their owners and without their members: one read for all of them."""
-    ids = list(dict.fromkeys(project.owner_id for project in projects))
-    owners = {user.id: user for user in nouns.find_many(store, User, [keys.user(each) for each in ids]) if user}
+def listed(store: Store, projects: Sequence[Project], reader: User) -> list[ProjectView]:
+    """Projects with their owners and without their members: one read for all of them, and none for those of whoever
+    reads it, who was just read."""
+    ids = [each for each in dict.fromkeys(project.owner_id for project in projects) if each != reader.id]
+    others = nouns.find_many(store, User, [keys.user(each) for each in ids]) if ids else []
+    owners = {user.id: user for user in (reader, *others) if user}
     return [ProjectView(project, owners.get(project.owner_id) or _gone(project), ()) for project in projects]
 
 
@@ -68,8 +70,8 @@ def _members(store: Store, project_id: str) -> list[Member]:
 
 def visible(store: Store, user: User, *, not_joined: bool) -> list[Project]:
     """The user's projects; with `not_joined` the public ones too, and for an admin all. Newest first."""
-    joined = {member.project_id for member in memberships(store, user)}
     everything = user.role is GlobalRole.admin
+    joined = set() if everything and not_joined else {member.project_id for member in memberships(store, user)}
     ids: Iterable[str] = joined
     if not_joined:
         named = [orjson.loads(record.body) for record in every(store, "projects", "name/")]

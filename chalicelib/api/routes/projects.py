@@ -87,7 +87,8 @@ def list_only_no_fleets(call: Call) -> Any:
 def _listed(call: Call, found: Sequence[Project]) -> list[dict[str, Any]]:
     """Without members and backends, which clients of this line ask for one by one: a list stays as long as its
     projects are many, however many people are in them."""
-    return [project_json(each, {}, call.plane.permissions) for each in projects.listed(call.plane.store, found)]
+    rows = projects.listed(call.plane.store, found, call.actor)
+    return [project_json(each, {}, call.plane.permissions) for each in rows]
 
 
 def create(call: Call) -> Any:
