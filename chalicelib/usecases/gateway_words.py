@@ -24,7 +24,7 @@ from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import Served
 from chalicelib.errors import Ended
 from chalicelib.planning.gateway_hosts import model_host
-from chalicelib.usecases import certificates, serving, stream_orders, traffic
+from chalicelib.usecases import certificates, joins, serving, stream_orders, traffic
 from chalicelib.usecases.agent_credentials import known
 from chalicelib.usecases.certificates import Told
 from chalicelib.usecases.context import Plane
@@ -160,7 +160,7 @@ def pass_on(plane: Plane, seat: Seat, orders: Sequence[Order]) -> None:
     good = [(order, run) for order in orders if (run := there.get((order.instance, order.task, order.target)))]
     machines = plane.read.find_many(Instance, [keys.instance(order.instance) for order, _ in good])
     told = [
-        (order.instance, _told(order, _address(seat, run, machine)))
+        (order.instance, _told(order, _address(plane, seat, run, machine)))
         for (order, run), machine in zip(good, machines, strict=True)
     ]
     stream_orders.pass_on(plane, told)
@@ -171,16 +171,25 @@ def _told(order: Order, gateway: str) -> dict[str, Any]:
     return {**told, "lazily": order.lazily, "gateway": gateway}
 
 
-def _address(seat: Seat, run: Run, dialling: Instance | None) -> str:
-    """Where a replica's machine dials this replica of the gateway."""
-    host = _place(seat.machine, dialling) or model_host(host_of(run))
+def _address(plane: Plane, seat: Seat, run: Run, dialling: Instance | None) -> str:
+    """Where a replica's machine dials this replica of the gateway: where its cloud, the fleet's spec or the server's
+    address says, else where the domain's DNS record leads."""
+    host = _place(plane, seat.machine, dialling) or model_host(host_of(run))
     return f"http://{f'[{host}]' if ':' in host else host}:{seat.gateway.http_port}"
 
 
-def _place(machine: Instance, dialling: Instance | None) -> str:
-    """As a cloud or the fleet's spec says it. Empty for a host that joined by itself, whose word mustn't send the
-    agents of others anywhere, and for the server's own: the domain's DNS record names those."""
+def _place(plane: Plane, machine: Instance, dialling: Instance | None) -> str:
+    """Empty for a host that joined by itself: its word mustn't send the agents of others anywhere."""
     if dialling is not None and (dialling.id == machine.id or (dialling.local and machine.local)):
         return serving.LOOPBACK
+    if machine.local:
+        return _servers_own(plane, dialling)
     joined = machine.host is not None and machine.host.joined
-    return "" if joined or machine.local else machine.hostname
+    return "" if joined else machine.hostname
+
+
+def _servers_own(plane: Plane, dialling: Instance | None) -> str:
+    """The server's own machine, as another reaches it; empty if that comes through a tunnel."""
+    url = "" if plane.joining is None else plane.joining.server_url
+    tunnelled = dialling is not None and dialling.host is not None and joins.is_loopback(url)
+    return "" if tunnelled else urlsplit(url).hostname or ""

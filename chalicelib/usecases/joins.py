@@ -119,14 +119,14 @@ def _of(plane: Plane, fleet: Fleet) -> list[Join]:
 
 def _joining(plane: Plane) -> Joining:
     found = plane.joining
-    if found is None or _is_loopback(found.server_url):
+    if found is None or is_loopback(found.server_url):
         where = f" at {found.server_url}" if found is not None else ""
         hint = "Start it with --public-url, the address at which they do, and with --host if it must listen elsewhere."
         raise Refused(f"Other machines can't reach this server{where}.", hint=hint)
     return found
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -20,6 +20,7 @@ from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import ProjectRole
+from chalicelib.hosts.joining import HostJoining
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import certificates
@@ -278,24 +279,27 @@ def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> N
 
 
 @pytest.mark.parametrize(
-    ("host", "near", "dials"),
+    ("host", "near", "server", "dials"),
     [
-        (OnPrem(hostname="fe80::9", port=22), False, "[fe80::9]"),
-        (OnPrem(hostname="metadata", port=0, joined=True), False, "gateway.example.test"),
-        (OnPrem(hostname="metadata", port=0, joined=True), True, "127.0.0.1"),
-        (None, False, "gateway.example.test"),
+        (OnPrem(hostname="fe80::9", port=22), False, "", "[fe80::9]"),
+        (OnPrem(hostname="metadata", port=0, joined=True), False, "", "gateway.example.test"),
+        (OnPrem(hostname="metadata", port=0, joined=True), True, "", "127.0.0.1"),
+        (None, False, "http://plane.example.com:3000", "plane.example.com"),
+        (None, False, "http://127.0.0.1:3000", "gateway.example.test"),  # it comes to the server through a tunnel
+        (None, False, "", "gateway.example.test"),
     ],
 )
 def test_nobody_dials_where_a_host_that_joined_by_itself_says(
-    rig: Rig, host: OnPrem | None, near: bool, dials: str
+    rig: Rig, host: OnPrem | None, near: bool, server: str, dials: str
 ) -> None:
-    """The DNS record of the domain says where that is, and the server's own machine."""
+    """The DNS record of the domain says where that is."""
     machine = MACHINE.with_(host=host, hostname="" if host is None else host.hostname)
     other = b.host(1, b.fleet("edge"), host=OnPrem(hostname="h1", port=22)).with_(project_id=rig.project.id)
     edge(rig, machine)
     rig.save(other)
     streams = Streams()
-    rig.world.plane = replace(rig.world.plane, streams=streams)
+    joining = HostJoining(rig.world.store, rig.world.clock, "install", server, lambda: "") if server else None
+    rig.world.plane = replace(rig.world.plane, streams=streams, joining=joining)
     _, job = serve(rig, "chat", on=machine if near else other)
     order = {"id": "s1", "ticket": "t", "instance": (machine if near else other).id, "task": job.id}
     assert ask(rig, "/streams", {"streams": [{**order, "target": "port:8000", "lazily": True}]}).status == 204
