@@ -13,7 +13,9 @@ import pytest
 from infra import command, deploy, packaging
 from infra.artefacts import KINDS, Artefact
 from infra.functions import FUNCTIONS
+from tests.e2e.aws import journey
 from tests.scenarios.guides import AWS, ROOT
+from tests.scenarios.texts import TEXTS
 
 GUIDE = next(path for path in AWS if path.stem == "aws").read_text()
 LINES = [line for block in re.findall(r"```shell\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
@@ -40,6 +42,13 @@ def test_it_is_said_of_each_function_what_an_event_does_that_comes_twice() -> No
     page = (ROOT / "docs" / "internals" / "functions.md").read_text()
     rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", page, re.MULTILINE)
     assert sorted(re.findall("[a-z_]+", " ".join(rows))) == sorted(function.name for function in FUNCTIONS)
+
+
+def test_every_scenario_is_played_on_the_deployed_functions_or_the_guide_says_why_not() -> None:
+    played = [*journey.ALONE, *journey.SCRIPTS, *journey.WAITING, *journey.ELSEWHERE]
+    assert sorted(played) == sorted(path.stem for path in TEXTS)
+    page = (ROOT / "docs" / "internals" / "functions.md").read_text()
+    assert all(f"`{name}` isn't" in page for name in journey.ELSEWHERE)
 
 
 def test_the_guide_deploys_upgrades_and_removes() -> None:

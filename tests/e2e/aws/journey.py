@@ -23,8 +23,10 @@ from tests.scenarios.stages import Real
 from tests.scenarios.texts import FOLDER, check
 
 PROJECT = "hello"  # the scenario's
-SCRIPTS = ("failing", "blocks", "offers", "no-capacity", "secrets", "env", "files", "stop", "max-duration")
+SCRIPTS = ("failing", "blocks", "offers", "no-capacity", "secrets", "env", "files", "stop", "max-duration", "gateways")
 WAITING = ("idle", "queue", "refusals", "repos", "retry", "schedule")
+ALONE = (PROJECT, "nodes")  # played by stages of their own
+ELSEWHERE = ("volumes", "services")  # `docs/internals/functions.md` says why
 LONG = """type: task
 name: long
 commands:
