@@ -127,7 +127,8 @@ def test_it_is_refused_once_its_author_has_lost_their_rights(stack: Stack, rig: 
         assert ann is not None
         rig.world.plane.store.commit([Delete(keys.member(rig.project.id, ann[0]))])
     why = ask(stack, action="stop", event="second")
-    assert "ann, who stored the configuration hello, is no" in why
+    said = {"membership": "isn't a member of main", "active": "is no longer an active user"}[lost]
+    assert f"ann, who stored the configuration hello, {said}" in why
     assert runs(rig)[0]["status"] == "submitted" and why in told(rig)[-1]
     assert ask(stack, action="stop", event="second") == why, "and stays refused"
 
