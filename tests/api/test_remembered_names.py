@@ -53,7 +53,8 @@ def test_whoever_called_before_is_known_with_one_read(rig: Rig) -> None:
 
 
 def test_a_token_that_was_replaced_is_refused_by_who_remembers_it(rig: Rig) -> None:
-    token, door = rig.user("ann", ProjectRole.user), Door(rig)
+    made = rig.ok("/api/users/create", {"username": "ann", "global_role": "admin"})
+    token, door = made["creds"]["token"], Door(rig)
     door.admits(token)
     new = rig.ok("/api/users/refresh_token", {"username": "ann"}, token=token)["creds"]["token"]
     with pytest.raises(Forbidden, match="Invalid token"):
