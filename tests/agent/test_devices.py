@@ -73,7 +73,7 @@ def test_by_link_and_by_file(machine: Machine) -> None:
 @pytest.mark.parametrize("name", ["../sda", "..", "a/b"])
 def test_a_link_is_a_plain_name(machine: Machine, name: str) -> None:
     machine.disk("sda", "8:0")
-    with pytest.raises(Unusable, match="no name of a disk"):
+    with pytest.raises(Unusable, match="isn't the name of a disk"):
         machine.find(by_id=name)
 
 
