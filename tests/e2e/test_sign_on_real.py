@@ -222,5 +222,5 @@ def test_a_code_works_once_and_only_with_its_own_state(server: Server) -> None:
 def test_a_provider_that_calls_itself_otherwise_is_refused(server: Server) -> None:
     with pytest.raises(HttpError, match="calls itself"):
         server.call("/api/auth/elsewhere/authorize", {"local_port": 10_999})
-    with pytest.raises(HttpError, match="There are corp"):
+    with pytest.raises(HttpError, match="Providers here: corp"):
         server.call("/api/auth/nobody/authorize", {"local_port": 10_999})
