@@ -259,9 +259,10 @@ class _Exchange:
         return job
 
     def _note_strangers(self, reports: Mapping[str, TaskReport]) -> None:
-        """Logs tasks that aren't assigned to this instance, except ended ones waiting to be removed."""
+        """Logs tasks that aren't assigned to this instance, except ended ones: they wait to be removed, and what was
+        measured of them may come late."""
         going = {task.id for task in reports.values() if task.state == "exited"}
-        said = {*reports, *(chunk.task for chunk in self.message.logs), *(point.task for point in self.message.metrics)}
+        said = {*reports, *(chunk.task for chunk in self.message.logs)}
         for task in sorted(said - self.jobs.keys() - going):
             log.info("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
