@@ -51,7 +51,7 @@ def made_certificate(
 
 
 class Pebble:
-    def __init__(self, folder: Path, http_port: int, *, bound: bool = False, reject: int = 5) -> None:
+    def __init__(self, folder: Path, http_port: int, *, bound: bool = False, reject: int = 0) -> None:
         """`http_port`: where it looks for answers. `bound`: accounts need a key that it gave. `reject`: percent of the
         nonces that it doesn't take, as authorities may."""
         if not (BINARIES / "pebble").exists():
@@ -131,7 +131,7 @@ class Pebble:
 
 
 @contextmanager
-def pebble(folder: Path, http_port: int, *, bound: bool = False, reject: int = 5) -> Iterator[Pebble]:
+def pebble(folder: Path, http_port: int, *, bound: bool = False, reject: int = 0) -> Iterator[Pebble]:
     made = Pebble(folder, http_port, bound=bound, reject=reject)
     try:
         yield made

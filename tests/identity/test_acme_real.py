@@ -177,8 +177,16 @@ def test_an_authority_that_is_away_is_tried_again() -> None:
         Acme(f"https://127.0.0.1:{free_port()}/dir").register(NOBODY.new_key())
 
 
+def test_one_that_takes_no_number_is_tried_again_too(host: Host, tmp_path: Path) -> None:
+    with (
+        pebble(tmp_path, host.port, reject=100) as stubborn,
+        pytest.raises(Transient, match="refuses: JWS has an invalid anti-replay nonce"),
+    ):
+        Acme(stubborn.directory, stubborn.ca).register(NOBODY.new_key())
+
+
 def test_one_that_knows_its_customers_wants_the_key_it_gave(host: Host, tmp_path: Path) -> None:
-    with pebble(tmp_path, host.port, bound=True, reject=0) as strict:
+    with pebble(tmp_path, host.port, bound=True) as strict:
         plain = Acme(strict.directory, strict.ca)
         with pytest.raises(InvalidCredentials, match="DSTACK_ACME_EAB_KID"):
             plain.register(plain.new_key())
