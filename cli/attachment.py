@@ -1,7 +1,7 @@
 """Being attached to a job: `ssh RUN` works and its ports are forwarded, until it ends; both again after a cut.
 
-The one who follows the run calls `tend` whenever it has looked at it. The ways to the job are tried in turn; once
-one was up and is lost, all are tried again, ever more slowly.
+Whoever follows the run calls `tend` after each look at it. The ways to the job are tried in turn; once one was up and
+is lost, all are tried again, ever more slowly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Carries the bytes of one SSH connection through the control plane: the `ProxyCommand` of a job that is reached so.
+"""Carries the bytes of one SSH connection through the control plane: the `ProxyCommand` of a job that is reached that
+way.
 
 `python -m cli.carry FILE`; the file says where to. It is a program of its own because it starts with every connection,
 and the command line needs three times as long.

@@ -1,7 +1,7 @@
 """Streams: bytes to and from a job, carried by the control plane over a WebSocket (RFC 6455, client side).
 
-A stream is bytes in binary messages; where one message ends means nothing, so that what has arrived of one is passed on
-at once. Reading and writing may happen in two threads.
+A stream is bytes in binary messages; where one message ends means nothing, so what has arrived of one is passed on at
+once. Reading and writing may happen in two threads.
 """
 
 from __future__ import annotations

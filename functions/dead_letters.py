@@ -1,4 +1,4 @@
-"""Tells of the events that Lambda gave up. On a schedule: to have their queue watched all the time would cost more."""
+"""Reports the events that Lambda gave up. On a schedule: having their queue watched all the time would cost more."""
 
 from __future__ import annotations
 

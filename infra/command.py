@@ -1,4 +1,4 @@
-"""What the two commands have in common: options, questions, errors without a traceback, JSON at the end."""
+"""What the commands have in common: options, questions, errors without a traceback, JSON at the end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What the stacks cost while nothing happens, and what a function's calls cost: the part of the bill that the templates
 decide.
 
-Every resource type that the templates may have is named here with its charge for merely existing. There is none that
-has one: a test fails for a template that has a type which isn't named, and whoever adds it has to look up its price.
+Every resource type that the templates may have is named here with its charge for merely existing. None of them has such
+a charge. A test fails for a template with a type that isn't named, so whoever adds one has to look up its price.
 """
 
 from __future__ import annotations

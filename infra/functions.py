@@ -7,8 +7,8 @@ raises, a minute later and then two, and for as long as the account has no execu
 time that the two repetitions need. It could wait for six hours, but nothing here is worth so much: what a hint names is
 due, so the schedule finds it within a minute; a schedule's next event comes anyway; and an effect has an `act_until`,
 mostly within half a minute, after which the executor drops it and its unit intends it anew. So what an outage leaves
-behind is bounded, and no heap of stale events has to be worked off after it. An event that was given up lies in the
-queue `aside`, from which `dead_letters` tells.
+behind is bounded, and no heap of stale events has to be worked off after it. An event that was given up goes to the
+queue `aside`, whose events `dead_letters` reports.
 
 What must not happen is that a provider's outage, when every call hangs until its timeout, leaves no execution for
 agents and people. `provision` alone makes such calls in any number; the sweep and the catalogue make one at a time. So

@@ -1,4 +1,4 @@
-"""The grants that functions are made of: what a root needs, and what each kind of work adds to it."""
+"""What functions are granted: what a root needs, and what each kind of work adds to it."""
 
 from __future__ import annotations
 

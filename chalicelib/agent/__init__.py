@@ -15,9 +15,9 @@
 `logins`, `session_command`, `container_session`, `sftp`   a job's SSH server, and what its sessions are
 `node_ssh`, `fabric`   what one of several nodes needs: logging in to the others, their fast network
 `inventory`, `gpus`, `metrics`, `files`, `cgroups`   what a machine has, what its tasks get, what they use
-`gateway_role`, `gateway`   a machine that carries a gateway: having its program run, and that program
+`gateway_role`, `gateway`   a machine that carries a gateway: keeping its program running, and that program
 `health`, `kernel_log`   what is wrong with a machine
-`records`        what the classes without behaviour are made with
+`records`        a lighter `dataclass`
 `build`          the one file
 
 Imports inside the package are relative, because it has another name in the shipped file.

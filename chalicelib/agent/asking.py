@@ -1,6 +1,6 @@
-"""One HTTP request over a connection that is there already, and as much of the response as is wanted.
+"""One HTTP request over an open connection, reading no more of the response than is wanted.
 
-The standard library's client would hold a thread for each; these wait on one event loop.
+The standard library's client would need a thread for each; these share one event loop.
 """
 
 from __future__ import annotations

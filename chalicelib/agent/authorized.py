@@ -1,8 +1,8 @@
 """A job's keys on its host: users come through the host's own SSH server, which lets them reach their jobs' ports for
 sessions and nothing else.
 
-There is one line a key, because a server goes by the first line that matches: it lists the ports of all jobs that the
-key is for. Its comment says which jobs those are, so that each can be taken out by itself, and the line with the last.
+Each key has one line, because sshd obeys the first line that matches. The line lists the ports of all jobs that the key
+is for, and its comment names those jobs, so each can be removed by itself; the line goes with the last one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The agent as one file: `python -m chalicelib.agent.build OUT` writes a zip that any Python ≥ 3.8 runs.
 
-The same sources and the same Python give the same bytes, so a digest identifies the file. Compiling takes an agent more
-than all the rest of its start, and Python keeps nothing that it compiles from a zip. So each module is in it as source
-and compiled, too, which counts where Python is of the version that built the file. With its first task, an agent also
-writes all to a folder, because a supervisor is started for every task, and any Python caches what it compiles from a
-folder.
+The same sources and the same Python give the same bytes, so a digest identifies the file. Compiling takes longer than
+the rest of an agent's start, and Python doesn't cache what it compiles from a zip. So the file holds each module both
+as source and compiled; a Python of the version that built it uses the compiled one. With its first task, an agent also
+unpacks everything into a folder, where any Python caches what it compiles: a supervisor is started for every task.
 """
 
 from __future__ import annotations

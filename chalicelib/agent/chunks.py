@@ -1,7 +1,7 @@
 """Output that goes to the server's object store instead of into a message: one part of one task's log at a time.
 
-The server hears what the part has before it says where to put it, so the address can be for exactly that; it counts as
-stored once the server has heard that it is there. Until then nothing is forgotten here.
+The agent describes the part before the server says where to put it, so the address is good for exactly that content.
+The part counts as stored once the server has heard that it is there; until then the agent keeps it.
 """
 
 from __future__ import annotations

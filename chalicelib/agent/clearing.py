@@ -1,6 +1,6 @@
-"""Leaving a machine: end every task, delete what they left outside their folders, then all in the agent's own folder.
+"""Clearing a machine: end every task, delete what tasks left outside their folders, then all in the agent's own folder.
 
-It may be repeated, also after it was killed half-way. It runs while no agent does.
+It can be repeated, even after being killed half-way. It runs only while no agent does.
 """
 
 from __future__ import annotations

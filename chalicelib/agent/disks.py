@@ -1,11 +1,10 @@
 """A volume's disk on this machine: found, checked, formatted if it's new, mounted, and unmounted after its last job.
 
 What users fear is a lost disk. So the disk is found by its identity (`devices`). It is formatted only if the server
-says that it made it and nobody has mounted it yet, nothing is on it (`signatures`, and `blkid` if the machine has
-that) but what a formatting of ours left that was cut off (`marks`), and the formatting program doesn't object either.
-And it counts as unmounted only when the kernel has no user of
-it left, in any namespace. Every step may be the last one before a crash: what is mounted is asked from the kernel, what
-may be ours is in `holds`.
+says that it created the disk and nobody has mounted it yet, nothing is on it (`signatures`, and `blkid` if the machine
+has that) except what an interrupted formatting of ours left (`marks`), and the formatting program doesn't object
+either. And it counts as unmounted only when the kernel has no user of it left, in any namespace. Every step may be the
+last before a crash: the kernel knows what is mounted, and `holds` what may be ours.
 """
 
 from __future__ import annotations

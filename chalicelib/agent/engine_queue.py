@@ -1,9 +1,9 @@
-"""What waits inside an engine, as its metrics say, and how much of that is worth telling.
+"""How many requests wait inside an engine, by its own metrics, and which changes of that are worth reporting.
 
 Each new number is a write to the control plane, and a service may have hundreds of replicas whose numbers change with
-every look. A scaler needs to know at once that requests pile up, and doesn't care whether it is 40 or 42 of them: so a
-number is told if it is off by more than a quarter, and a smaller change after a minute; and no two soon after another.
-An engine that says nothing any more soon counts as unknown: what it said last would be held against it for ever.
+every look. A scaler must know at once that requests pile up, but not whether there are 40 or 42 of them. So a change of
+more than a quarter is reported, a smaller one after a minute, and never two in quick succession. An engine that stops
+answering soon counts as unknown: otherwise its last number would count for ever.
 """
 
 from __future__ import annotations

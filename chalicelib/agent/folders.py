@@ -1,8 +1,8 @@
 """Folders that people name, opened without following anybody's links.
 
-Root opens them, on a machine where jobs may write: who owns a folder on the way could put a link there, and so choose
-what root mounts or makes. So no link is followed, not even a harmless one; its owner is told to name what it leads to.
-And every step starts from the folder that the last one opened, so nothing can be swapped in between.
+Root opens them on a machine where jobs may write: whoever owns a folder on the way could put a link there, and so
+choose what root mounts or creates. So no link is followed, not even a harmless one; the error asks for the folder that
+it leads to. And every step starts from the folder that the last one opened, so nothing can be swapped in between.
 """
 
 from __future__ import annotations

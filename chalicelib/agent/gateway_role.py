@@ -1,10 +1,11 @@
-"""This machine as one of a gateway: what the server wants → nginx and the gateway's program run here, or neither does.
+"""This machine as a gateway's: if the server wants that, nginx and the gateway's program run here; if not, neither
+does.
 
 The program is a process of its own, as supervisors are: it outlives the agent, and the next agent finds it by its lock
 and keeps it if it runs what it should. What is wanted is on disk, so that after a reboot the gateway serves without the
-server. Installing takes a minute and stopping seconds, so a thread does them, one step a look.
+server. Installing takes a minute and stopping seconds, so a thread does them, one step at each look.
 
-The gateway's folder isn't in the agent's, since nginx's workers must get to it, and the agent's may be nobody else's.
+The gateway's folder isn't inside the agent's, which is closed to everybody else: nginx's workers must be able to enter.
 """
 
 from __future__ import annotations

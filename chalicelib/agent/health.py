@@ -2,8 +2,8 @@
 own, because tools can be slow.
 
 A *trouble* is a status and a message. A `failure` takes the machine out of placement until it is over, a `warning` is
-only shown. Messages have no figures that change by themselves: each change is reported at once. What a busy machine may
-seem to have for a moment (a tool or an engine that doesn't answer) counts when it is found twice in a row.
+only shown. Messages contain no figures that change by themselves, because each change is reported at once. What may be
+wrong for a moment on any busy machine (a tool or an engine doesn't answer) counts when it is found twice in a row.
 """
 
 from __future__ import annotations

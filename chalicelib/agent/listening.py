@@ -1,9 +1,9 @@
 """A job's ports where jobs share their host's network: each must be free when the job starts.
 
-A container has a network of its own, unless its job runs on several nodes. So its ports meet nobody, and nothing of
-it is published on the host: whoever may reach them comes through the job's SSH server or a stream. A job in its host's
-network would find out by itself that a port is taken, in words of its own and after its preparations; here it ends
-before it starts, with the reason for that.
+A container has a network of its own, unless its job runs on several nodes. So its ports can't collide, and none is
+published on the host: they are reached through the job's SSH server or a stream. A job in its host's network would
+notice a taken port only after its preparations, and say so in its own words; here it ends before it starts, and the
+reason says why.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A job's output as bytes over a WebSocket: from its beginning, then as it is written, to its end.
 
 It is the target `logs` of streams, and `GET /logs_ws` on port 10999 of the job's network, which SSH clients that are
-logged in to the job forward. Jobs in the machine's own network share that port: there the caller's process tells which
-job's log is meant, and whoever belongs to no job gets none.
+logged in to the job forward. Jobs in the machine's own network share that port: there the caller's process shows which
+job's log is meant, and a caller that belongs to no job gets none.
 """
 
 from __future__ import annotations

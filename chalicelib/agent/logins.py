@@ -1,13 +1,13 @@
 """A job's SSH server: the host's sshd, for the job's keys only, in the job's network. No image needs a package.
 
 A process of its own waits on a port of the host's loopback and starts one sshd a connection (`sshd -i`), so it knows
-who is here. It belongs to neither the agent nor the supervisor: killing them cuts no session. It ends with the job:
-sessions are hung up, none begins, and for LINGER seconds a client can read the log through its connection. Beside a
-plain process also one that comes only now; a container's network is gone with it.
+who is connected. It belongs to neither the agent nor the supervisor: killing them cuts no session. It ends with the
+job: sessions are hung up, no new one begins, and for LINGER seconds clients can still read the log through their
+connections. Where the job was a plain process, new connections can do so, too; a container's network is gone with it.
 
-The nodes of a job let in each other through a second port, at the address where they reach each other: with the key of
-their attempt only, which the users' port doesn't take, and without forwarding. It closes when the job ends, and
-nobody counts who comes through it.
+The nodes of a job let each other in through a second port, at the address where they reach each other: with the key of
+their attempt only, which the users' port doesn't take, and without forwarding. It closes when the job ends, and nobody
+counts who comes through it.
 
 | in the task's folder | |
 |---|---|
@@ -19,7 +19,8 @@ nobody counts who comes through it.
 Who may log in can change while the job runs: the agent writes it down and sends SIGHUP. A connection whose key isn't
 among the job's any more is cut, with all that was begun through it.
 
-LC_ALL is ours: others of its kind may name files, which what still is root would load before the session is the job's.
+LC_ALL is set here: clients' locale variables may name files, which would be loaded while the session still runs as
+root.
 
 sshd wants a user with an account and a valid shell, and host root may be locked; so it sees a list of users of ours,
 and doesn't see the host's records of logins. The session itself is `session_command`, which takes on the job's rights.

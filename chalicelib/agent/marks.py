@@ -1,4 +1,4 @@
-"""A mark on a disk that is being formatted, so that whoever finds it half done knows that nothing on it is anybody's.
+"""A mark on a disk that is being formatted, so that a half-formatted disk is known to hold nobody's data.
 
 A machine may be lost in the middle of `mkfs`. What that leaves has no signature, and no other machine could tell it
 from somebody's data. So the last sectors of the disk, where the filesystem that we make doesn't reach, say meanwhile

@@ -1,8 +1,8 @@
 """The port of a service's replica on a host whose network its jobs share: the service's own if it is free, or another.
 
-A port that was given is free until its replica listens there, and an agent beside this one must not give it too. So it
-is held by a socket without a place in any folder: such a name belongs to one network, as a port does, and is free again
-as soon as its holder has gone. An agent that was restarted holds what its tasks were given before.
+A port that was given out stays free until its replica listens there, and another agent on this host mustn't give it out
+again. So it is held by an abstract socket: its name belongs to one network, as a port does, and is free again as soon
+as its holder is gone. A restarted agent holds the ports that its tasks were given before.
 """
 
 from __future__ import annotations

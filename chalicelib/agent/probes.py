@@ -2,9 +2,9 @@
 
 Rule 1. Success is a status of 2xx within `timeout`; redirects aren't followed.
 Rule 2. `interval` is the time from the end of one request to the start of the next.
-Rule 3. What is told is how many succeeded in a row, counted no further than `ready_after`: a replica at work has
-        nothing new to tell.
-Rule 4. One that is wanted `until_ready` only ends there.
+Rule 3. What is reported is how many succeeded in a row, counted no further than `ready_after`: a replica at work has
+        nothing new to report.
+Rule 4. A probe that is wanted only `until_ready` ends there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One thread for all replicas of a machine: an event loop that waits for their responses, however many there are.
 What may block for a moment - to enter a container's network, to connect - has a few threads more.
 
-Once something listens on a replica's port that is no longer asked, and its probes begin: before, they could only fail,
-and the next might be long in coming.
+Once something listens on a replica's port, the port isn't checked any more and the probes begin: earlier ones could
+only fail, and the next might be a long time coming.
 """
 
 from __future__ import annotations

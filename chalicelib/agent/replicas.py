@@ -1,4 +1,4 @@
-"""The services' replicas on this machine: the way to each, and what is told of it.
+"""The services' replicas on this machine: how each is reached, and what is reported of it.
 
 What looks after them - whether each listens, how its probes go, what waits inside its engine - is `replica_loop`, which
 starts with the first: most machines have none. Nothing here is on disk: an agent that was restarted looks again, and

@@ -7,7 +7,7 @@ only it knows whether it was started to prefill, to decode, or for both. One tha
 and the router then reaches it by that.
 
 A worker that doesn't answer yet is left for the next time, and so is everything if the router doesn't. One that is
-removed stays on the router's list until its requests are over, so whoever isn't there any more may be stopped.
+removed stays on the router's list until its requests are over, so one that is off the list may be stopped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Streams: this machine's ends of them. The server asks for one in a response, with a ticket; the agent reaches the
 target, dials the server, and from then on passes bytes on (`stream_loop`).
 
-Jobs share the places and the threads: there is always room for another job's, and a slow target holds up its own job.
+Jobs share the places and the threads: no job can take all of them, and a slow target holds up only its own job.
 
 What can be reached is a table: a kind of target, and what opens it for a task (`serve`). If a target can't be reached,
 the server is dialled all the same, so that the client gets the reason.

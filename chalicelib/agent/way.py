@@ -1,7 +1,7 @@
 """The way to the server: straight to its address, or through a head node that passes the bytes on as they are.
 
-Where a machine can't reach the server itself, `via` in the agent's folder names the head node's `host:port`. What comes
-through there is still the server that the URL names: TLS asks for its name and checks its certificate.
+Where a machine can't reach the server itself, `via` in the agent's folder names the head node's `host:port`. The other
+end is still the server that the URL names: TLS asks for its name and checks its certificate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Authentication and authorisation of callers.
 
-Two reads of two or three records each: first the token and the project's name, then what they point at. Where both
-pointed the last time is remembered, and then the second read is enough: the user's record says which token is theirs,
+Two reads of two or three records each: first the token and the project's name, then what they point at. What both
+pointed to last time is remembered, and then the second read is enough: the user's record says which token is theirs,
 and the project's what it is called and whether it is still there. Where they say otherwise, the names are followed
 again. So nothing that grants access is remembered: revoking a token, deactivating a user or removing a member takes
 effect at once.

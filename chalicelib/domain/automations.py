@@ -5,8 +5,7 @@ they have then. What a rule does about an event is recorded in the commit that d
 an event that comes twice has one effect.
 
 A rule may cause what it acts on, by itself or through others, and nobody can tell from a document what caused it. So a
-rule has only so many orders a day; what comes after that has no effect and no event, and whatever went in a circle
-stands still.
+rule has only so many orders a day; what comes after that has no effect and no event, and any loop comes to rest.
 """
 
 from __future__ import annotations

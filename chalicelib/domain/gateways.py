@@ -1,8 +1,8 @@
 """A gateway: the machines that take services' requests, and the domain that services get their names from.
 
 Its replicas are alike. Each has a *seat* on a machine: on a host of a fleet, which goes on taking jobs, or on a machine
-that is bought for it. The machine's own record holds the seat, so what its agent is told needs no look at the gateway,
-and a replica is gone only when its machine doesn't have the seat any more.
+that is bought for it. The machine's own record holds the seat, so answering its agent needs no look at the gateway, and
+a replica is gone only when its machine doesn't have the seat any more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long things are kept that nobody uses any more. What still runs is never erased, whatever these say."""
+"""How long what nobody uses any more is kept. What still runs is never erased, whatever these settings say."""
 
 from __future__ import annotations
 

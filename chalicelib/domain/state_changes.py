@@ -4,7 +4,7 @@ The log is ours and may change its form; this document is what people build on, 
 fields may be added and `type` may get new values; a field that goes or changes its meaning makes a new version. It
 carries data, and the sentence made from it, but never a spec: what a run is, its reader asks the API.
 
-Delivery is at least once, and may come out of order: `id` tells a repetition, and `time` the order.
+Delivery is at least once, and may come out of order: `id` identifies a repetition, and `time` gives the order.
 """
 
 from __future__ import annotations

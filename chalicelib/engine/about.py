@@ -1,4 +1,4 @@
-"""Which units the code is at work on, so that whatever is logged meanwhile can say so, however deep below it is.
+"""Which units are being worked on, so that every line logged meanwhile can name them, however deep below it is written.
 
 The engine and the agents' calls say it here; a root that keeps structured logs reads it. Nothing is decided by it.
 """

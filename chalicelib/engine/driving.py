@@ -1,8 +1,8 @@
 """What a state machine's function does: the attempt that its state asks for, and the record's answer.
 
-Rule 1: it takes the same decisions and the same handlers as the looks do: the attempt is committed, made here, and its
+Rule 1: it uses the same decisions and the same handlers as the looks do: the attempt is committed, made here, and its
 outcome is committed before anything is answered.
-Rule 2: the answer is read from the record, so a doubled call, or one after a lost answer, makes nothing twice.
+Rule 2: the answer is read from the record, so a doubled call, or one after a lost answer, does nothing twice.
 Rule 3: an error is raised under its class name, by which the state machine knows it.
 """
 

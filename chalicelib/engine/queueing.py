@@ -2,7 +2,7 @@
 
 The queue is the one unit that is too long to read whole: a pass pages from its head while capacity may be left. When
 there is none it reads nothing, unless some job is due. Newly submitted jobs, which enter the queue only if they have to
-wait, are found by the word of their submission, each in its turn. They are always looked at, so that one that can't be
+wait, are found by the hint of their submission, each in its turn. All of them are looked at, so that one that can't be
 placed shows why.
 """
 

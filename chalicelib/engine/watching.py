@@ -1,9 +1,9 @@
-"""Which agents broke their promise to report, where every write is billed.
+"""Which agents broke their promise to report: found by a round, where every write is billed.
 
-A pass that is due for each agent, to find that it has reported, would write its instance's due time anew every five
-minutes, which costs more than all its calls. So those due times lie hours ahead, and instead a round every other
-minute reads all presences, which an index lists: half a read unit each. The units it names are looked at in the same
-pass.
+A look at each agent when its promise ends, only to find that it has reported, would rewrite its instance's due time
+every five minutes, which costs more than all its calls. So those due times lie hours ahead, and instead a round every
+other minute reads all presences, which an index lists: half a read unit each. The units it names are looked at in the
+same pass.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Where no connection can be held to hosts that can't reach the server: their head node passes their calls on to it.
+"""For hosts that can't reach the server, where no connection to them can be kept open: their head node passes their
+calls on.
 
 On the head node that is one socket of systemd, and `systemd-socket-proxyd` behind it. It listens at the address at
 which the hosts see the head node, which must be a private one, and passes on bytes to the server's address: it holds no
-key and opens no TLS. Everything about it is told by its address, so that whoever sets it up or gives it up again needs
-no more, and all hosts that see the head node at that address share it; the last that leaves takes it with it.
+key and opens no TLS. Its address says everything about it, so setting it up and removing it need nothing else, and all
+hosts that see the head node at that address share it; the last one to leave removes it.
 
 | path on the head node | what |
 |---|---|

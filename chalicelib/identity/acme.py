@@ -1,7 +1,7 @@
 """An authority that certifies hosts over ACME (RFC 8555), such as Let's Encrypt. The library `acme` speaks it.
 
-Each call is one step, asks first how far things are there, and so may be repeated. What goes wrong is translated to
-what it means: nobody home, wait, or no.
+Each call is one step that first asks how far the order has come, so it may be repeated. Failures are translated into
+what they mean: not reached, wait, or refused.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 deleted.
 
 Deleting a project in use is refused, so there is rarely anything to do: a run that was submitted at the same moment, or
-a deletion that crashed before it could be taken back. Machines that nobody can see must not run on. A submission
-doesn't make it a condition that its project is there, which each of them would pay for; it looks afterwards, and stops
-its run. It may crash before that, so the looks go on for as long as a call may be on its way that saw the project.
+a deletion that crashed before it could be taken back. Machines that nobody can see must not run on. A submission's
+commit doesn't check that its project is still there, because every submission would pay for that; it looks afterwards,
+and stops its run. It may crash before that, so the looks here go on for as long as a call that saw the project may be
+under way.
 """
 
 from __future__ import annotations

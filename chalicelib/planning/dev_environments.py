@@ -1,7 +1,7 @@
 """What a dev environment's job runs: preparations, the user's `init`, then nothing until it is stopped.
 
 The job prints how to connect, since every client shows the log of what it is attached to. Preparing an editor's server
-only saves time: the editor installs what it misses, so a failure there is told and doesn't end the job.
+only saves time: the editor installs what is missing, so a failure there is reported and doesn't end the job.
 """
 
 from __future__ import annotations

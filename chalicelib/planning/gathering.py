@@ -1,9 +1,9 @@
 """How a task on several nodes gets its places: all in one look, claimed in chunks, sealed by the last.
 
-A chunk is what one commit takes. Until the seal no place counts: another look goes on from where this one got, or the
-run's own pass undoes it when its time is up, so a process that dies in between costs half a minute and no place. A
-node's volumes are claimed with its place, so who comes later waits for them in the queue, as for any. A run
-that comes first in the queue takes the places of one behind it that isn't sealed.
+A chunk is what one commit takes. Until the seal no place counts: another look goes on from where this one stopped, or
+the run's own pass undoes it when its time is up, so a process that dies in between costs half a minute and no place. A
+node's volumes are claimed with its place, so later jobs wait for them in the queue, as for any. A run that comes first
+in the queue takes the places of one behind it that isn't sealed.
 
 A gang that has waited long enough has the machines that are free for it held back from the jobs behind it, or small
 jobs could keep it waiting for ever.

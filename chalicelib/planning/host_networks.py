@@ -1,8 +1,8 @@
 """A host's place in its network: where the other hosts of its fleet reach it, and why it can't be among them.
 
 `internal_ip` says it for each host and `network` for all. Without either, the hosts of a cluster (`placement: cluster`)
-must share a subnet: each that joins leaves the fleet the subnets that all have had so far; one that would leave none
-is refused. What only a host lacked that has left counts again.
+must share a subnet: the fleet keeps those that all of its hosts have, and a host that would leave none is refused. Once
+a host has left, the subnets that only it lacked count again.
 """
 
 from __future__ import annotations

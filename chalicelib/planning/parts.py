@@ -1,4 +1,4 @@
-"""A step that is more than one commit takes, in parts that may be committed one after the other.
+"""A step too large for one commit, in parts that may be committed one after the other.
 
 A job, its machine and their events stay together, so that a place and its claim still change at once. What is decided
 about the run comes last, and every part names the run as it was read: if somebody else changes it, or takes a machine

@@ -1,8 +1,8 @@
 """Placement groups: one for each place in which a cluster has machines, where the backend can keep them together.
 
-A machine is ordered in a group, which its purchase makes if it isn't there (`engine/effects/groups`), and is in it
-until it is gone. A group in which no machine is any more leaves: nobody joins it from then on, and its deletion is
-requested until the cloud says that it is gone.
+A machine is ordered in a group, which its purchase makes if it isn't there (`engine/effects/placement_groups.py`), and
+is in it until it is gone. A group without machines is marked as leaving: nobody joins it from then on, and its deletion
+is requested until the cloud says that it is gone.
 
 The groups are part of their fleet's record, because every order commits that record, too: of an order in a group and
 the decision that the group leaves, the later one conflicts. So a group that is used is never deleted.

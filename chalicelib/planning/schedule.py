@@ -1,7 +1,7 @@
 """Runs with a `schedule`: they wait as `pending` for their next start, and wait again when that has ended.
 
 The next start is counted from the end of the one before. So starts never overlap, and one that would have come
-meanwhile is skipped. Whoever stops the run ends its schedule; a failure doesn't.
+meanwhile is skipped. Stopping the run ends its schedule; a failure doesn't.
 """
 
 from __future__ import annotations

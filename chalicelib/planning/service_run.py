@@ -1,10 +1,11 @@
-"""A service's part of a look at its run: how many replicas it should have, what each of them is to that, and the next
-step towards it.
+"""A service's part of a look at its run: how many replicas it should have, which of its replicas count, and the next
+step.
 
-`scaling` and `rollout` decide over plain values; here these are made of jobs, and what they say is done. What a replica
-is follows from its last job, and from the run only where a job can't say it, because an ended one never changes:
+`scaling` and `rollout` decide over plain values; here those are made from jobs, and the decisions are carried out. What
+a replica is follows from its last job, and from the run only where a job can't say it, because an ended one never
+changes:
 
-- one that was scaled down, ended by itself while it was to be, or was given up while it waited for a retry, counts for
+- one that was scaled down, ended by itself before it could be, or was given up while it waited for a retry, counts for
   nothing; its number is free;
 - one that is live, or waits for a retry, is there;
 - one whose work is done rests for a moment before its number is free, so that no application that ends at once is
@@ -15,7 +16,7 @@ is follows from its last job, and from the run only where a job can't say it, be
   than to have none.
 
 Groups that the configuration doesn't have any more go, but not before the others can take their requests: as many of
-their replicas stay as there are too few of the others.
+their replicas stay as the others are short of.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Events are delivered one at a time and in order, so one that fails holds up those behind it, and none is skipped. It is
 tried again after pauses that double. After the last attempt, about half a day later, the subscription is dead: it keeps
-its place, tells why where the server tells of itself, and goes on when the server starts again or its settings change.
+its place, shows why in `dstack server info`, and goes on when the server starts again or its settings change.
 """
 
 from __future__ import annotations

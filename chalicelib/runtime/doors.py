@@ -1,5 +1,5 @@
-"""The doors to services, and how they hear of changes: the embedded server's own, for which what it knows comes from
-the store and what it saw goes there; and gateways, which wait for news in a long poll."""
+"""The doors to services, and how they hear of changes: the embedded server's own, which reads from the store and writes
+there what it saw; and gateways, which wait for news in a long poll."""
 
 from __future__ import annotations
 

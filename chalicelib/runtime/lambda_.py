@@ -1,8 +1,8 @@
 """The control plane in AWS: DynamoDB, S3, Lambda, SSM.
 
-Wake-ups and effects are asynchronous invocations of the functions that are meant: Lambda keeps the event, so a slow
-cloud never blocks a request, repeats it twice if the function fails, and then puts it on a queue where it is told of.
-Nothing polls for them, so they cost nothing while nothing happens. They come once or more, and in any order.
+Wake-ups and effects are asynchronous invocations. Lambda keeps the event, so a slow cloud never blocks a request; it
+repeats the event twice if the function fails, and then puts it on a queue whose events are reported. Nothing polls for
+them, so they cost nothing while nothing happens. They arrive at least once, and in any order.
 
 A Lambda's process creates its root with its first event and keeps it; importing this module creates no client.
 """

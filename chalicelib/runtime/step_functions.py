@@ -1,4 +1,4 @@
-"""Workflows' executions on AWS Step Functions, one state machine a definition."""
+"""Workflows' executions on AWS Step Functions, one state machine per definition."""
 
 from __future__ import annotations
 

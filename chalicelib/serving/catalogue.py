@@ -1,7 +1,7 @@
 """Which services of a project have a model: found once, and then kept up to date run by run.
 
-A service's model never changes, so a run has to be looked at once only, and whether it is live the directory knows.
-Nothing is read for a request while nothing changes, and for a run that is no service not a second time.
+A service's model never changes, so each run is read only once; the directory knows whether it is live. While nothing
+changes, a request reads nothing, and a run that is no service is never read again.
 """
 
 from __future__ import annotations

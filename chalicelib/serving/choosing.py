@@ -1,6 +1,6 @@
 """Which replica gets a request: of those that are ready, the one with the fewest requests of this door under way.
 
-Who lets a connection fail twice in a row is left out for some seconds, unless nobody else is there. A request that a
+A replica that can't be reached twice in a row is left out for some seconds, unless it is the only one. A request that a
 replica failed to answer goes to another one, if it can be sent again without anybody noticing.
 """
 

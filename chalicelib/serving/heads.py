@@ -2,7 +2,7 @@
 
 The body goes on unchanged, so nothing here builds a value from it: a reader looks for the fields that it was asked for
 and stops at the last of them. It keeps what it has read, to be sent on first, and looks at each byte once, however
-small the pieces are in which somebody sends them. What it finds in a body that isn't what it claims to be is nothing.
+small the pieces are in which somebody sends them. In a body that isn't what it claims to be, it finds nothing.
 """
 
 from __future__ import annotations

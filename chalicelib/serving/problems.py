@@ -1,4 +1,4 @@
-"""What a client is told when it gets no answer of the application: JSON that says what happened and how to mend it.
+"""What a client gets when the application gives no answer: JSON that says what happened and how to fix it.
 
 Clients of OpenAI's API read errors in that API's shape, so a request under a model's prefix is answered in it; all
 others get the shape of this server's API.

@@ -1,7 +1,7 @@
-"""A store that says what was written, once it is.
+"""A store that announces every write once it is made.
 
-For what this process remembers of the store: it is forgotten by the same call that made it wrong. Others that write to
-the same file aren't heard, so it is of use only where this process is the only one that does.
+It serves what this process remembers of the store: the call that makes it stale also drops it. Writes by other
+processes to the same file aren't announced, so it is of use only where this process is the only writer.
 """
 
 from __future__ import annotations

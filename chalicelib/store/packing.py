@@ -1,6 +1,6 @@
-"""Bodies as DynamoDB keeps them. A write is billed by the kilobyte, and JSON of ours shrinks to a third, so whatever
-has more than a kilobyte with its keys is packed; what is smaller costs the same unpacked, and people can read it in
-the console.
+"""Bodies as DynamoDB keeps them. A write is billed by the kilobyte, and our JSON shrinks to a third, so whatever
+exceeds a kilobyte with its keys is packed; what is smaller costs the same unpacked, and people can read it in the
+console.
 
 A body is too short for zlib to learn our words from it, so it is given them: the fields of a run's spec, most of them
 without a value. So a plain run's spec takes one kilobyte where it took two. What is stored needs these very words to be

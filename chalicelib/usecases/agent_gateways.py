@@ -1,4 +1,4 @@
-"""What an agent hears, and says, of the gateway's replica that its machine carries."""
+"""What an agent hears and reports about the gateway's replica on its machine."""
 
 from __future__ import annotations
 

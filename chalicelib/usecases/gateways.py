@@ -1,4 +1,4 @@
-"""Gateways: listing them, and deleting them; which of a project's is its default, and which domain one has.
+"""Gateways: listing them, and deleting them; which of a project's gateways is the default, and which domain each has.
 
 The default is a pointer of the project's, swapped in the commit that makes another gateway the default, so there is
 never more than one.

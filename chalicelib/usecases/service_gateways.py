@@ -1,4 +1,4 @@
-"""Where a service is: at a gateway, or at the server itself. Found out when it is applied, and kept with the run.
+"""Where a service is: at a gateway, or at the server itself. That is decided when it is applied, and kept with the run.
 Another default gateway moves no service, and another domain moves one when it is applied again: never under its users'
 feet.
 """

@@ -1,7 +1,7 @@
 """A gateway: nginx, and the program that tells it what to serve.
 
 `nginx.conf`, `lua/`  the data plane: static files; everything that changes is in nginx's shared memory
-`packages`       installs nginx, without the page that Debian starts it with
+`packages`       installs nginx, without Debian's default page
 `nginx`          writes them, starts nginx and keeps it running
 `control`        the calls into that memory, over a unix socket
 `entries`        what the control plane says → what is in that memory: pure

@@ -1,8 +1,8 @@
 """Replicas on other hosts of the gateway's network, which nginx reaches by itself wherever that works.
 
-The control plane says where such a replica should be, since the hosts of its fleet share a network. Whether it is there
-for this machine - no firewall between them, and a replica that listens on more than its loopback - only a try shows. So
-each is tried before nginx is told of it, and again from time to time. Its streams stay beside, for when that fails.
+The control plane says where such a replica should be, since the hosts of its fleet share a network. Only a try shows
+whether this machine can reach it there: a firewall may be in between, or the replica may listen on loopback only. So
+each is tried before nginx learns of it, and again from time to time. Its streams stay available for when that fails.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """What the control plane says of the services → the entries of nginx's shared memory. Pure.
 
-The control plane's word, as it comes and as it is kept on disk:
+What the control plane says is kept on disk as it comes:
 
-    version       of this word, for the next poll
+    version       for the next poll
     services      each with its `hosts`, and what a door needs to know of it: run_id, project_id, auth, https, body,
-                  rate_limits, model, routed, replicas; `https`: the port to which those are sent who come without TLS
+                  rate_limits, model, routed, replicas; `https`: the port to which requests without TLS are sent
     model_hosts   a host that serves every model of a project: {host: project_id}
     certificates  {host: {certificate, key}}, both PEM
     challenges    {token: answer} of certificates that are being asked for
 
-An entry is a key and a text. What nginx must be told is what differs.
+An entry is a key and a text. Only the entries that differ are sent to nginx.
 """
 
 from __future__ import annotations

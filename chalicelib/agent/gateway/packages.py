@@ -1,10 +1,10 @@
 """nginx and its Lua module, from Debian's packages.
 
 Debian starts nginx with a page of its own on port 80 as soon as it is installed, and at every boot. Where we install
-it, that must not happen: port 80 is the gateway's. Where it was there before us, it is somebody's: we don't touch it,
-and if it has the gateway's port, nginx says so when the gateway starts.
+it, that must not happen: port 80 is the gateway's. An nginx that was there before us is somebody else's: we don't touch
+it, and if it has the gateway's port, nginx says so when the gateway starts.
 
-The mark is there from before the first step until after the last: an installation that was cut off is done again.
+The mark stays from before the first step until after the last: an installation that was cut off is done again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The control plane as a gateway needs it: what to serve, who may call, and where to put what was counted.
 
-The gateway's machine runs an agent, too. Their folder says which server it is and holds the credential, which is read
-anew for each call, since the agent may have got another one.
+The gateway's machine runs an agent, too. Their folder says which server it is and holds the credential, which is reread
+for each call, since the agent may have a new one.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 the replica's agent dials.
 
 For each stream the gateway makes a ticket and asks the control plane to pass it on to the agent, which dials the
-gateway's own address with it; nginx brings that here. So that a request needn't wait for an agent to dial, some streams
-are there before anybody asks, more of them after a request found none, and the first few again after a quiet minute.
-All this is on the thread of one `stream_loop.Loop`.
+gateway's own address with it; nginx brings that here. So that a request needn't wait for an agent to dial, a few
+streams are opened in advance: more once a request has found none, and again only a few after a quiet minute. All this
+is on the thread of one `stream_loop.Loop`.
 """
 
 from __future__ import annotations

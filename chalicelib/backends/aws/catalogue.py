@@ -1,9 +1,9 @@
 """What can be bought on EC2: types as AWS describes them, in each region of the account, with prices and quotas.
 
-Offered are all types with whole NVIDIA GPUs that the usual images can drive, and a few families without; others are
-added by name (`experimental_instance_types`). Left out are shares of a GPU, which would pass for a whole one, and what
-a run can't ask for. An offer has one price: of a spot machine the highest among its zones, so that none costs more than
-its offer says. It includes that of the disk, which is made as large as a run or fleet wants.
+All types with whole NVIDIA GPUs that the usual images can drive are offered, and a few families without GPUs; others
+are added by name (`experimental_instance_types`). Shares of a GPU are left out, because they would pass for a whole
+one, and so is what a run can't ask for. An offer has one price: for a spot machine the highest among its zones, so that
+none costs more than its offer says. It includes the disk, which is made as large as a run or fleet wants.
 
 A reservation of the account is an offer of its own, of whatever type it is. It costs what the machine costs on demand,
 which AWS bills for it; a capacity block was paid when it was bought, so only the disk is left to pay.

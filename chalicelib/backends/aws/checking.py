@@ -1,4 +1,4 @@
-"""Do the credentials work, may they do what is needed, and is each region fit? Everything wrong is said at once.
+"""Do the credentials work, may they do what is needed, and is each region fit? All problems are reported at once.
 
 AWS rehearses every call that would change something. A launch is rehearsed with the request that a machine would get,
 on demand and spot: with the image, subnet, role and tags.

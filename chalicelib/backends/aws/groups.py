@@ -1,4 +1,4 @@
-"""Placement groups of EC2: its machines stand close together in one zone, which the first one decides.
+"""Placement groups of EC2: its machines are placed close together in one zone, which the first one decides.
 
 AWS takes no token for a group, but the name is unique in a region, so the name finds what a lost answer left.
 """

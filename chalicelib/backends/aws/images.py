@@ -1,6 +1,6 @@
 """Which image a machine starts from: the configured one, or AWS's own with Docker and the NVIDIA driver.
 
-The Deep Learning Base image serves machines without a GPU as well: it is kept current by AWS, and has Docker. The root
+The Deep Learning Base image serves machines without a GPU as well: AWS keeps it current, and it has Docker. The root
 device's name and size come from the image: a wrong name would add a second disk instead of sizing the first.
 """
 

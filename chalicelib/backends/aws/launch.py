@@ -1,6 +1,6 @@
 """The request that launches a machine: a pure function, so that a repeated launch asks for the same to the byte.
 
-What stands in it for a reason:
+These parts are there for a reason:
 
 * The token is of this launch *and zone*: AWS takes the same token in another zone for another launch.
 * `CapacityReservationPreference: none`: by default a machine would use up an open reservation that it fits.

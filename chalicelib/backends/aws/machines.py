@@ -1,9 +1,8 @@
 """Machines on EC2, and what belongs to one: its public address, if it needs one of its own.
 
 A launch is tried in one zone after another. What exists already is looked for first, by a tag, in all of them: AWS's
-own token is good for a zone only. Between a launch and the moment when it shows, the token of its zone finds it, which
-is the zone that was tried last; one that was used for another request (with a newer image, say) is refused, never
-launched anew.
+own token is good for a zone only. Until a launch shows, it is found by the token of its zone, which is the one tried
+last; AWS refuses a token that was used for another request (with a newer image, say), so nothing is launched twice.
 """
 
 from __future__ import annotations

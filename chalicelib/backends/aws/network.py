@@ -1,4 +1,4 @@
-"""Where machines stand: the VPC of a region, one subnet a zone, and the group that lets a cluster's machines talk.
+"""Where machines are: the VPC of a region, one subnet per zone, and the group that lets a cluster's machines talk.
 
 Nothing dials in to a machine, so the group opens no port: it lets its own members reach each other, and everybody out.
 EFA needs the rule for members in both directions. A gateway's machine is in another group as well, which opens its

@@ -2,8 +2,8 @@
 
 A policy is made from this table. What we create must bear our tag from the start, and only what bears it is changed or
 ended; reading is allowed everywhere. `check` asks where AWS answers without doing anything: a reading call, a creating
-one that is only rehearsed, with the tag, or the rehearsed end of something that bears it. Where nothing does yet, it
-can't be told whether it could be ended: of what doesn't exist, AWS takes the tag to be missing.
+one that is only rehearsed, with the tag, or the rehearsed end of something that bears it. While nothing bears it yet,
+there is no telling whether it could be ended: AWS treats what doesn't exist as untagged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What machines cost: on demand by type and region, spot by zone too; and what volumes do.
 
-Prices are asked for type by type, one call for all regions, a few at a time, and kept for a day: AWS refuses who asks
-faster, and a refresh that was refused goes on from where it got to. An account that may not ask uses the operator's
-file of prices, if there is one.
+Prices are asked for type by type, one call for all regions, a few at a time, and kept for a day: AWS refuses faster
+callers, and a refresh that was refused continues where it stopped. An account that may not ask uses the operator's file
+of prices, if there is one.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The agent finds it by the serial number that the kernel shows: the volume's id without its hyphen. Where disks aren't
 NVMe there is none, and the kernel makes up their names: the offers of such types say that they take no volumes.
 
-Its price is that of its size. A type or a setting that is charged for more than that has none, and neither has a volume
-whose price AWS doesn't tell just now: none waits for its price.
+Its price follows from its size. A volume has no price if its type or a setting is charged for anything else, or if AWS
+doesn't tell the price just now: no volume waits for its price.
 """
 
 from __future__ import annotations

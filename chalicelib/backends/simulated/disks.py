@@ -1,8 +1,8 @@
 """The simulated cloud's volumes: disks in a zone that outlive the machines they are attached to.
 
-A volume is attached to one machine at a time; in some regions, to several. The drive of this computer is what a
-machine gets of it: nothing in memory; where machines are processes, a loop device, or a folder if the kernel has none.
-A machine that has ended has no volumes.
+A volume is attached to one machine at a time; in some regions, to several. Where machines are processes, a machine gets
+a drive of this computer: a loop device, or a folder if the kernel has none. In memory it gets nothing. A machine that
+has ended has no volumes.
 """
 
 from __future__ import annotations

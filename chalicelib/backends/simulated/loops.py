@@ -1,7 +1,7 @@
 """The simulated cloud's volumes on this computer: each is a sparse file, and a loop device while it is attached.
 
 Some kernels have no loop devices for us. There a volume is a folder from its first machine on, which is bind-mounted;
-its record, the log and the list of volumes say so. A volume that has ever been the one is never the other.
+its record, the log and the list of volumes say so. No volume ever changes from one to the other.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Certificates: order them, have the authority look, fetch what it has signed.
 
-A project has an account of its own at an authority: whoever is the same account there gets certificates for hosts that
-only the other has shown to be theirs. The account's key is stored before the authority hears of it, so that of two who
-register at once both use the same. Whoever repeats an order whose answer was lost is given the same order by the
-authority, as long as it is pending; the key of its certificate is made anew, since the authority doesn't know it yet.
+Each project has its own account at an authority: projects that shared one could get certificates for hosts that only
+another had shown to be its own. The account's key is stored before the authority hears of it, so two processes that
+register at once use the same key. If the answer to an order was lost, repeating it yields the same order, as long as it
+is pending; the key of its certificate is made anew, since the authority doesn't know it yet.
 """
 
 from __future__ import annotations

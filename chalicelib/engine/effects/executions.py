@@ -1,4 +1,5 @@
-"""What is said to the executions of state machines. It has no outcome: the record shows whether they act on it."""
+"""Messages to the executions of state machines. They have no outcome: the record shows whether an execution acts on
+one."""
 
 from __future__ import annotations
 
