@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import resource
 import socket
+import ssl
 import threading
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ DIALS, DIALS_OF_A_JOB = 32, 16  # at once
 DIAL_SECONDS = 15.0
 HEAD_BYTES = 16 * 1024
 
-Order = Dict[str, Any]  # {id, ticket, task, target, …}; `gateway`: whom to dial, if not the server
+Order = Dict[str, Any]  # {id, ticket, task, target, …}; `gateway` and `pin`: whom to dial, if not the server
 Begun = Callable[[Loop, socket.socket, websocket.Peer], Connection]  # what to do with the stream, once it is dialled
 Opener = Callable[[str, Order], Union[socket.socket, Begun]]  # by the task's id
 
@@ -107,8 +108,8 @@ class Streams:
         """Has it become a connection of the loop?"""
         found = self._open(order)
         try:
-            base, via = self._way(order)
-            near, early = dialled(base, "/agent/streams/" + stream, order["ticket"], via)
+            base, via, pin = self._way(order)
+            near, early = dialled(base, "/agent/streams/" + stream, order["ticket"], via, pin)
         except (OSError, ValueError) as problem:
             self._log("stream %s to %s: %s" % (stream, order["target"], problem))
             if isinstance(found, socket.socket):
@@ -121,11 +122,11 @@ class Streams:
             found.close()
         return False
 
-    def _way(self, order: Order) -> Tuple[str, str]:
+    def _way(self, order: Order) -> Tuple[str, str, str]:
         """To whoever wants the stream: a gateway that the order names, or the server. A head node leads to the server
-        alone."""
+        alone, and a gateway is known by its pin."""
         gateway = order.get("gateway")
-        return (str(gateway), "") if gateway else (self._address(), self._via())
+        return (str(gateway), "", str(order.get("pin") or "")) if gateway else (self._address(), self._via(), "")
 
     def _open(self, order: Order) -> Union[socket.socket, Begun, str]:
         kind = str(order["target"]).partition(":")[0]
@@ -204,9 +205,9 @@ def ssh_opener(runtime_of: Callable[[str], Tuple[TaskRuntime, Any]]) -> Opener:
     return opened
 
 
-def dialled(base: str, path: str, ticket: str, via: str = "") -> Tuple[socket.socket, bytes]:
+def dialled(base: str, path: str, ticket: str, via: str = "", pin: str = "") -> Tuple[socket.socket, bytes]:
     """A WebSocket to the server, and what arrived behind its response. Raises OSError or ValueError."""
-    parts, made = urlsplit(base), way.connected(base, via, DIAL_SECONDS)
+    parts, made = urlsplit(base), way.connected(base, via, DIAL_SECONDS, pin)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         key = websocket.new_key()
@@ -225,6 +226,8 @@ def _upgraded(made: socket.socket, key: str) -> bytes:
         if not more or len(said) > HEAD_BYTES:
             raise ConnectionError("the server's response isn't HTTP, or it broke off")
         said += more
+    while isinstance(made, ssl.SSLSocket) and made.pending():  # nobody is woken for what is deciphered already
+        said += made.recv(made.pending())
     head, _, rest = said.partition(b"\r\n\r\n")
     status, headers = websocket.parse_head(head)
     if " 101 " not in status + " ":

@@ -2,10 +2,15 @@
 
 Where a machine can't reach the server itself, `via` in the agent's folder names the head node's `host:port`. The other
 end is still the server that the URL names: TLS asks for its name and checks its certificate.
+
+Where no authority would certify a name, as for a gateway on some host, a *pin* identifies the other end instead: the
+SHA-256 of the one certificate that is good there. Whoever shows another hears nothing from us.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import socket
 import ssl
 from typing import Callable, Tuple
@@ -18,21 +23,43 @@ def straight() -> str:
     return ""
 
 
-def connected(base: str, via: str, timeout: float) -> socket.socket:
+def connected(base: str, via: str, timeout: float, pin: str = "") -> socket.socket:
     """A connection to the server at `base`. Raises OSError, or ValueError if an address is none."""
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("the server's address must look like https://host:port, not %r" % base)
+    if pin and parts.scheme != "https":
+        raise ValueError("a certificate is expected at %s, but only https shows one" % base)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     made: socket.socket = socket.create_connection(_split(via) if via else (parts.hostname, port), timeout)
     try:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if parts.scheme == "https":
+        if pin:
+            made = _anonymous().wrap_socket(made)  # without a name, for which it might show that name's certificate
+            _check(made, pin)
+        elif parts.scheme == "https":
             made = ssl.create_default_context().wrap_socket(made, server_hostname=parts.hostname)
     except BaseException:
         made.close()
         raise
     return made
+
+
+def _anonymous() -> ssl.SSLContext:
+    """TLS that takes any certificate, for whoever looks at it afterwards."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _check(made: ssl.SSLSocket, pin: str) -> None:
+    shown = hashlib.sha256(made.getpeercert(binary_form=True) or b"").hexdigest()
+    if not hmac.compare_digest(shown.encode(), pin.encode()):
+        raise ConnectionError(
+            "its certificate has the SHA-256 fingerprint %s, not %s as expected: something else listens there, or is "
+            "in between" % (shown, pin)
+        )
 
 
 def _split(via: str) -> Tuple[str, int]:

@@ -22,7 +22,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import Served
-from chalicelib.errors import Ended
+from chalicelib.errors import Ended, Refused
 from chalicelib.planning.gateway_hosts import model_host
 from chalicelib.usecases import certificates, joins, serving, stream_orders, traffic
 from chalicelib.usecases.agent_credentials import known
@@ -149,8 +149,11 @@ class Order:
     lazily: bool = True
 
 
-def pass_on(plane: Plane, seat: Seat, orders: Sequence[Order]) -> None:
-    """To the agents of replicas of its services, with the gateway's address. Others are none of its business."""
+def pass_on(plane: Plane, seat: Seat, orders: Sequence[Order], pin: str) -> None:
+    """To the agents of replicas of its services, with the gateway's address and the pin of the certificate that it
+    shows them. Others are none of its business. Raises Refused for a pin without https, and for https without one: no
+    agent sends its ticket to a gateway that it can't recognise."""
+    _check_pin(seat, pin)
     services = serving.through(plane, seat.gateway, seat.machine)
     there = {
         (each.instance_id, each.job_id, f"port:{each.port}"): run
@@ -160,14 +163,25 @@ def pass_on(plane: Plane, seat: Seat, orders: Sequence[Order]) -> None:
     good = [(order, run) for order in orders if (run := there.get((order.instance, order.task, order.target)))]
     machines = plane.read.find_many(Instance, [keys.instance(order.instance) for order, _ in good])
     told = [
-        (order.instance, _told(order, _address(plane, seat, run, machine)))
+        (order.instance, _told(order, _address(plane, seat, run, machine), pin))
         for (order, run), machine in zip(good, machines, strict=True)
     ]
     stream_orders.pass_on(plane, told)
 
 
-def _told(order: Order, gateway: str) -> dict[str, Any]:
+def _check_pin(seat: Seat, pin: str) -> None:
+    if bool(pin) == (seat.gateway.https_port is not None):
+        return
+    problem = "has no https, so a `pin` means nothing" if pin else "has https, so its `pin` is needed"
+    raise Refused(
+        f"The gateway {seat.gateway.name} {problem}.",
+        hint="Send the SHA-256 of the certificate that it shows to whoever names no host, and none without https.",
+    )
+
+
+def _told(order: Order, gateway: str, pin: str) -> dict[str, Any]:
     told = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
+    told |= {"pin": pin} if pin else {}
     return {**told, "lazily": order.lazily, "gateway": gateway}
 
 
@@ -175,7 +189,9 @@ def _address(plane: Plane, seat: Seat, run: Run, dialling: Instance | None) -> s
     """Where a replica's machine dials this replica of the gateway: where its cloud, the fleet's spec or the server's
     address says, else where the domain's DNS record leads."""
     host = _place(plane, seat.machine, dialling) or model_host(host_of(run))
-    return f"http://{f'[{host}]' if ':' in host else host}:{seat.gateway.http_port}"
+    secure = seat.gateway.https_port
+    scheme, port = ("http", seat.gateway.http_port) if secure is None else ("https", secure)
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _place(plane: Plane, machine: Instance, dialling: Instance | None) -> str:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from chalicelib.agent import streams, way
+from chalicelib.agent.gateway.nginx import pin_of
 from chalicelib.agent.link import Link, LinkError
 from chalicelib.agent.program import Address
 from tests.agent.test_link import Plane
@@ -77,6 +78,24 @@ def test_streams_take_the_same_way(relayed: tuple[Plane, list[str]]) -> None:
     with pytest.raises(ConnectionError, match="200"):  # it makes no WebSockets
         streams.dialled(f"https://{NAME}", "/agent/streams/1", "ticket", via(plane))
     assert plane.asked[0][2] == "/agent/streams/1" and names == [NAME]
+
+
+def test_a_pin_is_enough_and_no_name_is_named(relayed: tuple[Plane, list[str]], tmp_path: Path) -> None:
+    plane, names = relayed
+    at, pin = f"https://{via(plane)}", pin_of((tmp_path / "plane.pem").read_text())
+    with pytest.raises(ConnectionError, match="200"):
+        streams.dialled(at, "/agent/streams/1", "ticket", pin=pin)
+    assert plane.asked[0][2] == "/agent/streams/1" and names == [None]
+
+
+def test_who_shows_another_certificate_hears_no_ticket(relayed: tuple[Plane, list[str]], tmp_path: Path) -> None:
+    plane, _ = relayed
+    pin = pin_of((tmp_path / "plane.pem").read_text())
+    with pytest.raises(ConnectionError, match=f"fingerprint {pin}, not {'0' * 64} as expected"):
+        streams.dialled(f"https://{via(plane)}", "/agent/streams/1", "ticket", pin="0" * 64)
+    with pytest.raises(ValueError, match="only https shows one"):
+        streams.dialled(f"http://{via(plane)}", "/agent/streams/1", "ticket", pin=pin)
+    assert plane.asked == []
 
 
 def test_the_way_is_read_from_a_file(tmp_path: Path) -> None:

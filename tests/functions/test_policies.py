@@ -347,7 +347,7 @@ def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed)
     seen = {"run_id": run["id"], "at": b.NOW, "quiet": False, "held": 1, "waits_since": b.NOW}
     assert ask("POST", "/agent/gateway/traffic", {"reports": [{**seen, "buckets": [], "let_go": []}]}).status == 204
     order = {"id": "s", "ticket": "t", "instance": machine.id, "task": job.id, "target": "port:80"}
-    assert ask("POST", "/agent/gateway/streams", {"streams": [order]}).status == 204
+    assert ask("POST", "/agent/gateway/streams", {"streams": [order], "pin": "0" * 64}).status == 204
     said = {"v": 1, "instance": machine.id, "boot": "b", "seq": 1, "tasks": []}
     assert ask("POST", "/agent/sync", said).json["streams"]
     its = {

@@ -29,6 +29,7 @@ class FakePlane:
         self.members: dict[str, str] = {}  # token → project
         self.asked: list[str] = []  # tokens that were asked about
         self.reports: list[dict[str, Any]] = []
+        self.pin = ""  # by which the program says that agents know its gateway
         self.ordered: Callable[[dict[str, Any]], None] = lambda order: None  # what the replicas' agents do
         self.gone = self.away = False
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
@@ -67,6 +68,7 @@ class FakePlane:
                 self.reports += body["reports"]
                 return 204, None
             if asked.path == "/agent/gateway/streams":
+                self.pin = body["pin"]
                 for order in body["streams"]:
                     self.ordered(order)
                 return 204, None
@@ -108,13 +110,15 @@ class FakePlane:
 class Program:
     """`agent gateway` as a process, with nginx as the child that outlives it."""
 
-    def __init__(self, folder: Path, server: str, user: str = "root", *more: str) -> None:
+    def __init__(self, folder: Path, server: str, user: str = "root", tls: bool = False) -> None:
         self.folder, self.port = folder / "gateway", free_port()
+        places = ["--https", f"127.0.0.1:{free_port()}"] if tls else []
+        self.secure = f"https://{places[1]}" if tls else ""
         (folder / "agent").mkdir()
         (folder / "agent" / "server").write_text(server)
         (folder / "agent" / "credential").write_text(CREDENTIAL)
         command = [sys.executable, "-m", "chalicelib.agent", "gateway", "--data", str(folder / "agent")]
-        command += ["--folder", str(self.folder), "--http", f"127.0.0.1:{self.port}", "--workers", "1", *more]
+        command += ["--folder", str(self.folder), "--http", f"127.0.0.1:{self.port}", "--workers", "1", *places]
         self._command = [*command, "--user", user] if os.geteuid() == 0 else command
         self._log = folder / "log"
         self.start()

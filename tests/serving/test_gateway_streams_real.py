@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import websocket
+from chalicelib.agent.gateway.nginx import pin_of
 from chalicelib.agent.streams import Order, Streams, dialled
 from chalicelib.domain.serving import Served
 from tests.harness.server import until
@@ -31,16 +32,18 @@ class Agent:
     """The streams of an agent on whose machine the replica is."""
 
     def __init__(self, replica: Replica, plane: FakePlane, program: Program) -> None:
-        self.gateway = f"http://127.0.0.1:{program.port}"
+        self._plane, self.gateway = plane, program.secure
         self.said: list[str] = []
         self.orders: list[Order] = []
+        self.dialled: list[Order] = []
         self.streams = Streams(lambda: "http://127.0.0.1:1", self.said.append)  # the server is no use here
         self.streams.serve("port", lambda task, order: socket.create_connection(("127.0.0.1", replica.port)))
         plane.ordered = self.take
 
     def take(self, order: dict[str, Any]) -> None:
         self.orders.append(order)
-        self.streams.dial({**order, "gateway": self.gateway})
+        self.dialled.append({**order, "gateway": self.gateway, "pin": self._plane.pin})
+        self.streams.dial(self.dialled[-1])
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +65,7 @@ def program(plane: FakePlane) -> Iterator[Program]:
     installed()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        made = Program(Path(folder), f"http://127.0.0.1:{plane.port}", "www-data")
+        made = Program(Path(folder), f"http://127.0.0.1:{plane.port}", "www-data", tls=True)
         try:
             yield made
         finally:
@@ -120,12 +123,40 @@ def test_events_come_as_they_leave(served: Served, program: Program) -> None:
     assert len(late) == 20 and statistics.median(late) < 0.05
 
 
-def test_a_ticket_is_good_for_once_and_for_its_stream(served: Served, program: Program, agent: Agent) -> None:
+def test_a_ticket_is_good_for_once_and_for_its_stream(
+    served: Served, program: Program, agent: Agent, plane: FakePlane
+) -> None:
     first, second = agent.orders[0], agent.orders[1]
     for stream, ticket in ((first["id"], first["ticket"]), (second["id"], first["ticket"]), ("x", "")):
         with pytest.raises(ConnectionError, match="403"):
-            dialled(agent.gateway, "/agent/streams/" + stream, ticket)
+            dialled(agent.gateway, "/agent/streams/" + stream, ticket, pin=plane.pin)
     assert ask(program, "/echo").status == 200
+
+
+def test_agents_come_over_https_only_and_know_the_gateway_by_its_pin(
+    served: Served, program: Program, agent: Agent, plane: FakePlane
+) -> None:
+    with pytest.raises(ConnectionError, match=r"403.*Streams of agents come over https only"):
+        dialled(f"http://127.0.0.1:{program.port}", "/agent/streams/x", "ticket")
+    wrong = "0" * 64
+    with pytest.raises(ConnectionError, match=f"fingerprint {plane.pin}, not {wrong} as expected"):
+        dialled(agent.gateway, "/agent/streams/x", "ticket", pin=wrong)
+    kept = program.folder / "nobody.pem"
+    assert (kept.stat().st_mode & 0o777, pin_of(kept.read_text())) == (0o600, plane.pin)
+    assert sorted(each.name for each in program.folder.glob("nobody*")) == ["nobody.pem"]
+
+
+def test_agents_hear_of_a_certificate_that_was_made_anew(
+    served: Served, program: Program, agent: Agent, plane: FakePlane
+) -> None:
+    before, pid = plane.pin, program.nginx()
+    program.kill()
+    (program.folder / "nobody.pem").write_text("lost")
+    program.start()
+    until("another pin", lambda: plane.pin != before, seconds=20)
+    until("the service", lambda: ask(program, "/echo").status == 200, seconds=20, every=0.2)
+    assert program.nginx() != pid, "only a new nginx shows it"
+    assert {order["pin"] for order in agent.dialled[-2:]} == {plane.pin} != {before}
 
 
 def test_one_in_its_network_is_reached_by_itself_and_over_streams_when_that_fails(

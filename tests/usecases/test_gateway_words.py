@@ -30,6 +30,7 @@ from tests.hosts.bad_host import KEY
 from tests.world import gateway_seats as seats
 from tests.world import nouns as b
 
+PIN = "ab" * 32
 MACHINE = b.host(0, b.fleet("edge"), hostname="10.0.0.9", host=OnPrem(hostname="10.0.0.9", port=22))
 
 
@@ -257,7 +258,7 @@ def test_nonsense_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
 
 
 def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> None:
-    edge(rig, http_port=8080)
+    edge(rig, http_port=8080, https_port=8443)
     streams = Streams()
     rig.world.plane = replace(rig.world.plane, streams=streams)
     _, job = serve(rig, "chat")
@@ -272,8 +273,8 @@ def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> N
     }
     wrong = [{"task": other.id}, {"instance": MACHINE.id}, {"target": "port:22"}, {"target": "ssh"}]
     orders = [order, *({**order, "id": f"w{at}", **each} for at, each in enumerate(wrong))]
-    assert ask(rig, "/streams", {"streams": orders}).status == 204
-    gateway = {"gateway": "http://10.0.0.9:8080"}
+    assert ask(rig, "/streams", {"streams": orders, "pin": PIN}).status == 204
+    gateway = {"gateway": "https://10.0.0.9:8443", "pin": PIN}
     kept = {"id": "s1", "ticket": "ticket-1", "task": job.id, "target": "port:8000", "lazily": True}
     assert streams.passed == [("elsewhere", {**kept, **gateway})]
 
@@ -302,8 +303,41 @@ def test_nobody_dials_where_a_host_that_joined_by_itself_says(
     rig.world.plane = replace(rig.world.plane, streams=streams, joining=joining)
     _, job = serve(rig, "chat", on=machine if near else other)
     order = {"id": "s1", "ticket": "t", "instance": (machine if near else other).id, "task": job.id}
-    assert ask(rig, "/streams", {"streams": [{**order, "target": "port:8000", "lazily": True}]}).status == 204
-    assert [told["gateway"] for _, told in streams.passed] == [f"http://{dials}:80"]
+    assert ask(rig, "/streams", {"streams": [{**order, "target": "port:8000"}], "pin": PIN}).status == 204
+    assert [told["gateway"] for _, told in streams.passed] == [f"https://{dials}:443"]
+
+
+def test_without_https_a_gateway_is_dialled_as_it_is_called_without_tls(rig: Rig) -> None:
+    edge(rig, http_port=8080, https_port=None)
+    streams = Streams()
+    rig.world.plane = replace(rig.world.plane, streams=streams)
+    _, job = serve(rig, "chat")
+    order = {"id": "s1", "ticket": "t", "instance": "elsewhere", "task": job.id, "target": "port:8000"}
+    assert ask(rig, "/streams", {"streams": [order]}).status == 204
+    ((_, told),) = streams.passed
+    assert told["gateway"] == "http://10.0.0.9:8080" and "pin" not in told
+
+
+@pytest.mark.parametrize(
+    ("https_port", "pin", "status", "said"),
+    [
+        (443, "", 400, "The gateway edge has https, so its `pin` is needed."),
+        (None, "a" * 64, 400, "The gateway edge has no https, so a `pin` means nothing."),
+        (443, "A" * 64, 400, "pin"),
+        (443, "a" * 63, 400, "pin"),
+        (443, "a" * 64 + "\n", 400, "pin"),
+    ],
+)
+def test_no_ticket_goes_out_for_a_gateway_that_its_agents_wouldnt_know(
+    rig: Rig, https_port: int | None, pin: str, status: int, said: str
+) -> None:
+    edge(rig, https_port=https_port)
+    streams = Streams()
+    rig.world.plane = replace(rig.world.plane, streams=streams)
+    _, job = serve(rig, "chat")
+    order = {"id": "s1", "ticket": "t", "instance": "elsewhere", "task": job.id, "target": "port:8000"}
+    reply = ask(rig, "/streams", {"streams": [order], "pin": pin})
+    assert reply.status == status and said in reply.body.decode() and streams.passed == []
 
 
 def test_where_no_process_lasts_they_wait_in_the_table_for_the_agents_next_call(rig: Rig) -> None:
@@ -327,14 +361,14 @@ def test_where_no_process_lasts_they_wait_in_the_table_for_the_agents_next_call(
         request = dispatch.Request("POST", "/agent/sync", {}, sent, orjson.dumps(said))
         return orjson.loads(dispatch.answer(rig.world.plane, request).body)
 
-    assert ask(rig, "/streams", {"streams": [order]}).status == 204
-    assert ask(rig, "/streams", {"streams": [order]}).status == 204  # it asks again for what hasn't come
+    assert ask(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204
+    assert ask(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204  # it asks again for what hasn't come
     kept = rig.record(keys.stream_order(far.id, "s1"))
     assert b"ticket-1" not in kept.body
-    told = {**order, "gateway": "http://10.0.0.9:80"}
+    told = {**order, "gateway": "https://10.0.0.9:443", "pin": PIN}
     assert sync(1)["streams"] == [{name: told[name] for name in told if name != "instance"}]
     assert "streams" not in sync(2)
-    assert ask(rig, "/streams", {"streams": [order]}).status == 204
+    assert ask(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204
     rig.world.clock.pass_(31)
     assert "streams" not in sync(3)
 

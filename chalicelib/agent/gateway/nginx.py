@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import grp
+import hashlib
 import os
 import pkgutil
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import time
 from typing import List, NamedTuple, Sequence
@@ -27,6 +29,7 @@ OURS = (
 )  # fmt: skip
 LARGEST = 13  # the largest body that may come in chunks is 2^13 MB
 START_SECONDS = 10.0
+NOBODY = "nobody.pem"  # the certificate for handshakes that name no host of ours, agents' among them, and its key
 LOG_BYTES = 16 * 1024 * 1024
 
 
@@ -43,6 +46,7 @@ class Nginx:
     def __init__(self, folder: str, listens: Listens, workers: str = "auto", user: str = "") -> None:
         """`user`: whom root's workers run as."""
         self._folder, self._listens, self._workers, self._user = os.path.abspath(folder), listens, workers, user
+        self.pin = ""  # of the certificate that agents know it by; empty without https
         self.group = grp.getgrnam(user).gr_gid if user else -1
         self.control = os.path.join(self._folder, "control", "control.sock")
         self.relays = os.path.join(self._folder, "relays")
@@ -142,9 +146,8 @@ class Nginx:
         for name in changed:
             with open(self._path(name), "wb") as file:
                 file.write(files[name])
-        if self._listens.https and not os.path.exists(self._path("nobody.pem")):
-            self._make_certificate()
-        return bool(changed)
+        renewed = bool(self._listens.https) and self._have_certificate()
+        return bool(changed) or renewed
 
     def _admit_workers(self) -> None:
         os.chmod(self._path("control"), 0o700)
@@ -160,6 +163,7 @@ class Nginx:
             "workers": self._workers,
             "folder": self._folder,
             "modules": MODULES,
+            "secure": "true" if self._listens.https else "false",
             "listen": "\n        ".join(self._listening()),
             "masked": "\n    ".join('proxy_set_header %s "";' % name for name in masked()),
             "streamed": "\n        ".join(STREAMED % (step, 1 << step) for step in range(LARGEST + 1)),
@@ -174,16 +178,28 @@ class Nginx:
         if self._listens.https:
             lines += ["listen %s ssl backlog=4096;" % place for place in self._listens.https]
             lines += [
-                "ssl_certificate %s;" % self._path("nobody.pem"),
-                "ssl_certificate_key %s;" % self._path("nobody.pem"),
+                "ssl_certificate %s;" % self._path(NOBODY),
+                "ssl_certificate_key %s;" % self._path(NOBODY),
             ]
             lines += ["ssl_protocols TLSv1.2 TLSv1.3;", "ssl_session_cache shared:tls:4m;"]
             lines += ["ssl_certificate_by_lua_block { certificates.show() }"]
         return lines
 
+    def _have_certificate(self) -> bool:
+        """Nobody's, without which nginx doesn't start. Was it made just now?"""
+        try:
+            self.pin = pin_of(_read(self._path(NOBODY)).decode("ascii"))
+        except ValueError:  # it isn't there, or is broken
+            self._make_certificate()
+            self.pin = pin_of(_read(self._path(NOBODY)).decode("ascii"))
+            return True
+        return False
+
     def _make_certificate(self) -> None:
-        """For handshakes that name no host of ours: nginx doesn't start without one."""
-        made = self._path("nobody.pem")
+        made = self._path(NOBODY + ".new")
+        os.close(
+            os.open(made, os.O_CREAT | os.O_WRONLY, 0o600)
+        )  # nobody else's from the first byte, whatever openssl does
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
         command += ["-subj", "/CN=nobody", "-days", "36500", "-keyout", made, "-out", made + ".crt"]
         ended = subprocess.run(
@@ -191,9 +207,16 @@ class Nginx:
         )
         if ended.returncode:
             raise NginxError("openssl makes no certificate: " + ended.stdout.decode("utf-8", "replace")[-500:])
-        with open(made, "ab") as file, open(made + ".crt", "rb") as certificate:
-            file.write(certificate.read())
-        os.chmod(made, 0o600)
+        with open(made, "ab") as file:
+            file.write(_read(made + ".crt"))
+        os.unlink(made + ".crt")
+        os.replace(made, self._path(NOBODY))
+
+
+def pin_of(pem: str) -> str:
+    """The SHA-256 of the first certificate in it. Raises ValueError if there is none."""
+    der = ssl.PEM_cert_to_DER_cert(pem[pem.index(ssl.PEM_HEADER) :].strip())
+    return hashlib.sha256(der).hexdigest()
 
 
 def why(said: str) -> str:

@@ -32,9 +32,10 @@ class Plane:
         """Raises LinkError."""
         self._call("POST", "/agent/gateway/traffic", {"reports": reports})
 
-    def streams(self, orders: List[Dict[str, Any]]) -> None:
-        """Have these passed on to the agents of their instances, with this gateway's address. Raises LinkError."""
-        self._call("POST", "/agent/gateway/streams", {"streams": orders})
+    def streams(self, orders: List[Dict[str, Any]], pin: str) -> None:
+        """Have these passed on to the agents of their instances, with this gateway's address and the pin by which they
+        know it. Raises LinkError."""
+        self._call("POST", "/agent/gateway/streams", {"streams": orders, "pin": pin})
 
     def rights(self, token: str, project: str) -> int:
         """200 if the token is of somebody who may call the project's services, 403 if not, 503 if nobody can say."""

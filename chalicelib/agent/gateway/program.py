@@ -36,7 +36,7 @@ class Source(Protocol):
 
     def report(self, reports: List[Dict[str, Any]]) -> None: ...
 
-    def streams(self, orders: List[Dict[str, Any]]) -> None: ...
+    def streams(self, orders: List[Dict[str, Any]], pin: str) -> None: ...
 
     def rights(self, token: str, project: str) -> int: ...
 
@@ -188,7 +188,7 @@ class Gateway:
         while not self._over.is_set():
             orders = self._orders.get()
             try:
-                self._plane.streams(orders)
+                self._plane.streams(orders, self._nginx.pin)
             except LinkError as problem:  # the relays ask again for what doesn't come
                 self._log("streams can't be asked for: %s" % problem)
 

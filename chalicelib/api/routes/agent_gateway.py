@@ -55,6 +55,7 @@ class _Stream(BaseModel):
 
 class _Streams(BaseModel):
     streams: Annotated[tuple[_Stream, ...], Field(max_length=10_000)]
+    pin: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""  # none: it has no https
 
 
 def word(call: Call) -> Any:
@@ -74,8 +75,9 @@ def rights(call: Call) -> Any:
 
 def streams(call: Call) -> Answer:
     seat = _seat(call)
-    orders = [Order(**each.model_dump()) for each in call.parse(_Streams).streams]
-    gateway_words.pass_on(call.plane, seat, orders)
+    asked = call.parse(_Streams)
+    orders = [Order(**each.model_dump()) for each in asked.streams]
+    gateway_words.pass_on(call.plane, seat, orders, asked.pin)
     return _NOTHING
 
 

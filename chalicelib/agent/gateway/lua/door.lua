@@ -136,12 +136,20 @@ local function answer_challenge()
     end
 end
 
+-- The control plane sends agents to https where there is one, so whoever comes without is none of them.
+local function check_agents_way()
+    if SECURE and ngx.var.scheme ~= "https" then
+        problems.refuse(403, "forbidden", "Streams of agents come over https only")
+    end
+end
+
 function M.enter()
     if ngx.var.uri:sub(1, #CHALLENGE) == CHALLENGE and answer_challenge() then
         return ngx.exit(200)
     end
     local service = services.at(ngx.var.host)
     if (not service or service.models) and ngx.var.uri:sub(1, #STREAMS) == STREAMS then
+        check_agents_way()
         return ngx.exec("@agents")
     elseif not service then
         problems.refuse(404, "not_found", "No service is served at " .. ngx.var.host)
