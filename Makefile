@@ -74,7 +74,7 @@ demo: install ## see a task run through a real control plane, from nothing to no
 	@$(BIN)/python -m examples.demo
 
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
-	@$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadscope
+	@$(BIN)/python -m tests.harness.again tests -n $(WORKERS) --dist loadscope
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
