@@ -181,7 +181,7 @@ def test_known_commands_work_or_are_refused_by_name(server: Server, tmp_path: Pa
         if line == "dstack delete -f my-fleet.dstack.yaml":  # the fleet is gone by now: create it again
             until("the fleet to be gone", lambda: "my-fleet" not in server.cli("fleet"))
             assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).code == 0
-        if "delete-instance" in line or "remove" in line:  # a machine with a job isn't removed, and one has just started
+        if "delete-instance" in line or "remove" in line:  # one with a job stays, and a run has just begun
             until("the machines to have no jobs", lambda: " busy" not in server.cli("fleet"))
         done = run(server, line, tmp_path)
         printed = (done.out + done.err).replace("\r\n", "\n")  # jobs write to terminals of their own
