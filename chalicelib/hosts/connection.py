@@ -28,6 +28,7 @@ WINDOW = 1024 * 1024  # bytes that the host may send on a channel before we take
 MOST_WAITING = 16  # calls of a host that nobody takes yet
 MOST_SAID = 1024 * 1024  # bytes that a command may write to each output: ours write a few lines
 _CHUNK = 32 * 1024
+_AFTER = 99  # the exit status of a command that wrote its files, where what came then failed
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,10 @@ class Connection:
                 raise Transient(f"{self.login}: a command said more than {MOST_SAID >> 20} MiB")
         return found.decode("utf-8", "replace")
 
-    def put(self, *files: File, sudo: str = "", first: str = "", timeout: float = 120.0) -> None:
+    def put(self, *files: File, sudo: str = "", first: str = "", then: str = "", timeout: float = 120.0) -> None:
         """Write files by one command, each whole or not at all, even if the connection breaks half-way: then the host
-        sees an end, too. `sudo` comes before the command. `first`: a script without which nothing is written."""
+        sees an end, too. `sudo` comes before the command. `first`: a script without which nothing is written; `then`:
+        one that runs once all is. Raises Transient with the last words of what failed."""
         sent = b"".join(file.data for file in files)
         all_of_it, start = f"{shlex.quote(files[0].path)}.all.$$", 1
         drafts = [f"{shlex.quote(file.path)}.$$" for file in files]  # beside their files, to be put in place at once
@@ -158,7 +160,11 @@ class Connection:
             script += f"tail -c +{start} {all_of_it} | head -c {len(file.data)} > {draft}\n"
             script += f"chmod {file.mode:o} {draft}; mv -f {draft} {shlex.quote(file.path)}\n"
             start += len(file.data)
+        if then:
+            script += f"(\n{then}\n) </dev/null || exit {_AFTER}\n"
         ran = self.run(f"{sudo} sh -c {shlex.quote(script)}".strip(), stdin=sent, timeout=timeout)
+        if ran.status == _AFTER:
+            raise Transient(f"{self.login}: {ran.words}")
         if ran.status:
             named = ", ".join(file.path for file in files)
             raise Transient(f"{self.login}: {named} couldn't be written ({ran.words})")

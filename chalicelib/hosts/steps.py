@@ -25,6 +25,7 @@ from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
 
 TUNNEL = "tunnel"  # in a workflow's state: the host can't reach the server
+STARTED = "started"  # there, too: the agent was started as it was installed
 QUIET = 15_000_000  # microseconds without a report after which the end of the agent's log is shown
 
 
@@ -103,11 +104,14 @@ class HostSteps:
             raise Unfit(f"it can't reach {self.server_url}; {problem} {mend}") from None
         return Relay(address=address, spec_num=instance.host.spec_num)
 
-    def _install(self, instance: Instance, workflow: Workflow) -> None:
+    def _install(self, instance: Instance, workflow: Workflow) -> Mapping[str, str] | None:
+        """Puts the agent on the host and, if nothing has to be set up for its calls, starts it by the same command: a
+        login's next command costs the host a process of sshd, of sudo and of a shell."""
         token, tunnel = bootstrap_token(self.install_key, instance.id, instance.epoch), TUNNEL in workflow.state
         with self._at(instance, again=True) as at:
             # With a tunnel, the agent reads the address from a file: a port that the host chooses.
             unit = install.unit("" if tunnel else self.server_url, instance.id)
+            at_once = not tunnel and at.contact.relay is None
             if self._ended(at):
                 at.must(install.evict(at.seen.owner), timeout=120.0)
             else:
@@ -118,9 +122,11 @@ class HostSteps:
                 File(install.UNIT_FILE, unit.encode(), 0o644),
                 sudo=at.seen.as_root,
                 first=install.claim(self._owner(instance)),  # if it was taken since, the next attempt says by whom
+                then=install.START if at_once else "",
             )
             at.connection.seen = replace(at.seen, owner=self._owner(instance))
             self._note(at.contact, tunnel=at.contact.tunnel and tunnel)
+            return {STARTED: "yes"} if at_once else None
 
     def _relay(self, instance: Instance, workflow: Workflow) -> None:
         with self._at(instance, again=True) as at:
@@ -139,6 +145,8 @@ class HostSteps:
     def _start(self, instance: Instance, workflow: Workflow) -> None:
         """An agent that needs a tunnel finds its address when it starts. The tunnel takes our connection over, so it is
         wanted once we have left that; one that is there already has written its own address."""
+        if STARTED in workflow.state:
+            return
         tunnel = TUNNEL in workflow.state
         with self._at(instance, again=tunnel) as at:
             script = install.START

@@ -52,10 +52,12 @@ class FakeConnection:
         self.host.ports.append(4321 + len(self.host.ports))
         return self.host.ports[-1]
 
-    def put(self, *files: File, sudo: str = "", first: str = "", timeout: float = 0) -> None:
+    def put(self, *files: File, sudo: str = "", first: str = "", then: str = "", timeout: float = 0) -> None:
         if first and (ran := self._script(first)).status:
             raise Transient(ran.words)
         self.host.files.update({file.path: file.data for file in files})
+        if then:
+            self._script(then)
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 0) -> Ran:
         if command in (SHORT, RELAYING) or "docker_says" in command:
@@ -63,13 +65,16 @@ class FakeConnection:
         *before, script = shlex.split(command)
         assert before in (["sh", "-c"], ["sudo", "-n", "sh", "-c"]), before
         if "sha256sum" in script:
-            first, end, _ = script.partition("</dev/null")
-            if end and (ran := self._script(first)).status:
+            first, then = (
+                re.search(rf"^{before}\(\n(.*?)\n\) </dev/null", script, re.DOTALL | re.MULTILINE)
+                for before in ("set -e; ", "")
+            )
+            if first and (ran := self._script(first[1])).status:
                 return ran
             sizes = [int(size) for size in re.findall(r"\| head -c (\d+) > ", script)]
             for path, size in zip(re.findall(r"; mv -f \S+ (\S+)$", script, re.MULTILINE), sizes, strict=True):
                 self.host.files[path], stdin = stdin[:size], stdin[size:]
-            return Ran(0, "", "")
+            return self._script(then[1]) if then else Ran(0, "", "")
         return self._script(script)
 
     def _look(self) -> str:

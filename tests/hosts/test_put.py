@@ -55,3 +55,15 @@ def test_nothing_is_put_if_what_comes_first_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     Shell().put(File(str(place), b"new", 0o700), first=f"cat > {done}")
     assert place.read_bytes() == b"new" and done.read_bytes() == b"", "what is sent is the files'"
+
+
+def test_what_comes_then_runs_once_all_is_in_place(tmp_path: Path) -> None:
+    place, copy = tmp_path / "program", tmp_path / "copy"
+    Shell().put(File(str(place), b"new", 0o700), then=f"cp {place} {copy}; cat >> {copy}")
+    assert copy.read_bytes() == b"new", "it gets nothing of what is sent"
+    with pytest.raises(Transient, match=r"^me@here: no such unit$"):
+        Shell().put(File(str(place), b"newer", 0o700), then="echo no such unit >&2; exit 3")
+    assert place.read_bytes() == b"newer"
+    with pytest.raises(Transient, match="couldn't be written"):
+        Shell(breaks_after=1).put(File(str(place), b"newest", 0o700), then=f"rm {copy}")
+    assert copy.exists(), "nothing comes then if it isn't"

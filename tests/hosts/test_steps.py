@@ -19,7 +19,7 @@ from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import Login, Ran
 from chalicelib.hosts.look import OWNER
-from chalicelib.hosts.steps import QUIET, HostSteps
+from chalicelib.hosts.steps import QUIET, STARTED, HostSteps
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST, workflow_of
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
@@ -79,6 +79,15 @@ def test_a_host_is_set_up() -> None:
     assert bench.host.running and files[install.PROGRAM] == b"the agent" and files[OWNER] == bench.owner
     assert files[install.TOKEN].decode() == bootstrap_token(b"k" * 32, bench.instance.id, 0)
     assert f"--server http://plane --data {install.HOME}".encode() in files[install.UNIT_FILE]
+
+
+def test_an_agent_is_installed_and_started_with_one_login() -> None:
+    bench = Bench()
+    done = bench.performer.do("install", bench.workflow())
+    assert bench.host.running and done == {STARTED: "yes"}
+    logins = len(bench.host.logins)
+    bench.performer.do("start", bench.workflow(state=done))
+    assert len(bench.host.logins) == logins
 
 
 # Nobody relays these hosts' calls: for those that need it see test_relays.py.
