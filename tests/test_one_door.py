@@ -116,5 +116,6 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/usecases/logs.py",  # presence: that somebody reads
         "chalicelib/usecases/traffic.py",  # what doors see
         "chalicelib/usecases/joins.py",  # commands with which machines join
+        "chalicelib/store/gathered.py",  # presence: promises renewed
     }
     assert direct <= tenants | beside, direct - tenants - beside

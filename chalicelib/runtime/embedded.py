@@ -6,6 +6,7 @@ Everything durable is in the data folder, so a killed server continues where it 
 
 from __future__ import annotations
 
+import logging
 import resource
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.figures import Figures
 from chalicelib.engine.ports import Clock
+from chalicelib.errors import StorageFull
 from chalicelib.runtime.accept import doors_share, most_connections
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
@@ -35,10 +37,13 @@ from chalicelib.usecases.traffic import opened
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from chalicelib.backends.accounts import Account
     from chalicelib.backends.simulated.cloud import FakeCloud
     from chalicelib.engine.erasing import Erased
     from chalicelib.hosts.tunnels import Tunnels
     from chalicelib.store.port import Change
+
+log = logging.getLogger(__name__)
 
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
@@ -46,6 +51,7 @@ ERASE_EVERY = 600.0  # seconds between turns of erasing what nobody uses any mor
 REFRESH_EVERY = 600.0  # seconds between refreshes of the offers: prices change by the hour, and each costs a call
 LOGIN_KEPT = 10.0  # seconds that a login to a host waits for the next step there
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; a slow one's come later
+RENEW_EVERY = 0.5  # seconds between writes of agents' promises: less than the room that those have
 ASK_AGAIN = 5.0  # seconds until a backend that couldn't answer, and never has, is asked again
 
 
@@ -53,17 +59,18 @@ class EmbeddedRoot(Root):
     """Created from its settings. Nothing runs before `start`; without it, the caller can do the threads' work."""
 
     tunnels: ClassVar[bool] = True  # it holds connections to hosts, over which calls are carried
+    ask_again = ASK_AGAIN
 
     def __init__(
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
     ) -> None:
-        from chalicelib.backends.accounts import Account
         from chalicelib.hosts.connection import Ssh
         from chalicelib.identity.openid import providers_of_accounts
         from chalicelib.runtime.accounts import StoredAccounts, providers
         from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.disk import used
+        from chalicelib.store.gathered import Gathered
         from chalicelib.store.heard import HeardStore
         from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_files import FileLogs
@@ -78,18 +85,16 @@ class EmbeddedRoot(Root):
         blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)
         publish(blobs, program.read_bytes())
-        clouds = [self.simulated(settings, server_url, program)] if settings.fake_cloud else []
         self.polls, self.effects, self.figures = Polls(), Effects(), Figures()
         self.gateway_news = GatewayNews(self.polls.ring)
-        self.ask_again = ASK_AGAIN
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 4)))  # up to four descriptors each
         self.relays = Relays(self.streams, self.polls.ring, folder)
         self.door = door_of(lambda: self.plane, clock.now, self.relays, _door_settings(settings, server_url, seats))
         self.loop = Loop(clock, store.next_due)
         seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
-        known = providers(settings.catalog_file)
-        always = [Account.made(cloud) for cloud in clouds]
+        known, clouds = providers(settings.catalog_file), self._clouds(settings, server_url, program)
+        self.renewals = Gathered(store)
         self.refreshes = Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
         super().__init__(
             Ports(
@@ -98,7 +103,7 @@ class EmbeddedRoot(Root):
                 logs=FileLogs(folder / "logs"),
                 seal=seal,
                 install_key=kept_secret(folder / "install.key"),
-                backends=StoredAccounts(store, seal, clock, known, always, changed=self.refreshes.now),
+                backends=StoredAccounts(store, seal, clock, known, clouds, changed=self.refreshes.now),
                 wake=self.loop.wake,
                 effects=self.effects,
                 news=self.polls.ring,
@@ -118,6 +123,7 @@ class EmbeddedRoot(Root):
                 streams=self.streams,
                 rights=self._rights_changed,
                 figures=self.figures,
+                renew=self.renewals.add,
                 templates=partial(templates_in, folder / "templates"),
                 authority=settings.authority.made(),
                 sign_on=providers_of_accounts(config.sign_on or (), clock),
@@ -125,8 +131,15 @@ class EmbeddedRoot(Root):
         )
         self._tunnels: Tunnels | None = None
         self.subscribers = Subscribers(lambda: self.plane, self._database)
+        self.renewing = Ticker(RENEW_EVERY, self.renewals.write)
         self.sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
+
+    def _clouds(self, settings: ServerSettings, server_url: str, program: Path) -> list[Account]:
+        """The backends that no project needs to configure."""
+        from chalicelib.backends.accounts import Account
+
+        return [Account.made(self.simulated(settings, server_url, program))] if settings.fake_cloud else []
 
     @staticmethod
     def simulated(settings: ServerSettings, server_url: str, program: Path) -> FakeCloud:
@@ -147,6 +160,7 @@ class EmbeddedRoot(Root):
         self.gateway_news.begin(self.plane)
         self.erasures.start()
         self.sweeps.start()
+        self.renewing.start()
 
     def carry(self, server: tuple[str, int]) -> None:
         """From now on, carry the agents of hosts that can't reach this server. `server`: where it listens."""
@@ -177,6 +191,13 @@ class EmbeddedRoot(Root):
         self.streams.look()
         self.polls.ring_all()
 
+    def _renew_all(self) -> None:
+        """What was promised last, so that no restart finds an agent late that wasn't."""
+        try:
+            self.renewals.write()
+        except StorageFull as error:
+            log.warning("the last reports of agents aren't stored: %s", error)
+
     def erase(self) -> Erased:
         done = super().erase()
         self._database.trim_feed(self.subscribers.settled())
@@ -192,6 +213,8 @@ class EmbeddedRoot(Root):
             self._tunnels.stop()
         self.loop.stop()
         self.effects.stop()
+        self.renewing.stop()
+        self._renew_all()
         self.relays.remove()
         super().close()
 

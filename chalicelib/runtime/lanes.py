@@ -93,12 +93,16 @@ class Memory:
     @asynccontextmanager
     async def held(self, caller: str, size: int) -> AsyncIterator[None]:
         """Holds `size` bytes, once they are free. Raises Busy if that takes too long."""
+        if not size:
+            yield
+            return
         loop = asyncio.get_running_loop()
         end, size = loop.time() + self._patience, min(size, self._each)
         while not self._take(caller, size):
             freed = self._freed
             try:
-                await asyncio.wait_for(freed.wait(), end - loop.time())
+                async with asyncio.timeout_at(end):
+                    await freed.wait()
             except TimeoutError:
                 raise Busy from None
         try:
@@ -109,6 +113,9 @@ class Memory:
     @asynccontextmanager
     async def held_now(self, caller: str, size: int) -> AsyncIterator[None]:
         """The same for bytes that already exist, so waiting would be pointless."""
+        if not size:
+            yield
+            return
         size = min(size, self._each)
         if not self._take(caller, size):
             raise Busy

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads
     from chalicelib.store.logs import LogStore
-    from chalicelib.store.port import Store
+    from chalicelib.store.port import Put, Store
     from chalicelib.store.seal import Sealer
     from chalicelib.usecases.pace import Pace
 
@@ -76,6 +76,7 @@ class Ports:
     rights: Rights = unheard  #        ends streams and long polls        nothing is open
     templates: Callable[[], Mapping[str, bytes]] = dict  # a folder  none
     figures: Figures | None = None  #  of the engine here              none: CloudWatch has them
+    renew: Callable[[Put], None] | None = None  # gathered, then written  written at once
     aside: Aside = nothing  #          no event is given up              what Lambda gave up
     count: Count = uncounted  #        the log alone                     metrics in CloudWatch
     bus: Bus | None = None  #          webhooks and rules here            EventBridge

@@ -68,6 +68,7 @@ class Root:
             rights=ports.rights,
             templates=ports.templates,
             figures=ports.figures,
+            renew=ports.renew,
             sign_on=ports.sign_on,
             announces=ports.bus is not None,
         )

@@ -124,7 +124,7 @@ class _Exchange:
         beside = () if self.gateway is None else (self.gateway,)
         given = Given(self.now, (instance, *self.jobs.values(), *self.runs.values(), *self.volumes.values(), *beside))
         after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
-        self._commit(given, entry, draft, known)
+        self._commit(given, entry, draft, known, awaited=instance.unreachable or _joining(instance))
         self._wake(instance, known)
         return self._answer(after, entry)
 
@@ -266,29 +266,34 @@ class _Exchange:
         for task in sorted(said - self.jobs.keys() - going):
             log.info("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
-    def _commit(self, given: Given, entry: Admission, draft: Draft, known: Presence | None) -> None:
-        presence = self._presence(entry, changed=entry.presence != known)
+    def _commit(self, given: Given, entry: Admission, draft: Draft, known: Presence | None, *, awaited: bool) -> None:
+        """`awaited`: the next pass looks whether the agent was heard."""
+        presence, news = self._presence(entry, changed=entry.presence != known)
         beside: list[Change] = [] if presence == known else [nouns.put(presence)]
         if presence.health is not None and not presence.health.same(entry.presence.health):
             beside.append(check_put(self.message.instance, presence.health, self.now))
         days = self.plane.retention.metrics
         beside += metric_puts(self.message.metrics, self.jobs, self.now, days, presence.clock_off)
+        if self.plane.renew is not None and draft.empty and beside == [nouns.put(presence)] and not (news or awaited):
+            return self.plane.renew(nouns.put(presence))
         room = MAX_CHANGES - draft.size  # all but metrics fit
         if beside or not draft.empty:
             self.plane.door.take(given, draft.plan(), beside[:room], hears=self.message.instance)
         for start in range(room, len(beside), MAX_CHANGES):
             self.plane.store.commit(beside[start : start + MAX_CHANGES])
 
-    def _presence(self, entry: Admission, *, changed: bool) -> Presence:
-        """The agent's record after this message: written when something changed, and to renew its promise."""
+    def _presence(self, entry: Admission, *, changed: bool) -> tuple[Presence, bool]:
+        """The agent's record after this message, written when something changed, and to renew its promise; and whether
+        it has news."""
         known, message = entry.presence, self.message
         after = known if _repeated(known, message) else _said(known, message, self.now)
         told, before = ((each.boot, each.facts, each.health, each.clock_off) for each in (after, known))
-        news = changed or entry.credential or told != before
-        if not news and not self.plane.pace.stale(self.now - known.last_seen):
-            return known
+        news = changed or bool(entry.credential) or told != before
         pace = self.plane.pace
-        return after.with_(last_seen=self.now, seen_until=self.now + pace.promise(message.wait), watched=pace.watched)
+        if not news and not pace.stale(self.now - known.last_seen):
+            return known, False
+        promised = pace.promised(self.now, message.wait)
+        return after.with_(last_seen=self.now, seen_until=promised, watched=pace.watched), news
 
     def _wake(self, instance: Instance, known: Presence | None) -> None:
         units: dict[str, None] = {}

@@ -13,7 +13,7 @@ from chalicelib.domain.usage import Measure, Usage
 from chalicelib.engine.ports import Backends, Catalog, Clock, News, Rights, Streams, Wake, unheard
 from chalicelib.errors import Bug
 from chalicelib.store.kept import Lru
-from chalicelib.store.port import Change, Store
+from chalicelib.store.port import Change, Put, Store
 from chalicelib.usecases.pace import Pace
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ class Plane:
     rights: Rights = unheard
     templates: Callable[[], Mapping[str, bytes]] = dict  # files by name
     figures: Figures | None = None  # of the engine; None: it works elsewhere
+    renew: Callable[[Put], None] | None = None  # takes an agent's promise that may wait; None: it is written at once
     along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
     sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
     announces: bool = False  # are state changes told to a bus, which is billed?

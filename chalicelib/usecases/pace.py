@@ -27,6 +27,8 @@ class Pace:
     log: float  # how long an agent collects a job's output before it sends it,
     followed: float  # and how long while somebody reads one on its machine
     unheard: float  # until a new run is looked at, in case the word of it was lost: by then most have started
+    room: float = 0.0  # what a promise is longer by, because its renewal may wait before it is written
+    grain: float = 0.0  # promises end at a multiple of this; 0: each at its own time
     watched: bool = False  # are those that break their promise listed by schedule, so that no pass is due for it?
 
     @property
@@ -49,10 +51,15 @@ class Pace:
         """Must a presence of this age be renewed?"""
         return age >= self.presence * SECOND
 
+    def promised(self, now: Micros, wait: float = 0.0) -> Micros:
+        """Until when. Where each end is looked at, many fall together, so that one pass looks at all of them."""
+        end, each = now + self.promise(wait), round(self.grain * SECOND)
+        return end + (-end % each if each else 0)
+
     def promise(self, wait: float = 0.0) -> Micros:
         """An agent reports again within this time after its presence was written; `wait` is how long it lets the server
         hold a call."""
-        return round((self.presence + max(wait, self.silence)) * SECOND)
+        return round((self.presence + max(wait, self.silence) + self.room) * SECOND)
 
     def delays(self) -> str:
         """The longest that a start and a stop may take to reach an existing instance, as shown in plans."""
@@ -63,7 +70,9 @@ class Pace:
         return f"A start reaches an idle instance {within}, a stop reaches a quiet one {within}; {lost}."
 
 
-EMBEDDED = Pace(fast=0.0, slow=0.0, silence=30.0, presence=30.0, log=0.0, followed=0.0, unheard=5.0)
+EMBEDDED = Pace(
+    fast=0.0, slow=0.0, silence=30.0, presence=29.0, log=0.0, followed=0.0, unheard=5.0, room=1.0, grain=2.0
+)
 
 # With a call a minute, every fifth call renews the presence: due after 4.5 min, not missed by a second at 5.
 PER_CALL = Pace(fast=2.0, slow=60.0, silence=60.0, presence=270.0, log=900.0, followed=2.0, unheard=60.0, watched=True)

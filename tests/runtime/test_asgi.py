@@ -15,7 +15,7 @@ import pytest
 
 from chalicelib.api.dispatch import Head, Reply, Request
 from chalicelib.runtime import health
-from chalicelib.runtime.asgi import DRAINED, SMALL, AsgiBridge, Polls
+from chalicelib.runtime.asgi import DRAINED, GRAIN, SMALL, AsgiBridge, Polls, together
 from chalicelib.runtime.lanes import Lane
 from chalicelib.usecases.gateway_words import GATEWAYS
 from tests.world.embedded import Inline
@@ -319,3 +319,9 @@ def test_a_store_that_doesnt_answer_is_ill() -> None:
         task.cancel()
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
+
+
+def test_long_polls_end_together_and_never_late() -> None:
+    ends = {together(100.0 + number / 100 + 25.0, 25.0) for number in range(100)}
+    assert ends == {125.0, 125.0 + GRAIN}
+    assert together(100.3, 0.3) == 100.3, "a short one would lose all of its time"

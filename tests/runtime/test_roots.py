@@ -15,6 +15,7 @@ import pytest
 
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys
+from chalicelib.domain.instances import Presence
 from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.services import SERVER, Traffic
@@ -119,6 +120,19 @@ def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Emb
     assert (type(one.store.below.below), type(two.store.below)) == (SqliteStore, DynamoStore)
     assert (one.pace, two.pace) == (EMBEDDED, PER_CALL)
     assert (one.server_url, two.server_url) == ("http://here:3000", "https://there.example.com")
+
+
+def test_promises_of_quiet_agents_wait_in_the_embedded_root_and_are_written_when_it_closes(embedded: Embedded) -> None:
+    root = embedded.root("here")
+    presence = Presence(instance_id="i", project_id="p")
+    assert root.plane.renew is not None and LambdaRoot(stack("there"), clients=Aws()).plane.renew is None
+    root.plane.renew(nouns.put(presence))
+    assert root.ports.store.get(keys.presence("i")) is None
+    embedded.made.remove(root)
+    root.close()
+    store = SqliteStore(embedded.folder / "here" / "plane.db")
+    assert store.get(keys.presence("i")) is not None
+    store.close()
 
 
 def test_events_expire_in_both_roots_when_their_settings_say(embedded: Embedded) -> None:

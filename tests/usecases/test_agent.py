@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from chalicelib.domain.retention import Retention
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Invalid
 from chalicelib.store import nouns
+from chalicelib.store.gathered import Gathered
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent import JOBS_A_COMMIT, has_news, sync
+from chalicelib.usecases.pace import PER_CALL
 from chalicelib.usecases.secrets import set_secret
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Agent, Cluster, exited, logs, running, wants
 from tests.world.plane import World
@@ -522,3 +525,51 @@ def test_how_long_metrics_are_kept_is_the_operators_choice(tmp_path: Path) -> No
     (record,) = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk).records
     assert record.expires_at == cluster.world.clock.at // SECOND + 2 * 86_400
     cluster.world.plane.store.close()
+
+
+# --- promises that may wait -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gathering(cluster: Cluster) -> Gathered:
+    """The promises of quiet agents wait in it."""
+    gathered = Gathered(cluster.world.store)
+    cluster.world.plane = replace(cluster.world.plane, renew=gathered.add)
+    cluster.agent.say()  # with its credential for the first time
+    return gathered
+
+
+def test_a_quiet_agents_promise_may_wait(cluster: Cluster, gathering: Gathered) -> None:
+    before = cluster.presence
+    cluster.world.clock.pass_(PER_CALL.presence)
+    cluster.agent.say()
+    assert cluster.presence == before
+    gathering.write()
+    assert cluster.presence.last_seen == cluster.world.at
+    assert cluster.presence.seen_until == cluster.world.at + PER_CALL.promise()
+
+
+def test_nobody_waits_for_a_promise_that_somebody_looks_for(cluster: Cluster, gathering: Gathered) -> None:
+    for changes in ({"unreachable": True}, {"status": InstanceStatus.provisioning}):
+        cluster.save(cluster.instance.with_(**changes))
+        cluster.world.clock.pass_(PER_CALL.presence)
+        cluster.agent.say()
+        assert cluster.presence.last_seen == cluster.world.at, changes
+
+
+def test_news_are_written_at_once(cluster: Cluster, gathering: Gathered) -> None:
+    cluster.agent.say(facts={**FACTS, "cpus": 3})
+    assert cluster.presence.facts is not None and cluster.presence.facts.cpus == 3
+    cluster.agent.boot = "another"
+    cluster.agent.seq = 0
+    cluster.agent.say()
+    assert cluster.presence.boot == "another"
+
+
+def test_a_promise_that_waits_is_dropped_for_what_the_agent_says_next(cluster: Cluster, gathering: Gathered) -> None:
+    cluster.world.clock.pass_(PER_CALL.presence)
+    cluster.agent.say()
+    cluster.agent.say(facts={**FACTS, "cpus": 3})
+    said = cluster.presence
+    gathering.write()
+    assert cluster.presence == said and said.facts is not None and said.facts.cpus == 3

@@ -11,6 +11,7 @@ import pytest
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job
+from chalicelib.runtime.embedded import RENEW_EVERY
 from chalicelib.usecases.agent import has_news
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, STEADY_AFTER, Pace
 from tests.usecases.cluster import Cluster, running
@@ -69,6 +70,18 @@ def test_an_hour_at_peace_costs_sixty_calls_and_twelve_writes_where_they_are_bil
         assert (quiet.calls, quiet.writes) == (60, 12)
     else:
         assert 60 < quiet.writes < quiet.calls  # free, and so the plane knows more
+
+
+def test_a_promise_has_room_for_its_renewal_to_wait() -> None:
+    assert EMBEDDED.room >= 2 * RENEW_EVERY and EMBEDDED.promise() == 60 * SECOND
+    assert PER_CALL.room == 0
+
+
+def test_promises_end_together_where_passes_look_at_each() -> None:
+    for now in (0, 1, 60 * SECOND, 60 * SECOND + 1):
+        end = EMBEDDED.promised(now)
+        assert 0 <= end - now - EMBEDDED.promise() < 2 * SECOND and end % (2 * SECOND) == 0
+        assert PER_CALL.promised(now) == now + PER_CALL.promise()
 
 
 @pytest.mark.parametrize("pace", PACES.values(), ids=PACES)
