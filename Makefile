@@ -19,7 +19,7 @@ LEDGERS := api/test_access api/test_cold cli/test_faces cli/test_shapes domain/t
   planning/test_support runtime/test_roots test_one_door test_printable test_retention wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws deploy destroy token bench cost sim fuzz mutants docs lock clean
+.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token bench cost sim fuzz mutants docs lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -99,6 +99,9 @@ e2e-multinode: $(VENV)/.dev .venvs/gloo/.installed ## a task on several local no
 
 e2e-aws: $(VENV)/.dev .venvs/ministack/.installed ## deploy to an emulator of AWS, run tasks there, upgrade, destroy; its last line is JSON
 	@$(BIN)/python -m tests.e2e.aws
+
+e2e-gpu: $(VENV)/.dev ## jobs on this machine's NVIDIA cards; its last line is JSON; ARGS=--policy
+	@$(BIN)/python -m tests.e2e.gpu $(ARGS)
 
 deploy: $(VENV)/.dev ## the control plane in your AWS account, made or brought up to date; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.deploy $(IN_AWS)

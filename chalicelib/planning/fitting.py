@@ -15,39 +15,12 @@ from typing import Any, Literal, NamedTuple
 from chalicelib.domain.offers import Resources
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import DiskSpec, GPUSpec, ResourcesSpec
+from chalicelib.planning.cards import COMPUTE_CAPABILITY, WITH_ARM, squeeze, vendor_of
 
 Blocks = int | Literal["auto"]
 UNKNOWN = ""
 
 _DEFAULT_SIZE = (100.0, None)  # of a disk, in GB, if none is requested
-
-# Compute capability by accelerator name (lower case, no blanks), as NVIDIA publishes it.
-COMPUTE_CAPABILITY: dict[str, tuple[int, int]] = {
-    **dict.fromkeys(("k80",), (3, 7)),
-    **dict.fromkeys(("m60",), (5, 2)),
-    **dict.fromkeys(("p100",), (6, 0)),
-    **dict.fromkeys(("p4", "p40"), (6, 1)),
-    **dict.fromkeys(("v100",), (7, 0)),
-    **dict.fromkeys(("t4", "t4g", "rtx6000", "rtx8000"), (7, 5)),
-    **dict.fromkeys(("a100", "a30"), (8, 0)),
-    **dict.fromkeys(("a2", "a10", "a10g", "a16", "a40", "a4000", "a4500", "a5000", "a6000"), (8, 6)),
-    **dict.fromkeys(("rtx3060", "rtx3070", "rtx3080", "rtx3080ti", "rtx3090", "rtx3090ti"), (8, 6)),
-    **dict.fromkeys(("l4", "l40", "l40s", "rtx4000ada", "rtx5000ada", "rtx6000ada"), (8, 9)),
-    **dict.fromkeys(("rtx4060", "rtx4070", "rtx4080", "rtx4090"), (8, 9)),
-    **dict.fromkeys(("h100", "h100nvl", "h200", "h200nvl", "gh200"), (9, 0)),
-    **dict.fromkeys(("b100", "b200", "gb200"), (10, 0)),
-    **dict.fromkeys(("b300", "gb300"), (10, 3)),
-    **dict.fromkeys(("rtx5070", "rtx5080", "rtx5090", "rtxpro6000"), (12, 0)),
-}
-
-_WITH_ARM = ("gh200", "gb200", "gb300", "gb10", "t4g")  # GPUs that are only sold with ARM CPUs
-
-_VENDORS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("amd", ("mi210", "mi250", "mi250x", "mi300a", "mi300x", "mi325x", "mi350x", "mi355x")),
-    ("google", ("v2", "v3", "v4", "v5p", "v5litepod", "v6e")),
-    ("intel", ("gaudi", "gaudi2", "gaudi3")),
-    ("tenstorrent", ("n150", "n300", "p100a", "p150a")),
-)
 
 
 @dataclass(frozen=True)
@@ -56,19 +29,6 @@ class Misfit:
 
     text: str
     hint: str
-
-
-def squeeze(name: str) -> str:
-    return name.lower().replace(" ", "")
-
-
-def vendor_of(name: str) -> str | None:
-    """The maker of an accelerator known by this name."""
-    plain = squeeze(name)
-    if plain in COMPUTE_CAPABILITY:
-        return "nvidia"
-    head = plain.split("-")[0]
-    return next((vendor for vendor, names in _VENDORS if plain in names or head in names), None)
 
 
 class Measures(NamedTuple):
@@ -132,7 +92,7 @@ def arch_wanted(spec: ResourcesSpec, provisioned: bool) -> str | None:
     wants a machine that can't run their program because it was a cent cheaper."""
     if spec.cpu.arch or not provisioned:
         return spec.cpu.arch
-    with_arm = spec.gpu is not None and any(squeeze(name) in _WITH_ARM for name in spec.gpu.name or ())
+    with_arm = spec.gpu is not None and any(squeeze(name) in WITH_ARM for name in spec.gpu.name or ())
     return None if with_arm else "x86"
 
 

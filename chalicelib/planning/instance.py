@@ -23,6 +23,7 @@ from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.machines.instance import INSTANCE, TERMINATE_EVERY, TERMINATE_SELDOM, UNREACHABLE_LIMIT
 from chalicelib.machines.table import allows
 from chalicelib.planning import purchases
+from chalicelib.planning.cards import sold_as
 from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.combine import merged_fleet
 from chalicelib.planning.fitting import total_blocks
@@ -482,7 +483,7 @@ def resources_of(facts: HostFacts) -> Resources:
     return Resources(
         cpus=facts.cpus,
         memory_mib=facts.memory_mib,
-        gpus=tuple(Gpu(name=gpu.name, memory_mib=gpu.memory_mib, vendor=gpu.vendor) for gpu in facts.gpus),
+        gpus=tuple(Gpu(name=sold_as(gpu.name), memory_mib=gpu.memory_mib, vendor=gpu.vendor) for gpu in facts.gpus),
         disk=Disk(size_mib=facts.disk_mib),
         cpu_arch=facts.arch,
     )

@@ -22,8 +22,8 @@ from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.errors import Invalid, Problem
 from chalicelib.planning import dev_environments, inner_engine, neighbours, services
+from chalicelib.planning.cards import vendor_of
 from chalicelib.planning.combine import merged_run, needing_container
-from chalicelib.planning.fitting import vendor_of
 from chalicelib.planning.mounts import folder, has_folders, mounts_of
 from chalicelib.planning.nodes import Nodes, one_node, task_env
 

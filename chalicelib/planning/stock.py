@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.planning.bitmaps import Column
-from chalicelib.planning.fitting import UNKNOWN, Blocks, Measures, arch_wanted, disk_wanted, squeeze
+from chalicelib.planning.cards import squeeze
+from chalicelib.planning.fitting import UNKNOWN, Blocks, Measures, arch_wanted, disk_wanted
 from chalicelib.planning.mounts import has_folders
 from chalicelib.planning.sites import Site
 

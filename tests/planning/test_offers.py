@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.offers import Availability, Disk, Gpu, Offer, Resources
 from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.planning.cards import vendor_of
 from chalicelib.planning.combine import combined, idle_seconds, wants_of
-from chalicelib.planning.fitting import blocks_needed, misfits, share, total_blocks, vendor_of
+from chalicelib.planning.fitting import blocks_needed, misfits, share, total_blocks
 from chalicelib.planning.listing import fleet_offers, plan_offers
 from chalicelib.planning.offers import OfferBook, Shelf
 from chalicelib.planning.plan import Note

@@ -1,0 +1,35 @@
+"""`make e2e-gpu`: on a machine with NVIDIA cards. Tells each stage as it ends; the last line is JSON with all of them.
+
+`--policy` adds the run that is ended for leaving its card idle, which takes its window of five minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.gpu.journey import journey
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.gpu", description=__doc__)
+    parser.add_argument("--policy", action="store_true", help="wait for a run to be ended for leaving its card idle")
+    chosen = parser.parse_args()
+    found: dict[str, Any] = {}
+
+    def tell(stage: str, what: Any) -> None:
+        found[stage] = what
+        print(f"{stage}: {what}", file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="gpu-") as folder:
+        found["right"] = journey(Path(folder) / "home", chosen.policy, tell)
+    print(json.dumps(found))
+    return 0 if found["right"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
