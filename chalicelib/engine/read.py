@@ -4,8 +4,9 @@ An index may lag, a read by key doesn't. So an index is used to find names only;
 again by its key, and what a hint names is looked at even when no index shows it yet. A stale read that slips through
 costs a conflict at commit, never a wrong write.
 
-Three caches keep reads cheap. Specs are immutable and parsed once. Status items are parsed once per version: nouns are
-frozen, so one with the same bytes is the one we have, read or written. A finished run never changes again.
+Caches keep reads cheap. Specs are immutable: they are parsed once, and their texts, where these are small, read once.
+Status items are parsed once per version: nouns are frozen, so one with the same bytes is the one we have, read or
+written. A finished run never changes again.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from chalicelib.store.port import Record, Store
 
 N = TypeVar("N", bound=Noun)
 
+SMALL = 16_384  # characters of a run's texts that are kept for lists: most have a tenth of that
 SPECS = 1024  # runs whose specs are kept parsed, some 15 KB each: a pass that has more of them parses them every time
 FEW_JOBS = 8  # of a finished run that is kept: a thousand with hundreds of nodes each would fill the memory
 YOUNG = 128  # a fleet's newest instances, looked for by key too: more than it orders while an index may lag
@@ -83,6 +85,10 @@ def has_room(instance: Instance) -> bool:
     return live and instance.free_blocks > 0 and not instance.unreachable
 
 
+def _body_of(run: Run) -> Key:
+    return keys.run_body(run.id, run.deployment_num)
+
+
 def _live(instances: Iterable[Instance]) -> tuple[Instance, ...]:
     staying = (i for i in instances if i.status is not InstanceStatus.terminated)
     return tuple(sorted(staying, key=lambda i: (i.num, i.epoch)))
@@ -110,6 +116,7 @@ class Reader:
         self._run_specs: Lru[RunSpec] = Lru(SPECS)
         self._job_specs: Lru[tuple[JobSpec, ...]] = Lru(SPECS)
         self._finished: Lru[RunRow] = Lru(1000)
+        self._bodies: Lru[RunBody] = Lru(512)
         self._fleet_specs: Lru[FleetSpec] = Lru(128)
         self._parsed: Lru[tuple[int, bytes, Noun]] = Lru(4096)
         self._gone: Lru[bool] = Lru(4096)  # terminated instances: they never come back, so they aren't read again
@@ -147,6 +154,30 @@ class Reader:
             self._parsed.keep(record.key, (version, record.body, noun.with_(version=version)))
 
     # --- runs --------------------------------------------------------------------------------------------------------
+
+    def run_rows(self, runs: Sequence[Run]) -> list[RunRow]:
+        """`run_row` of each. Looking into a run's partition is a call of the table's, so those whose keys are known are
+        read together: where the first submission of the only job lives, there is no other yet."""
+        likely = [run for run in runs if not run.finished and not run.scales]
+        bodies = {key: body for run in likely if (body := self._bodies.peek(key := _body_of(run)))}
+        unread = [key for run in likely if (key := _body_of(run)) not in bodies]
+        firsts = [keys.job(run.id, 0, 0, 0) for run in likely]
+        found = {record.key: record for record in self.store.get_many([*unread, *firsts]) if record}
+        for key in unread:
+            if key in found:
+                bodies[key] = self._kept_if_small(nouns.read(RunBody, found[key]))
+        rows = {}
+        for run, first in zip(likely, firsts, strict=True):
+            job = self.parse(Job, found[first]) if first in found else None
+            texts = bodies[_body_of(run)].job_texts() if _body_of(run) in bodies else ()
+            if job is not None and not job.finished and len(texts) == 1:
+                rows[run.id] = RunRow(run, bodies[_body_of(run)].run_spec, texts, (job,))
+        return [rows.get(run.id) or self.run_row(run) for run in runs]
+
+    def _kept_if_small(self, body: RunBody) -> RunBody:
+        if sum(map(len, (body.run_spec, *body.job_specs))) <= SMALL:
+            self._bodies.keep(keys.run_body(body.run_id, body.deployment_num), body)
+        return body
 
     def run_row(self, run: Run) -> RunRow:
         """The run with its texts and jobs."""
@@ -302,22 +333,34 @@ class Reader:
         def view(fleet: Fleet) -> FleetView:
             return self.view(fleet, [i for i in known if i.fleet_id == fleet.id], again=again)
 
-        own = [view(fleet) for fleet in self.fleets(project_id)]
-        others = [_as_imported(export, view(fleet)) for export, fleet in self.imported_fleets(project_id)]
-        return (*own, *others)
+        own, shared = self.usable_fleets(project_id)
+        return (*map(view, own), *(_as_imported(export, view(fleet)) for export, fleet in shared))
 
-    def imports(self, project_id: str) -> list[Export]:
-        """What other projects share with this one."""
-        pointers = [*every(self.store, f"project/{project_id}", "import/"), *every(self.store, "exports", "all/")]
-        targets = [nouns.pointed(each).partition("/") for each in pointers]
-        found = self.find_many(Export, [keys.export(exporter, name) for exporter, _, name in targets])
-        return list({export.id: export for export in found if export and export.is_for(project_id)}.values())
+    def usable_fleets(self, project_id: str) -> tuple[list[Fleet], list[tuple[Export, Fleet]]]:
+        """A project's own fleets, and those that others share with it. Their names are neighbours, with no more than
+        the names of gateways between them, so they are one query."""
+        named = list(all_of(self.store, "main", f"project/{project_id}", low="fleet-name/", high="import0"))
+        own = [nouns.pointed(each) for each in named if each.key.sk.startswith("fleet-name/")]
+        exports = self._imports(project_id, [each for each in named if each.key.sk.startswith("import/")])
+        shared = {fleet_id: export for export in exports for fleet_id in export.fleets}
+        found = self.find_many(Fleet, [keys.fleet(fleet_id) for fleet_id in dict.fromkeys((*own, *shared))])
+        there = {fleet.id: fleet for fleet in found if fleet and not fleet.deleted}
+        imported = [(export, there[fleet_id]) for fleet_id, export in shared.items() if fleet_id in there]
+        return [there[fleet_id] for fleet_id in own if fleet_id in there], imported
 
     def imported_fleets(self, project_id: str) -> list[tuple[Export, Fleet]]:
         """The fleets of other projects that this one may use, each once."""
-        exports = {fleet_id: export for export in self.imports(project_id) for fleet_id in export.fleets}
-        found = self.find_many(Fleet, [keys.fleet(fleet_id) for fleet_id in exports])
-        return [(exports[fleet.id], fleet) for fleet in found if fleet and not fleet.deleted]
+        return self.usable_fleets(project_id)[1]
+
+    def imports(self, project_id: str) -> list[Export]:
+        """What other projects share with this one."""
+        return self._imports(project_id, every(self.store, f"project/{project_id}", "import/"))
+
+    def _imports(self, project_id: str, own: Iterable[Record]) -> list[Export]:
+        """`own`: the pointers to what is shared with this project and not with all."""
+        targets = [nouns.pointed(each).partition("/") for each in (*own, *every(self.store, "exports", "all/"))]
+        found = self.find_many(Export, [keys.export(exporter, name) for exporter, _, name in targets])
+        return list({export.id: export for export in found if export and export.is_for(project_id)}.values())
 
     def view(
         self, fleet: Fleet, known: Sequence[Instance] = (), *, alone: bool = False, again: Again = has_room

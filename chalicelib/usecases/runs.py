@@ -58,16 +58,16 @@ def get(plane: Plane, project: Project, *, name: str | None, run_id: str | None)
 
 def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[RunRow]:
     """A page of runs of all `projects` together, newest first unless `ascending`."""
-    found: list[RunRow] = []
+    found: list[Run] = []
     for project in projects:
         found += _list_project(plane.read, project.id, wanted)
-    found.sort(key=lambda row: (row.run.submitted_at, row.run.id), reverse=not wanted.ascending)
-    return found[: wanted.limit]
+    found.sort(key=lambda run: (run.submitted_at, run.id), reverse=not wanted.ascending)
+    return plane.read.run_rows(found[: wanted.limit])
 
 
-def _list_project(read: Reader, project_id: str, wanted: Filter) -> list[RunRow]:
+def _list_project(read: Reader, project_id: str, wanted: Filter) -> list[Run]:
     low, high = plans.bounds(wanted.prev_submitted_at, wanted.prev_run_id, ascending=wanted.ascending)
-    found: list[RunRow] = []
+    found: list[Run] = []
     cursor: str | None = None
     while len(found) < wanted.limit:
         page = read.store.query(
@@ -79,9 +79,11 @@ def _list_project(read: Reader, project_id: str, wanted: Filter) -> list[RunRow]
             cursor=cursor,
             reverse=not wanted.ascending,
         )
-        runs = [nouns.read(Run, record) for record in page.records]
-        rows = (read.run_row(run) for run in runs if wanted.user_name in (None, run.user_name))
-        found += [row for row in rows if wanted.repo_id is None or _repo_id(row) == wanted.repo_id]
+        runs = [read.parse(Run, record) for record in page.records]
+        runs = [run for run in runs if wanted.user_name in (None, run.user_name)]
+        if wanted.repo_id is not None:
+            runs = [row.run for row in read.run_rows(runs) if _repo_id(row) == wanted.repo_id]
+        found += runs
         cursor = page.cursor
         if cursor is None:
             break

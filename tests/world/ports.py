@@ -1,10 +1,11 @@
-"""Small working versions of the ports: a store that counts reads, blobs in memory, a book of given offers, backends
-that have only facts."""
+"""Small working versions of the ports: stores that count reads or note calls, blobs in memory, a book of given offers,
+backends that have only facts."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.spi import Backend
@@ -15,7 +16,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age
 from chalicelib.planning.offers import OfferBook
 from chalicelib.store.memory import MemoryStore
-from chalicelib.store.port import Index, Page, Record
+from chalicelib.store.port import Index, Page, Record, Store
 from tests.world.time import NOW
 
 
@@ -46,6 +47,20 @@ class CountingStore(MemoryStore):
         page = super().query(index, partition, low=low, high=high, limit=limit, cursor=cursor, reverse=reverse)
         self.read += len(page.records)
         return page
+
+
+class Asked:
+    """A store, and what it was asked: the method of each call, and what that was given first."""
+
+    def __init__(self, below: Store) -> None:
+        self.below, self.asked = below, list[tuple[str, Any]]()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any, **more: Any) -> Any:
+            self.asked.append((name, given[0] if given else None))
+            return getattr(self.below, name)(*given, **more)
+
+        return call
 
 
 class Blobs:
