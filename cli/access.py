@@ -31,7 +31,7 @@ HELPER = '!f() { echo username=anything; echo "password=$DSTACK_REPO_TOKEN"; }; 
 
 
 @dataclass(frozen=True)
-class Way:
+class RepoWay:
     """One way to read a repository; `said` describes it to the user."""
 
     said: str
@@ -43,39 +43,39 @@ class Way:
         return {"clone_url": address, "private_key": self.private_key, "oauth_token": self.token}
 
 
-ANYBODY = Way("without credentials")
+ANYBODY = RepoWay("without credentials")
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenCredentials:
     """The credentials of the command line."""
 
     token: str | None = None
     identity: str | None = None  # a private key's file
 
-    def way(self, terminal: Terminal) -> Way | None:
+    def way(self, terminal: Terminal) -> RepoWay | None:
         if self.identity:
             key = read_key(self.identity, terminal.cwd, terminal.home, said_by="--git-identity")
-            return Way("with --git-identity", private_key=key["private"])
+            return RepoWay("with --git-identity", private_key=key["private"])
         if self.token:
             if not self.token.isprintable() or " " in self.token:
                 raise Refused("--token: a token has no spaces or line breaks.", hint="Copy it again, in quotes.")
-            return Way("with --token", token=self.token)
+            return RepoWay("with --token", token=self.token)
         return None
 
 
-def stored_way(credentials: dict[str, str | None] | None) -> Way | None:
+def stored_way(credentials: dict[str, str | None] | None) -> RepoWay | None:
     """The credentials stored on the server; None if there are none, or no secret among them."""
     if not credentials or not (credentials.get("private_key") or credentials.get("oauth_token")):
         return None
-    return Way(
+    return RepoWay(
         "with what the server has for you",
         private_key=credentials.get("private_key"),
         token=None if credentials.get("private_key") else credentials.get("oauth_token"),
     )
 
 
-def find_way(remote: Remote, ways: list[Way], terminal: Terminal, *, branch: str | None) -> Way:
+def find_way(remote: Remote, ways: list[RepoWay], terminal: Terminal, *, branch: str | None) -> RepoWay:
     """The first of `ways` that can read the repository, which must have `branch`."""
     tried = []
     for way in ways:
@@ -91,7 +91,7 @@ def find_way(remote: Remote, ways: list[Way], terminal: Terminal, *, branch: str
     raise Refused("\n".join([f"The repository {remote.https} can't be read:", *tried]), hint=_advice(ways[-1]))
 
 
-def _advice(last: Way) -> str:
+def _advice(last: RepoWay) -> str:
     if last.said == "with --git-identity":
         return "Is the key known there, and the address right?"
     if last.said == "with --token":
@@ -99,23 +99,23 @@ def _advice(last: Way) -> str:
     return "Is the address right? A private one needs --token TOKEN (try `$(gh auth token)`) or --git-identity KEY."
 
 
-def own_ways(remote: Remote, terminal: Terminal) -> list[Way]:
+def own_ways(remote: Remote, terminal: Terminal) -> list[RepoWay]:
     """This machine's credentials for the repository's host, the likeliest first."""
     found = []
     if remote.ssh_key:
         found += _key_way(remote.ssh_key, "of ~/.ssh/config", terminal)
     if token := _github_token(remote.host, terminal.home):
-        found.append(Way("with the token of the GitHub CLI", token=token))
+        found.append(RepoWay("with the token of the GitHub CLI", token=token))
     return found + _key_way("~/.ssh/id_rsa", "by default", terminal)
 
 
-def _key_way(name: str, why: str, terminal: Terminal) -> list[Way]:
+def _key_way(name: str, why: str, terminal: Terminal) -> list[RepoWay]:
     """The key of a file, if a job could use it: it exists and has no passphrase."""
     try:
         key = read_key(name, terminal.cwd, terminal.home)
     except Refused:
         return []  # the user didn't name this key; the list of attempts shows that it failed
-    return [Way(f"with the key {name}, {why}", private_key=key["private"])]
+    return [RepoWay(f"with the key {name}, {why}", private_key=key["private"])]
 
 
 def _github_token(host: str, home: Path) -> str | None:
@@ -130,7 +130,7 @@ def _github_token(host: str, home: Path) -> str | None:
     return token if isinstance(token, str) and token else None
 
 
-def _ask(remote: Remote, way: Way, terminal: Terminal, branch: str | None) -> tuple[list[str] | None, str]:
+def _ask(remote: Remote, way: RepoWay, terminal: Terminal, branch: str | None) -> tuple[list[str] | None, str]:
     """What the remote lists, or why it doesn't."""
     wanted = ["HEAD", *([f"refs/heads/{branch}", f"refs/tags/{branch}"] if branch else [])]
     if not way.private_key:

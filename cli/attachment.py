@@ -18,12 +18,12 @@ from typing import Any
 
 from chalicelib.errors import DstackError, Refused
 from cli import forwards
-from cli.reach import NoServer, NotYet, alias_of, check_server, ways_to
+from cli.reach import NoSshServer, NotKnownYet, alias_of, check_server, ways_to
 from cli.session import Session
-from cli.ssh_config import Attached, Book, Layout, include_in, replace_file
+from cli.ssh_config import Attached, Book, JobHops, include_in, replace_file
 from cli.ssh_keys import read_key
 from cli.tables.runs import newest
-from cli.tunnel import Ssh, Tunnel
+from cli.tunnel import OpenSsh, SshTunnel
 
 WAITS = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)  # seconds before a try; the last one for ever
 LASTED = 60.0  # seconds after which a connection was a good one, and the next is made at once
@@ -40,20 +40,20 @@ class Wishes:
     asked: bool = False  # for being attached, not just for the run
 
 
-class Attachment:
+class JobAttachment:
     """To one job of a run, whichever submission of it runs. `needed`: without it the command has no purpose."""
 
     def __init__(self, session: Session, name: str, wishes: Wishes, *, needed: bool) -> None:
         self.session, self.name, self.wishes, self.needed = session, name, wishes, needed
         self.terminal = session.terminal
-        self.ssh: Ssh = session.terminal.ssh or Ssh(session.terminal.env)
+        self.ssh: OpenSsh = session.terminal.ssh or OpenSsh(session.terminal.env)
         self.book = Book(session.terminal.home / ".dstack" / "ssh")
-        self.tunnel: Tunnel | None = None
+        self.tunnel: SshTunnel | None = None
         self._submission = ""
         self._given_up = False
         self._attached: Attached | None = None
         self._forwards: list[forwards.Forward] = []
-        self._ways: list[Layout] = []
+        self._ways: list[JobHops] = []
         self._identity: Path | None = None
         self._reasons: list[str] = []
         self._tries = 0
@@ -79,7 +79,7 @@ class Attachment:
             return
         try:
             self._tend(run, job, latest)
-        except NotYet:
+        except NotKnownYet:
             return  # its machine will tell
         except (DstackError, OSError) as problem:
             error = problem if isinstance(problem, DstackError) else _unkept(problem)
@@ -87,7 +87,7 @@ class Attachment:
             self._submission, self._given_up = latest["id"], True
             if self.needed:
                 raise error from None
-            if not isinstance(error, NoServer) or self.wishes.asked or _counted_on(run, job):
+            if not isinstance(error, NoSshServer) or self.wishes.asked or _counted_on(run, job):
                 self.terminal.warn(f"Not attached: {error.message}")
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class Attachment:
         self.tunnel = self.ssh.start(self._attached.config, alias, self._forwards)
         self.book.note(self._attached, self.tunnel.pid)
 
-    def _failed(self, tunnel: Tunnel) -> None:
+    def _failed(self, tunnel: SshTunnel) -> None:
         """Its process has ended: try the next way, or begin again."""
         words = tunnel.words()
         tunnel.end()
@@ -232,7 +232,7 @@ def _counted_on(run: dict[str, Any], job: dict[str, Any]) -> bool:
     return bool(job["job_spec"].get("app_specs")) or run["run_spec"]["configuration"].get("type") == "dev-environment"
 
 
-def _way_words(way: Layout) -> str:
+def _way_words(way: JobHops) -> str:
     if way.proxy:
         return "through the server"
     return "over its head node" if len(way.hops) > 1 else "directly"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chalicelib.errors import DstackError
-from cli.git import Said, git
+from cli.git import GitResult, git
 from cli.remotes import fault
 
 FITTING = (
@@ -50,7 +50,7 @@ class Asking:
     env: Mapping[str, str]
     said_by: str  # the flag or field that named it
 
-    def git(self, *words: str, given: bytes = b"", index: Path | None = None) -> Said:
+    def git(self, *words: str, given: bytes = b"", index: Path | None = None) -> GitResult:
         also = {"GIT_INDEX_FILE": str(index), "GIT_LITERAL_PATHSPECS": "1"} if index else {"GIT_OPTIONAL_LOCKS": "0"}
         return git(*words, env=self.env, folder=self.folder, given=given, also=also)
 
@@ -106,12 +106,12 @@ def _check_root(asking: Asking) -> None:
 
 
 @dataclass(frozen=True)
-class Upstream:
+class UpstreamBranch:
     reference: str  # the local ref that tracks it
     branch: str
 
 
-def _upstream(asking: Asking) -> tuple[str, str, Upstream]:
+def _upstream(asking: Asking) -> tuple[str, str, UpstreamBranch]:
     """The checked-out branch, the remote it follows, and the branch it follows there."""
     head = asking.git("symbolic-ref", "--quiet", "--short", "HEAD")
     if head.status:
@@ -130,7 +130,7 @@ def _upstream(asking: Asking) -> tuple[str, str, Upstream]:
             f"the branch {branch} follows no branch of a remote, so there is nothing to clone",
             f"push it with `git push -u origin {branch}`",
         )
-    return branch, remote, Upstream(reference, followed.removeprefix("refs/heads/"))
+    return branch, remote, UpstreamBranch(reference, followed.removeprefix("refs/heads/"))
 
 
 def _settings(asking: Asking) -> dict[str, str]:

@@ -97,13 +97,13 @@ class Client:
         """Bytes to and from a job of a run, as soon as its machine has connected: `target`, `replica`, `job`, ..."""
         if self._dial is not dial:
             raise NotSupported("This connection to the server carries no streams.")
-        from cli.streams import Answered, open_stream
+        from cli.streams import NoStream, open_stream
 
         given = urlencode({key: value for key, value in query.items() if value is not None})
         path = f"{self._project_path}/streams/{quote(run_name, safe='')}?{given}"
         try:
             return open_stream(self._parts, self._prefix + path, self._headers())
-        except Answered as other:
+        except NoStream as other:
             raise failure(other.status, other.answer, self.url, self.project, path) from None
         except (OSError, http.client.HTTPException) as error:
             raise Refused(f"The server at {self.url} gave no stream ({_words(error)}).") from error

@@ -7,7 +7,7 @@ from typing import Any
 from chalicelib.errors import NotFound
 from cli.certificates import with_certificate
 from cli.render import as_json, facts
-from cli.runs import ApplyOptions, Definition
+from cli.runs import ApplyOptions, LoadedConfiguration
 from cli.session import Session
 from cli.tables.cells import gigabytes
 
@@ -29,7 +29,7 @@ SHOWN = {
 }
 
 
-def apply_volume(session: Session, definition: Definition, options: ApplyOptions) -> int:
+def apply_volume(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
     """Creates or re-creates the volume, which never changes in place. Returns the exit code."""
     configuration, name = definition.configuration, definition.name
     current = _get(session, "volumes", name) if name else None
@@ -62,7 +62,7 @@ def delete_gateway(session: Session, name: str) -> None:
     _delete(session, "gateways", name)
 
 
-def apply_gateway(session: Session, definition: Definition, options: ApplyOptions) -> int:
+def apply_gateway(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
     """Creates the gateway, or changes it where that is possible; returns the exit code."""
     asked = with_certificate(definition.configuration, session.terminal.cwd, session.terminal.home)
     spec = {"configuration": asked, "configuration_path": definition.path}
@@ -119,7 +119,7 @@ def _delete(session: Session, kind: str, name: str) -> None:
         session.terminal.sleep(GONE_SECONDS)
 
 
-def _show(session: Session, definition: Definition) -> None:
+def _show(session: Session, definition: LoadedConfiguration) -> None:
     terminal, said = session.terminal, definition.configuration
     rows = [("Project", session.project), ("Type", definition.kind), ("Configuration", definition.path)]
     rows += [(label, _text(said[field])) for field, label in SHOWN.items() if said.get(field)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from chalicelib.errors import Invalid, Problem, Refused
 from cli.places import Places, Written
-from cli.runs import Definition
+from cli.runs import LoadedConfiguration
 from cli.terminal import STANDARD_INPUT, Terminal
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def load_definition(
     arguments: Sequence[str] = (),
     profile: str | None = None,
     no_profile: bool = False,
-) -> Definition:
+) -> LoadedConfiguration:
     """The configuration of `file` with the flags applied, in wire form."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.parse import parse_bytes, parse_rest, type_and_name
@@ -67,7 +67,7 @@ def load_definition(
     elif document["type"] == "fleet":  # the default profile, whatever is set
         chosen, where = load_profile(replace(terminal, env={}), None, no_profile)
         places = replace(places, profile=where)
-    return Definition(document, chosen, shown, folder, places)
+    return LoadedConfiguration(document, chosen, shown, folder, places)
 
 
 def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, folder: Path) -> list[Problem]:
@@ -95,13 +95,13 @@ def _misnamed(kind: str, name: str | None) -> list[Problem]:
     return [Problem(wrong[0], "name", hint=wrong[1], code="invalid-name")] if wrong else []
 
 
-def described(terminal: Terminal, file: str | None) -> Definition:
+def described(terminal: Terminal, file: str | None) -> LoadedConfiguration:
     """What a file names, without what is only needed to run it: for deletion."""
     from chalicelib.configuration.parse import parse_bytes
 
     path, shown, raw = _read(terminal, file)
     document = parse_bytes(raw, filename=shown).model_dump(mode="json")
-    return Definition(document, {}, shown, path.parent if path else terminal.cwd)
+    return LoadedConfiguration(document, {}, shown, path.parent if path else terminal.cwd)
 
 
 def fleet_definition(
@@ -111,7 +111,7 @@ def fleet_definition(
     *,
     profile: str | None = None,
     no_profile: bool = True,
-) -> Definition:
+) -> LoadedConfiguration:
     """A fleet that a command line describes instead of a file."""
     from pydantic import ValidationError
 
@@ -124,7 +124,9 @@ def fleet_definition(
     except ValidationError as error:
         raise Invalid(problems_of(error, model=FleetConfiguration)) from None
     chosen, where = load_profile(terminal, profile, no_profile)
-    return Definition(parsed.model_dump(mode="json"), chosen, "?", terminal.cwd, Places(profile=where, flags=flags))
+    return LoadedConfiguration(
+        parsed.model_dump(mode="json"), chosen, "?", terminal.cwd, Places(profile=where, flags=flags)
+    )
 
 
 def synthetic_task(

@@ -9,7 +9,7 @@ from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from cli.follow import Stages
 from cli.host_progress import HostProgress
 from cli.render import as_json, facts
-from cli.runs import ApplyOptions, Definition
+from cli.runs import ApplyOptions, LoadedConfiguration
 from cli.session import Session
 from cli.ssh_keys import read_key
 from cli.tables.fleets import fleets_table
@@ -23,7 +23,7 @@ READY = ("idle", "busy")
 ON_THE_WAY = ("pending", "provisioning", "terminating")
 
 
-def apply_fleet(session: Session, definition: Definition, options: ApplyOptions) -> int:
+def apply_fleet(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
     """Creates or changes the fleet; returns the exit code."""
     terminal = session.terminal
     configuration = with_ssh_keys(definition.configuration, terminal.cwd, terminal.home)

@@ -12,7 +12,7 @@ from typing import Any
 
 from chalicelib.errors import NotFound
 from chalicelib.printable import printable
-from cli.attachment import Attachment
+from cli.attachment import JobAttachment
 from cli.job_log import JobLog
 from cli.render import paint
 from cli.session import Session
@@ -45,7 +45,7 @@ def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any]
     return None
 
 
-class Pace:
+class PollPauses:
     """How long to wait before the next poll."""
 
     def __init__(self) -> None:
@@ -130,14 +130,14 @@ def follow(
     replica: int | None = None,
     job: int = 0,
     log: JobLog | None = None,
-    attachment: Attachment | None = None,
+    attachment: JobAttachment | None = None,
     stages: Stages | None = None,
 ) -> dict[str, Any]:
     """Writes the log as it grows until the run has ended; returns the run as it was then.
 
     A retry creates a new submission; its log follows the old one's.
     """
-    pace = Pace()
+    pace = PollPauses()
     while True:
         run = session.get_run(name)
         chosen = job_of(run, replica, job)
@@ -169,7 +169,7 @@ def _begin(log: JobLog | None, run: dict[str, Any], job: dict[str, Any] | None, 
             stages.terminal.warn(stages.last)
 
 
-def _wait(session: Session, seconds: float, log: JobLog | None, attachment: Attachment | None) -> None:
+def _wait(session: Session, seconds: float, log: JobLog | None, attachment: JobAttachment | None) -> None:
     """Until it is time for the next look, or something happens to the attachment. The log is written as it comes."""
     watched = [one for one in (log, attachment) if one is not None and one.fileno() >= 0]
     if not watched:

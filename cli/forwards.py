@@ -33,29 +33,29 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedPort:
     """A port of the job, and the only local port that will do; None: the same one, or the next that is free."""
 
     remote: int
     local: int | None = None
 
 
-def of_job(job_spec: dict[str, Any]) -> list[Wanted]:
+def of_job(job_spec: dict[str, Any]) -> list[WantedPort]:
     """What the run's configuration asks for."""
     found = []
     for app in job_spec.get("app_specs") or ():
         remote, local = _port(app["port"]), app.get("map_to_port")
-        found.append(Wanted(remote, None if local is None else _port(local)))
+        found.append(WantedPort(remote, None if local is None else _port(local)))
     return found
 
 
-def of_configuration(configuration: dict[str, Any]) -> list[Wanted]:
+def of_configuration(configuration: dict[str, Any]) -> list[WantedPort]:
     """The same before there is a job."""
     written = configuration.get("ports") or ()
-    return [Wanted(_port(one["container_port"]), one.get("local_port")) for one in written]
+    return [WantedPort(_port(one["container_port"]), one.get("local_port")) for one in written]
 
 
-def overridden(wanted: Sequence[Wanted], maps: Iterable[str]) -> list[Wanted]:
+def overridden(wanted: Sequence[WantedPort], maps: Iterable[str]) -> list[WantedPort]:
     """With the local ports of `-p`: only ports that the run has can be forwarded."""
     found = {one.remote: one for one in wanted}
     for text in maps:
@@ -67,11 +67,11 @@ def overridden(wanted: Sequence[Wanted], maps: Iterable[str]) -> list[Wanted]:
             listed = ", ".join(str(one.remote) for one in wanted)
             hint = f"Its ports are {listed}." if listed else "It has none: list them as `ports` in its configuration."
             raise WrongFlag(f"-p {text}: the run doesn't have the port {remote}.", hint=hint)
-        found[remote] = Wanted(remote, None if local == "*" else int(local or remote))
+        found[remote] = WantedPort(remote, None if local == "*" else int(local or remote))
     return list(found.values())
 
 
-def chosen(wanted: Sequence[Wanted], address: str, is_free: IsFree) -> list[Forward]:
+def chosen(wanted: Sequence[WantedPort], address: str, is_free: IsFree) -> list[Forward]:
     """A local port for each. Raises Refused for one that has to be this one and is in use."""
     taken: set[int] = set()
     found = []

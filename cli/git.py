@@ -27,7 +27,7 @@ LONGEST = 60.0  # seconds; a remote that stays silent for longer counts as unrea
 
 
 @dataclass(frozen=True)
-class Said:
+class GitResult:
     status: int
     out: bytes
     err: str
@@ -45,7 +45,7 @@ class Said:
 
 def git(
     *words: str, env: Mapping[str, str], folder: Path | None = None, given: bytes = b"", also: Mapping[str, str] = {}
-) -> Said:
+) -> GitResult:
     """git's output; `also` are variables for this call."""
     kept = {name: value for name, value in env.items() if name not in OF_ANOTHER_REPOSITORY}
     try:
@@ -64,5 +64,5 @@ def git(
             hint="Install git, or upload the files with `files`.",
         ) from None
     except subprocess.TimeoutExpired:
-        return Said(-1, b"", f"no answer in {LONGEST:.0f} seconds")
-    return Said(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+        return GitResult(-1, b"", f"no answer in {LONGEST:.0f} seconds")
+    return GitResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"))

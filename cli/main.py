@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import DstackError, Invalid, WrongFlag
-from cli.parameters import Group, new_group
+from cli.parameters import CommandGroup, new_group
 from cli.render import paint
 from cli.terminal import Terminal
 
@@ -58,7 +58,7 @@ def _built(module: str, name: str) -> Any:
     return typer.main.get_command(loaded.apps[name] if module == "unbuilt" else loaded.app)
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """The root: knows every group's name and help line, imports only the one that is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:

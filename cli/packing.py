@@ -23,22 +23,22 @@ EPOCH = 315_619_200  # 1980-01-02: the oldest date that every tool accepts
 
 
 @dataclass(frozen=True)
-class Archive:
+class PackedArchive:
     hash: str
     data: bytes
 
 
-def pack(path: Path) -> Archive:
+def pack(path: Path) -> PackedArchive:
     """The file or folder as a tar whose top-level entry has its name."""
     return _packed(path, path.resolve().name, "files")
 
 
-def pack_content(folder: Path) -> Archive:
+def pack_content(folder: Path) -> PackedArchive:
     """What is in a folder, as a tar without an entry above it."""
     return _packed(folder, ".", "repos")
 
 
-def _packed(path: Path, name: str, field: str) -> Archive:
+def _packed(path: Path, name: str, field: str) -> PackedArchive:
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -53,7 +53,7 @@ def _packed(path: Path, name: str, field: str) -> Archive:
     except OSError as error:
         raise Refused(f"{field}: {error.filename or path} can't be read: {error.strerror}.") from error
     data = buffer.getvalue()
-    return Archive(hashlib.sha256(data).hexdigest(), data)
+    return PackedArchive(hashlib.sha256(data).hexdigest(), data)
 
 
 def _add_folder(tar: tarfile.TarFile, root: Path, folder: Path, name: str, above: list[Pattern]) -> None:

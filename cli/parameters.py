@@ -92,7 +92,7 @@ class Command(_Plain, TyperCommand):
     """A command that converts its values without pydantic."""
 
 
-class Group(_Plain, TyperGroup):
+class CommandGroup(_Plain, TyperGroup):
     """A group of such commands. A flag before the command's name belongs to that command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -136,7 +136,9 @@ def given(ctx: Any, name: str) -> str:
     return next(str(param.opts[-1]) for param in ctx.command.params if param.name == name)
 
 
-def new_group(help: str, cls: type[Group] = Group, *, passing_on: bool = False, **settings: Any) -> typer.Typer:
+def new_group(
+    help: str, cls: type[CommandGroup] = CommandGroup, *, passing_on: bool = False, **settings: Any
+) -> typer.Typer:
     """An empty group; it prints plain text, so that help can be piped and searched.
 
     `passing_on`: unknown flags are left to the command.

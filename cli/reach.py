@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chalicelib.errors import Refused
-from cli.ssh_config import Hop, Layout
+from cli.ssh_config import Hop, JobHops
 
 SSH_PORT = "10022"  # the name of the job's SSH server among its ports
 
@@ -20,11 +20,11 @@ class Surroundings(Protocol):
     def own_keys(self, host: str) -> tuple[str, ...]: ...
 
 
-class NoServer(Refused):
+class NoSshServer(Refused):
     """The job has no SSH server."""
 
 
-class NotYet(Exception):
+class NotKnownYet(Exception):
     """Whether it has one isn't known yet."""
 
 
@@ -38,11 +38,11 @@ def check_server(submission: Mapping[str, Any]) -> None:
     """Raises NoServer for a running job that nobody can log in to."""
     placed, login = submission.get("job_provisioning_data") or {}, submission.get("login")
     if login is None and _port(submission) is None and placed.get("dockerized") is not False:
-        raise NotYet
+        raise NotKnownYet
     if login is not None and not login.get("port"):
         why = str(login.get("problem") or "its machine has no SSH server for it").rstrip(".")
         hint = "Jobs that start once that is mended can be attached to."
-        raise NoServer(f"This job takes no SSH connections: {why}.", hint=hint)
+        raise NoSshServer(f"This job takes no SSH connections: {why}.", hint=hint)
 
 
 def ways_to(
@@ -51,7 +51,7 @@ def ways_to(
     identity: Path,
     proxy: tuple[str, ...],
     here: Surroundings,
-) -> list[Layout]:
+) -> list[JobHops]:
     """The ways to try, best first, to a job that has a server."""
     placed = submission.get("job_provisioning_data") or {}
     login = submission.get("login") or {}
@@ -60,18 +60,18 @@ def ways_to(
     port = _port(submission)
     if placed.get("dockerized") is False:  # no machine in between: it is this one, or all there is
         if login and not placed.get("hostname"):
-            return [Layout(alias, Hop("localhost", port, user, host_key, keys), proxy=proxy)]
-        at_once = Layout(alias, Hop(placed["hostname"], placed["ssh_port"], user, host_key, keys))
+            return [JobHops(alias, Hop("localhost", port, user, host_key, keys), proxy=proxy)]
+        at_once = JobHops(alias, Hop(placed["hostname"], placed["ssh_port"], user, host_key, keys))
         if not login:
             return [at_once]
-        through_plane = Layout(alias, replace(at_once.job, host="localhost"), proxy=proxy)
+        through_plane = JobHops(alias, replace(at_once.job, host="localhost"), proxy=proxy)
         return [at_once, through_plane] if here.answers(at_once.job) else [through_plane]
     job = Hop("localhost", port, user, host_key, keys)
-    through_plane = Layout(alias, job, proxy=proxy)
+    through_plane = JobHops(alias, job, proxy=proxy)
     hops = _hops(placed, keys, here)
     if not hops or not here.answers(hops[0]):
         return [through_plane]
-    return [Layout(alias, job, hops), through_plane]
+    return [JobHops(alias, job, hops), through_plane]
 
 
 def _port(submission: Mapping[str, Any]) -> Any:

@@ -62,13 +62,13 @@ def _clean(cell: Cell) -> Cell:
     return Cell(printable_lines(cell.text), cell.style)
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     widths: dict[int, int]  # of the columns that stay in the row
     moved: list[int]
     gap: str
 
 
-def _row_lines(row: list[Cell], layout: Layout, right: frozenset[int], colour: bool) -> list[str]:
+def _row_lines(row: list[Cell], layout: TableLayout, right: frozenset[int], colour: bool) -> list[str]:
     wrapped = {index: wrap(row[index].text, width) for index, width in layout.widths.items()}
     lines = []
     for number in range(max(len(pieces) for pieces in wrapped.values())):
@@ -158,7 +158,7 @@ def _head(word: str, width: int) -> str:
     return word
 
 
-def _layout(table: Table, rows: list[list[str]], limit: int | None) -> Layout:
+def _layout(table: Table, rows: list[list[str]], limit: int | None) -> TableLayout:
     """The first way to lay the columns out that fits, else the tightest."""
     columns = dict(enumerate(zip(*rows, strict=True)))
     everything, moved = list(columns), [i for i, title in enumerate(table.titles) if title in table.below]
@@ -178,7 +178,7 @@ def _layout(table: Table, rows: list[list[str]], limit: int | None) -> Layout:
             _shrink(widths, floors, limit - gap * (len(staying) - 1))
         if limit is None or sum(widths.values()) + gap * (len(staying) - 1) <= limit:
             break
-    return Layout(widths, [index for index in everything if index not in widths], " " * gap)
+    return TableLayout(widths, [index for index in everything if index not in widths], " " * gap)
 
 
 def _shrink(widths: dict[int, int], floors: dict[int, int], room: int) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from chalicelib.errors import NotFound, Refused
 
 if TYPE_CHECKING:
-    from cli.access import Given, Way
+    from cli.access import GivenCredentials, RepoWay
     from cli.remotes import Remote
     from cli.session import Session
 
@@ -197,10 +197,10 @@ def _data(remote: Remote, branch: str | None, commit: str | None, *committer: st
     }
 
 
-def _given(flags: RepoFlags) -> Given:
-    from cli.access import Given
+def _given(flags: RepoFlags) -> GivenCredentials:
+    from cli.access import GivenCredentials
 
-    return Given(flags.token, flags.identity)
+    return GivenCredentials(flags.token, flags.identity)
 
 
 def _make_known(session: Session, remote: Remote, flags: RepoFlags, *, branch: str | None) -> None:
@@ -221,7 +221,7 @@ def _make_known(session: Session, remote: Remote, flags: RepoFlags, *, branch: s
         find_way(remote, [ANYBODY, *([stored] if stored else [])], terminal, branch=branch)
 
 
-def _keep(session: Session, remote: Remote, way: Way) -> None:
+def _keep(session: Session, remote: Remote, way: RepoWay) -> None:
     from cli.access import ANYBODY
 
     credentials = way.credentials(remote)

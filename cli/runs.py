@@ -9,7 +9,7 @@ from typing import Any
 
 from chalicelib.errors import NotFound, Refused
 from cli import forwards
-from cli.attachment import Attachment, Wishes, orderly_end
+from cli.attachment import JobAttachment, Wishes, orderly_end
 from cli.follow import POLL_SECONDS, Stages, ending, exit_code, follow
 from cli.job_log import JobLog
 from cli.places import Places
@@ -22,7 +22,7 @@ from cli.tables.services import addresses, replaced
 
 
 @dataclass(frozen=True)
-class Definition:
+class LoadedConfiguration:
     """What a configuration file says, parsed and completed by flags, profile and environment; in wire form."""
 
     configuration: dict[str, Any]
@@ -60,7 +60,7 @@ class Submission:
     """One `dstack apply` of a run."""
 
     session: Session
-    definition: Definition
+    definition: LoadedConfiguration
     options: ApplyOptions
     run_spec: dict[str, Any] = field(default_factory=dict)
     repo: Brought = field(default_factory=Brought)
@@ -216,12 +216,12 @@ class Submission:
 
 def stay_with(session: Session, name: str, wishes: Wishes, *, asks: bool) -> int:
     """Shows a run's stages and log to its end and returns the exit code. Ctrl-C leaves it, or stops it if asked to."""
-    attachment = Attachment(session, name, wishes, needed=False)
+    attachment = JobAttachment(session, name, wishes, needed=False)
     with orderly_end(), contextlib.closing(attachment):
         return _stay(session, name, attachment, asks=asks)
 
 
-def _stay(session: Session, name: str, attachment: Attachment, *, asks: bool) -> int:
+def _stay(session: Session, name: str, attachment: JobAttachment, *, asks: bool) -> int:
     stages = Stages(session)
     session.terminal.warn(
         f"Run {name} is submitted. Ctrl-C {'asks whether to stop it' if asks else 'leaves it running'}."

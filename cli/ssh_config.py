@@ -6,7 +6,7 @@ job's SSH server is at `localhost:PORT` of some machine, so each has a `HostKeyA
 jobs would otherwise be taken for one whose key has changed.
 
 Names, addresses and keys come from a server, and a line break in one of them would be a line of configuration: `Hop`
-and `Layout` accept only what can be nothing else.
+and `JobHops` accept only what can be nothing else.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Hop:
 
 
 @dataclass(frozen=True)
-class Layout:
+class JobHops:
     """The way to a job: its own SSH server, and the hops before it, first hop first.
 
     Without hops, `proxy` is the command that carries the bytes.
@@ -91,7 +91,7 @@ class Layout:
         return tuple(f"{self.alias}{name}" for name in ("_jump_host", "_host")[-len(self.hops) :]) if self.hops else ()
 
 
-def config_text(layout: Layout, known_hosts: Path, first_seen: Path) -> str:
+def config_text(layout: JobHops, known_hosts: Path, first_seen: Path) -> str:
     """`known_hosts`: the pinned keys of this run. `first_seen`: where keys of other hosts are kept at first contact."""
     blocks, before = [], ""
     for name, hop in zip(layout.names, layout.hops, strict=True):
@@ -102,7 +102,7 @@ def config_text(layout: Layout, known_hosts: Path, first_seen: Path) -> str:
     return "\n".join(blocks)
 
 
-def known_hosts_text(layout: Layout) -> str:
+def known_hosts_text(layout: JobHops) -> str:
     pairs = [*zip(layout.names, layout.hops, strict=True), (layout.alias, layout.job)]
     return "".join(f"{name} {hop.host_key}\n" for name, hop in pairs if hop.host_key)
 
@@ -174,7 +174,7 @@ class Book:
             fcntl.flock(lock, fcntl.LOCK_SH)
         return Attached(folder, lock, folder.name == alias)
 
-    def write(self, attached: Attached, layout: Layout, endpoint: dict[str, Any] | None = None) -> None:
+    def write(self, attached: Attached, layout: JobHops, endpoint: dict[str, Any] | None = None) -> None:
         """The job's configuration, last, so that nobody reads it before what it refers to is there."""
         known_hosts = attached.folder / "known_hosts"
         with self._alone():

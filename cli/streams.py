@@ -32,7 +32,7 @@ CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 NORMAL, LOST = 1000, 1006
 
 
-class Answered(Exception):
+class NoStream(Exception):
     """The server answered something else than a stream."""
 
     def __init__(self, status: int, answer: Any) -> None:
@@ -213,7 +213,7 @@ def _upgrade(connection: socket.socket, host: str, path: str, headers: Mapping[s
         raise Refused("The server's answer is not HTTP.")
     answered = http.client.parse_headers(io.BytesIO(fields + b"\r\n\r\n"))
     if int(words[1]) != 101:
-        raise Answered(int(words[1]), _json(connection, rest, answered))
+        raise NoStream(int(words[1]), _json(connection, rest, answered))
     expected = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()  # noqa: S324 - what RFC 6455 asks
     if answered.get("Sec-WebSocket-Accept", "") != expected:
         raise Refused("The server's answer is not that of a WebSocket.", hint="Is there a proxy in between?")

@@ -34,7 +34,7 @@ _NOISE = re.compile(
 
 
 @dataclass
-class Tunnel:
+class SshTunnel:
     """Its process. It has a group of its own, so that Ctrl-C on the terminal leaves it to us."""
 
     process: subprocess.Popen[bytes]
@@ -80,12 +80,12 @@ class Tunnel:
 
 
 @dataclass(frozen=True)
-class Ssh:
+class OpenSsh:
     """What this machine's OpenSSH client does for us."""
 
     env: Mapping[str, str]
 
-    def start(self, config: Path, alias: str, forwards: Sequence[Forward]) -> Tunnel:
+    def start(self, config: Path, alias: str, forwards: Sequence[Forward]) -> SshTunnel:
         words = ["ssh", "-F", str(config), "-N", "-T"]
         for name, value in OPTIONS.items():
             words += ["-o", f"{name}={value}"]
@@ -104,7 +104,7 @@ class Ssh:
         except FileNotFoundError:
             said.close()
             raise Refused("There is no `ssh` on this machine.", hint="Install the OpenSSH client.") from None
-        return Tunnel(process, said)
+        return SshTunnel(process, said)
 
     def own_keys(self, host: str) -> tuple[str, ...]:
         """The key files that the user's own SSH configuration has for a host."""

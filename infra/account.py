@@ -18,7 +18,7 @@ _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 
 
 @dataclass(frozen=True)
-class Account:
+class AwsAccount:
     id: str
     region: str
     who: str  # the ARN of whoever deploys
@@ -40,7 +40,7 @@ def client(service: str) -> Any:
     return boto3.client(service)
 
 
-def here(region: str | None = None, profile: str | None = None) -> Account:
+def here(region: str | None = None, profile: str | None = None) -> AwsAccount:
     """Everything below this call, boto3 and PynamoDB alike, finds region and credentials in the environment."""
     if profile:
         os.environ["AWS_PROFILE"] = profile
@@ -56,7 +56,7 @@ def here(region: str | None = None, profile: str | None = None) -> Account:
     os.environ.setdefault("AWS_DEFAULT_REGION", found)
     with explained("find out whose credentials these are"):
         caller = client("sts").get_caller_identity()
-    return Account(caller["Account"], found, caller["Arn"])
+    return AwsAccount(caller["AwsAccount"], found, caller["Arn"])
 
 
 @contextmanager

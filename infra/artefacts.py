@@ -46,17 +46,17 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArtefactKind:
     """An artefact that can be built."""
 
     packages: tuple[str, ...]
     most_zipped: int = 50 * MEGABYTE  # what Lambda takes in one piece
 
 
-KINDS: Mapping[str, Kind] = {
-    "chalice": Kind(requirements.NEEDED, most_zipped=25 * MEGABYTE),
-    "clouds": Kind((*requirements.NEEDED, "acme")),
-    "ssh": Kind((*requirements.NEEDED, "paramiko")),
+KINDS: Mapping[str, ArtefactKind] = {
+    "chalice": ArtefactKind(requirements.NEEDED, most_zipped=25 * MEGABYTE),
+    "clouds": ArtefactKind((*requirements.NEEDED, "acme")),
+    "ssh": ArtefactKind((*requirements.NEEDED, "paramiko")),
 }
 
 
@@ -114,7 +114,7 @@ def _write(path: Path, entries: Mapping[str, bytes]) -> None:
             archive.writestr(one, content)
 
 
-def check(artefact: Artefact, kind: Kind) -> None:
+def check(artefact: Artefact, kind: ArtefactKind) -> None:
     for size, most, what in (
         (artefact.zipped, kind.most_zipped, "zipped"),
         (artefact.unzipped, MOST_UNZIPPED, "unzipped"),
@@ -129,7 +129,7 @@ def check(artefact: Artefact, kind: Kind) -> None:
 # --- what goes in -----------------------------------------------------------------------------------------------------
 
 
-def packages(kind: Kind, folder: Path = BUILD, say: Callable[[str], None] = print) -> Path:
+def packages(kind: ArtefactKind, folder: Path = BUILD, say: Callable[[str], None] = print) -> Path:
     """A folder with the packages of one kind, installed once for what the lock says of them."""
     lock = requirements.pinned((ROOT / "requirements-dev.lock").read_text(), kind.packages)
     wanted = "\n".join([lock, PYTHON, *PLATFORMS, *sorted(SERVICES)])

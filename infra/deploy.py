@@ -33,7 +33,7 @@ from chalicelib.store.blobs import S3Blobs
 from chalicelib.usecases.agent_files import publish
 from chalicelib.usecases.first_start import first_start
 from infra import account, artefacts, command, installed, spending, stateful, uploads
-from infra.account import Account, client, explained
+from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
 from infra.functions import at_once
 from infra.packaging import packer
@@ -43,7 +43,7 @@ KEYS = ("install-key", "master-key")
 
 
 @dataclass
-class Report:
+class DeployReport:
     """What `--json` prints at the end."""
 
     stage: str
@@ -60,10 +60,10 @@ class Report:
 @dataclass
 class Deployment:
     stage: str
-    where: Account
+    where: AwsAccount
     say: Callable[[str], None]
     agree: Callable[[str], bool]
-    report: Report
+    report: DeployReport
     parameters: dict[str, str] = field(default_factory=dict)
     poll: float = 2.0
 
@@ -208,7 +208,7 @@ def main(argv: list[str] | None = None) -> int:
     return command.run(parser.parse_args(argv), deploy)
 
 
-def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callable[[str], bool]) -> Report:
+def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callable[[str], bool]) -> DeployReport:
     if os.environ.get("DSTACK_CATALOG_FILE"):
         raise Refused(
             "DSTACK_CATALOG_FILE is for `dstack server`: the functions of a stage have no such file.",
@@ -216,7 +216,7 @@ def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callabl
         )
     chosen = ({"SpendingAlarm": "0"} if emulator() else {}) | _pairs(given.set)  # an emulator has no budgets
     where = account.here(given.region, given.profile)
-    report = Report(given.stage, where.id, where.region)
+    report = DeployReport(given.stage, where.id, where.region)
     say(f"Stage {given.stage} in account {where.id}, region {where.region}, as {where.who}")
     Deployment(given.stage, where, say, agree, report, chosen, given.poll).run()
     say(f"\nThe control plane is at {report.api_url}")

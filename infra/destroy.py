@@ -19,7 +19,7 @@ SHOWN = 20  # names in a message
 
 
 @dataclass
-class Report:
+class DestroyReport:
     stage: str
     deleted: str | None = None
     kept: list[str] = field(default_factory=list)
@@ -31,9 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     return command.run(parser.parse_args(argv), destroy)
 
 
-def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -> Report:
+def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -> DestroyReport:
     where = account.here(given.region, given.profile)
-    report = Report(given.stage)
+    report = DestroyReport(given.stage)
     formation = client("cloudformation")
     main_, data = (Stack(formation, f"dstack-{given.stage}{suffix}", say, given.poll) for suffix in ("", "-data"))
     if main_.found() is None:

@@ -16,7 +16,7 @@ from infra.account import explained
 
 
 @dataclass
-class Report:
+class TokenReport:
     stage: str
     api_url: str
     admin_token: str
@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     return command.run(parser.parse_args(argv), replace)
 
 
-def replace(given: argparse.Namespace, say: command.Say, agree: command.Agree) -> Report:
+def replace(given: argparse.Namespace, say: command.Say, agree: command.Agree) -> TokenReport:
     where = account.here(given.region, given.profile)
     with explained("read the stage's settings"):
         found = installed.settings(given.stage)
@@ -39,7 +39,7 @@ def replace(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
     assert token is not None, "a new token is never the old one"
     say(f"The new token of `{ADMIN}`, shown only now: {token}\n")
     say(f"  dstack project add --name main --url {found.api_url} --token {token}")
-    return Report(given.stage, found.api_url, token)
+    return TokenReport(given.stage, found.api_url, token)
 
 
 if __name__ == "__main__":

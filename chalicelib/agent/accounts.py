@@ -19,19 +19,19 @@ from typing import Any, Iterable, Iterator, List, Optional, Tuple
 from . import users
 from .task_runtime import OWN_USER, TaskError
 from .tasks import TaskFolder, delete_tree
-from .users import Held, Users
+from .users import HeldId, Users
 
 DEVICES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri/*", "/dev/tenstorrent/*", "/dev/accel/*")
 
 
-class Account:
+class TaskAccount:
     """The user and group a task runs as."""
 
     def __init__(self, wanted: Any) -> None:
         self.uid, self.gid = os.getuid(), os.getgid()
         self.confined = False  # has only what its user and group have
         self.groups: List[int] = []
-        self.held: Optional[Held] = None
+        self.held: Optional[HeldId] = None
         user, group = named(wanted)
         known = self._user(user) if user not in (None, "") else self._entry(self.uid)
         self.name = known.pw_name if known else str(self.uid)
@@ -112,8 +112,8 @@ def named(wanted: Any) -> Tuple[Any, Any]:
     return wanted.get("uid") if user in (None, "") else user, wanted.get("gid") if group in (None, "") else group
 
 
-def account_of(wanted: Any, pool: Users, task: str, with_gpus: bool) -> Account:
-    account = Account(wanted)
+def account_of(wanted: Any, pool: Users, task: str, with_gpus: bool) -> TaskAccount:
+    account = TaskAccount(wanted)
     if pool.isolation != OWN_USER:
         return account
     if named(wanted)[0] in (None, ""):
@@ -140,7 +140,7 @@ def device_groups(patterns: Iterable[str] = DEVICES) -> List[int]:
     return sorted(found)
 
 
-def reachable(path: str, account: Account) -> bool:
+def reachable(path: str, account: TaskAccount) -> bool:
     """Can this account reach `path`? The agent's data folder may be private to the agent."""
     parent = os.path.dirname(path)
     while account.uid != 0 and parent != os.path.dirname(parent):
@@ -159,7 +159,7 @@ def outside(task: str) -> str:
     return os.path.join(base, "dstack-task-" + task)
 
 
-def own_home(folder: TaskFolder, account: Account) -> Tuple[str, str]:
+def own_home(folder: TaskFolder, account: TaskAccount) -> Tuple[str, str]:
     """The task's home, and its folder for temporary files (empty: the machine's), which nobody else may enter."""
     if not account.foreign:
         os.makedirs(folder.home, mode=0o700, exist_ok=True)
@@ -184,7 +184,7 @@ def own_home(folder: TaskFolder, account: Account) -> Tuple[str, str]:
     return home, scratch
 
 
-def own_folder(path: str, account: Account, what: str = "working directory") -> None:
+def own_folder(path: str, account: TaskAccount, what: str = "working directory") -> None:
     try:
         with account.acting():
             os.makedirs(path, mode=0o755, exist_ok=True)
@@ -192,7 +192,7 @@ def own_folder(path: str, account: Account, what: str = "working directory") -> 
         raise TaskError("executor_error", "%s %s: %s" % (what, path, problem.strerror)) from None
 
 
-def own_file(path: str, text: str, account: Account) -> None:
+def own_file(path: str, text: str, account: TaskAccount) -> None:
     own_folder(os.path.dirname(path), account)
     try:
         with account.acting(), open(path, "w") as file:

@@ -17,7 +17,7 @@ HEAD_BYTES = 64 * 1024
 SAFE = "/?#[]@!$&'()*+,;=:%~"  # what may stand in an address as it is
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     body: bytes
 
@@ -53,7 +53,7 @@ async def status_of(sock: socket.socket, asked: bytes) -> int:
         writer.close()
 
 
-async def answer(sock: socket.socket, asked: bytes, most: int) -> Answer:
+async def answer(sock: socket.socket, asked: bytes, most: int) -> HttpAnswer:
     """The whole response. Raises OSError or ValueError, also for one that is larger."""
     reader, writer = await _opened(sock)
     try:
@@ -63,7 +63,7 @@ async def answer(sock: socket.socket, asked: bytes, most: int) -> Answer:
         rest = await (reader.readexactly(told) if told is not None and told <= most else _rest(reader, most + 1))
         if len(rest) > most:
             raise ValueError("the response has more than %d bytes" % most)
-        return Answer(status, _decoded(head + rest))
+        return HttpAnswer(status, _decoded(head + rest))
     except (asyncio.IncompleteReadError, http.client.HTTPException) as problem:
         raise ValueError("the response broke off: %s" % problem) from None
     finally:

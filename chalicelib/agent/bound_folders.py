@@ -10,10 +10,10 @@ import os
 from typing import Callable
 
 from . import folders, mountinfo, namespaces, process_tree
-from .disks import CLOSED, Disk, Pause, command_of
+from .disks import CLOSED, Pause, TaskDisk, command_of
 
 
-class BoundFolder(Disk):
+class BoundFolder(TaskDisk):
     def mount(self, pause: Pause, tell: Callable[[str], None]) -> str:
         with self._holds.locked(self.volume, pause):
             source = folders.opened(self._identity["folder"])

@@ -50,7 +50,7 @@ class Skip:
 
 
 @record(frozen=True)
-class Put:
+class PutLog:
     """Put this part of a log there, and say how that went (`put_done`)."""
 
     chunk: Chunk
@@ -68,7 +68,7 @@ class Rekey:
 
 
 @record(frozen=True)
-class Route:
+class Reroute:
     """From now on these are the workers of this router's task."""
 
     task: str
@@ -102,4 +102,4 @@ class End:
     """The instance is no longer wanted: end every task, leave nothing, stop."""
 
 
-Command = Union[Start, Stop, Abort, Remove, Rekey, Route, Trim, Skip, Put, Keep, Dial, Carry, End]
+Command = Union[Start, Stop, Abort, Remove, Rekey, Reroute, Trim, Skip, PutLog, Keep, Dial, Carry, End]

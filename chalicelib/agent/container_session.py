@@ -37,7 +37,7 @@ def run(folder: TaskFolder, launch: Dict[str, Any], command: Optional[str], pass
     try:
         if command == SFTP:
             return serve_files(engine, name, folder.state())
-        return Session(engine, name, launch["spec"].get("shell") or "/bin/sh", command, passed_on).run()
+        return ContainerSession(engine, name, launch["spec"].get("shell") or "/bin/sh", command, passed_on).run()
     except DockerError as problem:
         print("dstack: %s" % problem.message.strip(), file=sys.stderr)
         return FAILED
@@ -52,7 +52,7 @@ def serve_files(engine: DockerClient, name: str, state: Dict[str, Any]) -> int:
     uid, gid = docker_repositories.owner_of(engine, name, state.get("username") or "root")
     rights = capabilities(pid)
     time.localtime()  # reads the time zone's file before it is out of reach
-    server = sftp.Server()
+    server = sftp.SftpServer()
     held = namespaces.held(pid, ["user", "mnt"])
     if process_of(engine, name) != pid or namespaces.ours(held["mnt"], "mnt"):
         raise OSError("the job has ended")  # and its number may be that of a process of the machine by now
@@ -92,7 +92,7 @@ def capabilities(pid: int) -> int:
 # A shell or a command -------------------------------------------------------------------------------------------------
 
 
-class Session:
+class ContainerSession:
     def __init__(
         self, engine: DockerClient, name: str, shell: str, command: Optional[str], passed_on: Dict[str, str]
     ) -> None:

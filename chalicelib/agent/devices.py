@@ -10,7 +10,7 @@ import os
 from typing import Dict, List, Optional, Tuple
 
 from .records import record
-from .signatures import Unusable
+from .signatures import UnusableDisk
 
 SECTOR = 512  # what the kernel counts in, whatever the disk has
 SERIALS = ("serial", "device/serial", "device/vpd_pg80")  # virtio; NVMe and others; SCSI
@@ -34,11 +34,13 @@ def find(identity: Dict[str, str], root: str = "/") -> Optional[BlockDevice]:
     """The disk with this identity, once the kernel has it: `serial`, `by_id` or `backing_file`. Raises Unusable."""
     wanted = {name: identity[name] for name in IDENTITIES if identity.get(name)}
     if not wanted:
-        raise Unusable("the server didn't say how to recognise its disk")
+        raise UnusableDisk("the server didn't say how to recognise its disk")
     folder = os.path.join(root, "sys/block")
     found = [name for name in sorted(os.listdir(folder)) if _is(root, os.path.join(folder, name), name, wanted)]
     if len(found) > 1:
-        raise Unusable("several disks of this machine have its identity: %s; detach the wrong ones" % ", ".join(found))
+        raise UnusableDisk(
+            "several disks of this machine have its identity: %s; detach the wrong ones" % ", ".join(found)
+        )
     device = _read(os.path.join(folder, found[0])) if found else None
     return device if device is not None and device.size else None  # a disk that is being set up has no size yet
 
@@ -68,7 +70,7 @@ def _serials(place: str) -> List[str]:
 def _linked(root: str, name: str) -> str:
     """The device that a link in /dev/disk/by-id leads to."""
     if "/" in name or name in (".", ".."):
-        raise Unusable("%r isn't the name of a disk" % name)
+        raise UnusableDisk("%r isn't the name of a disk" % name)
     return os.path.relpath(os.path.realpath(os.path.join(root, "dev/disk/by-id", name)), os.path.join(root, "dev"))
 
 

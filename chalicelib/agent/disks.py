@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from . import devices, marks, mountinfo, namespaces, process_tree, signatures
 from .devices import BlockDevice
 from .holds import Holds
-from .signatures import Contents, Unusable
+from .signatures import Contents, UnusableDisk
 
 WAIT_SECONDS = 60.0  # for the kernel to show a disk; the server starts a job only once its disks are attached
 LOOK_EVERY = 0.5
@@ -45,7 +45,7 @@ Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Pause = Callable[[float], None]
 
 
-class Disk:
+class TaskDisk:
     """One volume as one task wants it. `note` keeps what must survive a crash, `noted` has it."""
 
     def __init__(self, wanted: Dict[str, Any], holds: Holds, task: str, root: str = "/") -> None:
@@ -86,24 +86,26 @@ class Disk:
             pause(LOOK_EVERY)
         known = [item for item in sorted(self._identity.items()) if item[0] in devices.IDENTITIES and item[1]]
         identity = ", ".join("%s %s" % item for item in known)
-        raise Unusable(
+        raise UnusableDisk(
             "the machine doesn't show its disk (%s) after %d seconds; see whether it is attached to this machine"
             % (identity, WAIT_SECONDS)
         )
 
     @staticmethod
-    def _is_of(mounted: mountinfo.Mounted, device: BlockDevice) -> bool:
+    def _is_of(mounted: mountinfo.MountEntry, device: BlockDevice) -> bool:
         parts = (device, *device.partitions)
         return any(mounted.number == part.number or mounted.source == part.path for part in parts)
 
-    def _as_wanted(self, mounted: mountinfo.Mounted) -> None:
+    def _as_wanted(self, mounted: mountinfo.MountEntry) -> None:
         if mounted.read_only and not self.read_only:
-            raise Unusable("a job on this machine has it mounted read-only; wait for its end, or mount it so as well")
+            raise UnusableDisk(
+                "a job on this machine has it mounted read-only; wait for its end, or mount it so as well"
+            )
 
-    def _clear_point(self, mounted: List[mountinfo.Mounted]) -> None:
+    def _clear_point(self, mounted: List[mountinfo.MountEntry]) -> None:
         """What is mounted there is of a disk that was taken away."""
         if mounted and self._holds.wanted_by_others(self._task, self.volume):
-            raise Unusable("its disk was exchanged while another job used it; end that job first")
+            raise UnusableDisk("its disk was exchanged while another job used it; end that job first")
         for _ in mounted:
             self._unmounted_or_raise()
 
@@ -111,14 +113,14 @@ class Disk:
         try:
             namespaces.unmount(self.point)
         except OSError as problem:
-            raise Unusable(
+            raise UnusableDisk(
                 "a disk that is gone is still in use at %s (%s); restart the machine" % (self.point, problem)
             ) from None
 
     def _mount_fresh(self, device: BlockDevice, lock: int) -> None:
         self._refuse_busy(device)
         if device.read_only and not self.read_only:
-            raise Unusable("%s is write-protected; set `read_only`, or attach it for writing" % device.path)
+            raise UnusableDisk("%s is write-protected; set `read_only`, or attach it for writing" % device.path)
         part, filesystem = self._choose(device)
         self._note(node=part.path)
         if not filesystem:
@@ -132,9 +134,9 @@ class Disk:
         for part in (device, *device.partitions):
             for mounted in mountinfo.mounts():
                 if mounted.number == part.number or mounted.source == part.path:
-                    raise Unusable("%s is mounted at %s already; unmount it there" % (part.path, mounted.place))
+                    raise UnusableDisk("%s is mounted at %s already; unmount it there" % (part.path, mounted.place))
             if busy(part.path):
-                raise Unusable("%s is in use on this machine%s" % (part.path, users_told(part.number)))
+                raise UnusableDisk("%s is in use on this machine%s" % (part.path, users_told(part.number)))
 
     def _choose(self, device: BlockDevice) -> Tuple[BlockDevice, str]:
         """The part to mount and its filesystem; none if the disk is blank, ours and to be formatted."""
@@ -143,7 +145,7 @@ class Disk:
         if self._may_format and signatures.formattable(whole, parts, self._marked(device)):
             said = probed(device.path)
             if said:
-                raise Unusable("%s isn't blank, so it isn't formatted: blkid finds %s" % (device.path, said))
+                raise UnusableDisk("%s isn't blank, so it isn't formatted: blkid finds %s" % (device.path, said))
             return device, ""
         choice = signatures.choose(device.path, whole, parts)
         return device.part(choice.part), choice.filesystem
@@ -162,7 +164,7 @@ class Disk:
                     return
             fallback = CORRUPT % REPAIRS[filesystem]
             words = WORDS.get(problem.errno or 0, fallback)
-            raise Unusable("%s can't be mounted as %s: %s" % (part.path, filesystem, words)) from None
+            raise UnusableDisk("%s can't be mounted as %s: %s" % (part.path, filesystem, words)) from None
 
     def _mounted_unreplayed(self, part: BlockDevice, filesystem: str, flags: int) -> Optional[OSError]:
         try:
@@ -233,7 +235,7 @@ def read(device: BlockDevice) -> Contents:
             os.close(fd)
     except OSError as problem:
         words = WORDS.get(problem.errno or 0, os.strerror(problem.errno or 0))
-        raise Unusable("%s can't be read: %s" % (device.path, words)) from None
+        raise UnusableDisk("%s can't be read: %s" % (device.path, words)) from None
 
 
 def formatted(device: BlockDevice, mark: marks.Mark, lock: int) -> None:
@@ -242,7 +244,7 @@ def formatted(device: BlockDevice, mark: marks.Mark, lock: int) -> None:
     filesystem last, once the disk has the rest."""
     program = shutil.which("mkfs.ext4", path=PATH)
     if program is None:
-        raise Unusable("this machine has no mkfs.ext4 to make its filesystem with; install e2fsprogs")
+        raise UnusableDisk("this machine has no mkfs.ext4 to make its filesystem with; install e2fsprogs")
     marks.put(device.path, device.size, mark)
     made = subprocess.run(
         [program, "-q", "-m", "0", device.path, "%dk" % ((device.size - marks.TAIL) // 4096 * 4)],
@@ -254,7 +256,7 @@ def formatted(device: BlockDevice, mark: marks.Mark, lock: int) -> None:
     )
     if made.returncode:
         said = " / ".join(made.stdout.decode("utf-8", "replace").split("\n")).strip(" /")
-        raise Unusable("mkfs.ext4 failed on %s: %s" % (device.path, said[-300:] or "status %d" % made.returncode))
+        raise UnusableDisk("mkfs.ext4 failed on %s: %s" % (device.path, said[-300:] or "status %d" % made.returncode))
 
 
 def open_to_all(point: str) -> None:
@@ -294,7 +296,7 @@ def busy(path: str) -> bool:
         if problem.errno == errno.EBUSY:
             return True
         if problem.errno not in (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.ENOMEDIUM):
-            raise Unusable("%s: %s" % (path, os.strerror(problem.errno or 0))) from None
+            raise UnusableDisk("%s: %s" % (path, os.strerror(problem.errno or 0))) from None
     return False
 
 

@@ -22,10 +22,10 @@ from urllib.parse import quote
 from . import docker_repositories, fabric, files, listening, logins, node_ssh, process_tree, visibility
 from .docker_client import DockerAway, DockerClient, DockerError, registry_header, split_image
 from .process import COLUMNS, READ_BYTES, ROWS
-from .task_runtime import CONTAINER, Began, TaskError, Usage
+from .task_runtime import CONTAINER, Began, TaskError, TaskUsage
 from .tasks import TaskFolder
 from .users import Users
-from .visibility import Cards, cards_of
+from .visibility import TaskCards, cards_of
 
 LABEL = "dstack.task"
 OWNER = "dstack.agent"
@@ -180,7 +180,7 @@ class DockerRuntime:
         headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
         self._docker.call("PUT", "/containers/%s/archive" % name, {"path": "/"}, packed, headers)
 
-    def usage(self, folder: TaskFolder) -> Optional[Usage]:
+    def usage(self, folder: TaskFolder) -> Optional[TaskUsage]:
         try:
             path = "/containers/%s/stats" % container_name(folder.task)
             return usage_of(self._docker.call("GET", path, {"stream": 0, "one-shot": 1}, timeout=10.0) or {})
@@ -295,7 +295,7 @@ def check_shell(docker: DockerClient, name: str, spec: Dict[str, Any]) -> None:
 
 
 def container_body(
-    spec: Dict[str, Any], where: str, cards: Cards, labels: Dict[str, str], venv: str = ""
+    spec: Dict[str, Any], where: str, cards: TaskCards, labels: Dict[str, str], venv: str = ""
 ) -> Dict[str, Any]:
     """The body of the engine's create call for the task's container."""
     given, told = visibility.in_container(cards, bool(spec.get("privileged")))
@@ -347,13 +347,13 @@ def open_files(hard: int) -> Tuple[int, int]:
     return min(FILES_MOST, most), most
 
 
-def usage_of(stats: Dict[str, Any]) -> Optional[Usage]:
+def usage_of(stats: Dict[str, Any]) -> Optional[TaskUsage]:
     memory = stats.get("memory_stats") or {}
     if "usage" not in memory:
         return None
     details = memory.get("stats") or {}
     cache = details.get("total_inactive_file", details.get("inactive_file", 0))
-    return Usage(
+    return TaskUsage(
         int(stats["cpu_stats"]["cpu_usage"]["total_usage"]) // 1000,
         int(memory["usage"]),
         max(0, int(memory["usage"]) - int(cache)),

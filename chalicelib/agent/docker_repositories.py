@@ -163,11 +163,11 @@ def text_of(docker: DockerClient, name: str, path: str) -> str:
 def archive_of(docker: DockerClient, name: str, path: str) -> Iterator[tarfile.TarFile]:
     """What lies at a path of the container, read only as far as the caller goes on."""
     sock, rest = docker.stream("GET", "/containers/%s/archive" % quote(name), {"path": path})
-    with contextlib.closing(sock), tarfile.open(fileobj=cast(Any, Reader(sock, rest)), mode="r|") as tar:
+    with contextlib.closing(sock), tarfile.open(fileobj=cast(Any, BodyReader(sock, rest)), mode="r|") as tar:
         yield tar
 
 
-class Reader:
+class BodyReader:
     """A response's body as a file: what came with its head, then the rest of the connection."""
 
     def __init__(self, sock: socket.socket, rest: bytes) -> None:

@@ -12,7 +12,7 @@ import os
 import stat
 from typing import Callable, Dict, Iterable, List, Optional
 
-from .signatures import Unusable
+from .signatures import UnusableDisk
 
 # The machine itself; jobs have no business there, nor below.
 SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -25,18 +25,18 @@ Make = Callable[[str, int, bool], None]  # name, in which open folder, whether i
 def refuse(path: str, private: Dict[str, str]) -> None:
     """`private`: folders that are nobody else's, and whose. Raises Unusable."""
     if not path.startswith("/") or "\0" in path:
-        raise Unusable("it isn't an absolute path")
+        raise UnusableDisk("it isn't an absolute path")
     if ".." in path.split("/"):
-        raise Unusable("`..` isn't followed; write the path without it")
+        raise UnusableDisk("`..` isn't followed; write the path without it")
     plain = os.path.normpath("/" + path.strip("/"))
     if plain == "/":
-        raise Unusable("the root of the machine can't be a volume; name a folder")
+        raise UnusableDisk("the root of the machine can't be a volume; name a folder")
     for place in SYSTEM:
         if _within(plain, place):
-            raise Unusable("%s belongs to the machine's system; choose another folder" % place)
+            raise UnusableDisk("%s belongs to the machine's system; choose another folder" % place)
     for place, whose in private.items():
         if _within(plain, place) or _within(place, plain):
-            raise Unusable("%s is %s; choose a folder beside it" % (place, whose))
+            raise UnusableDisk("%s is %s; choose a folder beside it" % (place, whose))
 
 
 def _within(path: str, folder: str) -> bool:
@@ -54,7 +54,7 @@ def opened(path: str, make: Optional[Make] = None) -> int:
                 there = os.open(name, LOOK, dir_fd=here)
             except FileNotFoundError:
                 if make is None:
-                    raise Unusable("there is no folder %s on this machine" % so_far) from None
+                    raise UnusableDisk("there is no folder %s on this machine" % so_far) from None
                 make(name, here, number == len(names) - 1)
                 there = os.open(name, LOOK, dir_fd=here)
             except OSError as problem:
@@ -69,12 +69,12 @@ def opened(path: str, make: Optional[Make] = None) -> int:
 
 def _unopened(name: str, here: int, so_far: str, problem: OSError) -> Exception:
     if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
-        return Unusable("%s: %s" % (so_far, os.strerror(problem.errno or 0)))
+        return UnusableDisk("%s: %s" % (so_far, os.strerror(problem.errno or 0)))
     try:
         link = os.readlink(name, dir_fd=here)
     except OSError:
-        return Unusable("%s isn't a folder" % so_far)
-    return Unusable("%s is a link to %s, and links aren't followed; name the folder itself" % (so_far, link))
+        return UnusableDisk("%s isn't a folder" % so_far)
+    return UnusableDisk("%s is a link to %s, and links aren't followed; name the folder itself" % (so_far, link))
 
 
 def maker(mode: int) -> Make:
@@ -106,7 +106,7 @@ def remove(paths: Iterable[str]) -> None:
     for path in paths:
         try:
             parent = opened(os.path.dirname(path))
-        except (Unusable, OSError):
+        except (UnusableDisk, OSError):
             continue  # gone
         try:
             os.rmdir(os.path.basename(path), dir_fd=parent)

@@ -16,7 +16,7 @@ import time
 from typing import BinaryIO, Callable, Dict, List, NamedTuple, Optional
 
 from . import process_tree
-from .accounts import Account
+from .accounts import TaskAccount
 from .task_runtime import TaskError
 from .tasks import delete_tree, read_text
 
@@ -59,7 +59,7 @@ OVER_SSH = re.compile(r"ssh://(?:\w[\w.~+%-]*@)?" + HOST + r"(?::[0-9]{1,5})?/\S
 PASSWORD = re.compile(r"\w+://[^/\s@]*:[^/\s@]*@")
 
 
-class Said(NamedTuple):
+class GitOutput(NamedTuple):
     status: int
     text: str  # output and errors together, in git's words
 
@@ -84,7 +84,7 @@ class Git:
     """git in one private folder, until a moment (monotonic). `account` is who runs it; None is the agent itself."""
 
     def __init__(
-        self, private: str, account: Optional[Account], task: str, pause: Callable[[float], None], until: float
+        self, private: str, account: Optional[TaskAccount], task: str, pause: Callable[[float], None], until: float
     ) -> None:
         self._private, self._account, self._task = private, account, task
         self._pause, self._until = pause, until
@@ -125,7 +125,7 @@ class Git:
     def hosts_seen(self) -> str:
         return read_text(self.known_hosts) or ""
 
-    def run(self, *words: str, folder: str, given: Optional[BinaryIO] = None) -> Said:
+    def run(self, *words: str, folder: str, given: Optional[BinaryIO] = None) -> GitOutput:
         """Wait for one command. Raises Interrupted when the task should end, TaskError when it takes too long."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -177,13 +177,13 @@ class Git:
             process_tree.MARK: self._task,
         }
 
-    def _follow(self, child: "subprocess.Popen[bytes]", reading: int) -> Said:
+    def _follow(self, child: "subprocess.Popen[bytes]", reading: int) -> GitOutput:
         said, wait = b"", 0.002
         while True:
             ended = child.poll() is not None
             said = kept(said + read_all(reading))
             if ended:
-                return Said(child.returncode, said.decode("utf-8", "replace"))
+                return GitOutput(child.returncode, said.decode("utf-8", "replace"))
             if time.monotonic() > self._until:
                 raise TooLate()
             self._pause(wait)

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Se
 
 from . import gpus
 from .inventory import Runner
-from .kernel_log import Cards, KernelLog, address
+from .kernel_log import CardErrors, KernelLog, address
 
 MIB = 1 << 20
 TOOLS_EVERY = 120.0  # seconds between two rounds of the vendors' tools, which take CPU time
@@ -36,17 +36,17 @@ NO_TOOL, NO_ANSWER = 127, 126  # as `run_tool` says it
 _LOST = re.compile(r"^Unable to determine the device handle for (?:gpu|GPU)\s*([0-9A-Fa-f:.]+)", re.MULTILINE)
 
 
-class Trouble(NamedTuple):
+class FoundTrouble(NamedTuple):
     status: str  # failure or warning
     message: str
     sure: bool = True  # False: it counts when it is found again
 
 
-Troubles = List[Trouble]
+Troubles = List[FoundTrouble]
 
 
-def failure(text: str, *values: Any) -> Trouble:
-    return Trouble("failure", text % values)
+def failure(text: str, *values: Any) -> FoundTrouble:
+    return FoundTrouble("failure", text % values)
 
 
 # --- disks ------------------------------------------------------------------------------------------------------------
@@ -63,21 +63,21 @@ def disk(path: str, what: str, before: str, statvfs: Callable[[str], Any] = os.s
     if free < full * (EASED if before == "failure" else 1):
         return [failure("the disk under %s (%s) is full", path, what)]
     if free < low * (EASED if before else 1):
-        return [Trouble("warning", "the disk under %s (%s) is nearly full" % (path, what))]
+        return [FoundTrouble("warning", "the disk under %s (%s) is nearly full" % (path, what))]
     return []
 
 
 def failing(tool: str, status: int) -> Troubles:
     """A tool that ends with an error, though the machine has its vendor's GPUs; one that isn't there proves nothing."""
     said = "doesn't answer" if status == NO_ANSWER else "fails with exit status %d" % status
-    return [] if status == NO_TOOL else [Trouble("failure", "%s %s" % (tool, said), sure=False)]
+    return [] if status == NO_TOOL else [FoundTrouble("failure", "%s %s" % (tool, said), sure=False)]
 
 
 # --- GPUs -------------------------------------------------------------------------------------------------------------
 
 
 class Nvidia:
-    def __init__(self, run: Runner, cards: Cards, log: KernelLog) -> None:
+    def __init__(self, run: Runner, cards: CardErrors, log: KernelLog) -> None:
         self._run, self._cards, self._log = run, cards, log
         self._groups: Optional[Tuple[Tuple[str, ...], ...]] = None  # those that this driver knows
         self._seen: Dict[str, str] = {}  # uuid → index
@@ -127,7 +127,7 @@ class Nvidia:
         if row.get("remapped_rows.failure") == "Yes":
             found.append(failure("%s: broken memory that can't be remapped", name))
         if row.get("remapped_rows.pending") == "Yes":
-            found.append(Trouble("warning", "%s: memory waits to be remapped by a reset" % name))
+            found.append(FoundTrouble("warning", "%s: memory waits to be remapped by a reset" % name))
         action = row.get("gpu_recovery_action", "")
         if action == "None":
             self._cards.recovered(address(row["pci.bus_id"]), now)
@@ -137,7 +137,7 @@ class Nvidia:
 
     def logged(self, now: float) -> Troubles:
         self._cards.take(self._log.news())
-        return [Trouble(status, message) for status, message in self._cards.standing(now)]
+        return [FoundTrouble(status, message) for status, message in self._cards.standing(now)]
 
 
 def amd(run: Runner) -> Troubles:
@@ -167,7 +167,7 @@ def intel(run: Runner) -> Troubles:
 # --- the machine ------------------------------------------------------------------------------------------------------
 
 
-class Health:
+class HealthChecks:
     """One machine's health. Not for two threads at a time."""
 
     def __init__(
@@ -182,11 +182,11 @@ class Health:
         """`folders`: each with what is kept there; `engines`: why each can't be used, or nothing."""
         self._folders, self._engines, self._run = folders, engines, run
         self._clock, self._statvfs = clock, statvfs
-        self._nvidia = Nvidia(run, Cards(), KernelLog(run, root))
+        self._nvidia = Nvidia(run, CardErrors(), KernelLog(run, root))
         self._of_tools: Troubles = []
         self._tools_at = float("-inf")
         self._disks: Dict[str, str] = {}  # folder → the status it had
-        self._unsure: Set[Trouble] = set()
+        self._unsure: Set[FoundTrouble] = set()
 
     def look(self, vendors: Set[str]) -> List[Tuple[str, str]]:
         """(status, message) of all that is wrong now, failures first. `vendors`: of the GPUs that the machine has."""
@@ -213,7 +213,7 @@ class Health:
 
     def _of_engines(self) -> Troubles:
         problems = [problem() for problem in self._engines]
-        return [Trouble("failure", problem, sure=False) for problem in problems if problem]
+        return [FoundTrouble("failure", problem, sure=False) for problem in problems if problem]
 
     def _ask_tools(self, vendors: Set[str], now: float) -> Troubles:
         found: Troubles = []

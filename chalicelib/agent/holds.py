@@ -23,7 +23,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from . import mountinfo, namespaces
-from .signatures import Unusable
+from .signatures import UnusableDisk
 from .tasks import TaskFolder, read_json, take_lock, write_slot
 
 AGAIN_EVERY = 0.5  # seconds between tries for a lock: formatting a disk takes seconds
@@ -44,7 +44,7 @@ class Holds:
                 except FileExistsError:
                     found = os.lstat(place)
                     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                        raise Unusable("%s was made by user %d; delete it" % (place, found.st_uid)) from None
+                        raise UnusableDisk("%s was made by user %d; delete it" % (place, found.st_uid)) from None
                 if place == self.root:
                     self._share()
             if self.of(task) is None:
@@ -144,5 +144,5 @@ def _is_at(lock: int, path: str) -> bool:
 
 def checked(name: str) -> str:
     if not re.match(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}$", name):
-        raise Unusable("%r isn't a volume's id" % name)
+        raise UnusableDisk("%r isn't a volume's id" % name)
     return name

@@ -34,7 +34,7 @@ class Hole:
 
 
 @record(frozen=True)
-class Place:
+class LogPlace:
     """Where a position of the log is: in a hole's line (`position` counts within it), or on disk."""
 
     hole: Optional[Hole]
@@ -56,17 +56,17 @@ class Holes:
         write_atomic(self._path, json.dumps([[hole.start, hole.end, hole.at, hole.why] for hole in longer]))
         self.known = longer
 
-    def place(self, offset: int) -> Place:
+    def place(self, offset: int) -> LogPlace:
         """Where a position of the log is."""
         before = 0  # by how many bytes the log is shorter than the disk
         for hole in self.known:
             begins = hole.start - before
             if offset < begins:
-                return Place(None, offset + before, begins - offset)
+                return LogPlace(None, offset + before, begins - offset)
             if offset < begins + len(hole.line):
-                return Place(hole, offset - begins, begins + len(hole.line) - offset)
+                return LogPlace(hole, offset - begins, begins + len(hole.line) - offset)
             before += hole.end - hole.start - len(hole.line)
-        return Place(None, offset + before, END)
+        return LogPlace(None, offset + before, END)
 
     def in_log(self, position: int) -> int:
         """The position in the log of one on disk; of one in a hole, that of its line."""

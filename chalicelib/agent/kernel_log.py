@@ -96,7 +96,7 @@ BROKEN = frozenset({48, 62, 64, FELL_OFF, 95, 119, 120, 140})  # it computes wro
 RECOVERY = 154  # what the driver says that the card needs
 
 
-class Cards:
+class CardErrors:
     """What the Xid errors so far mean for each card."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 
 from . import networks, process_tree, websocket
 from .spool import ReplayReader
-from .stream_loop import READ, Connection, Loop, receive
+from .stream_loop import READ, StreamConnection, StreamLoop, receive
 from .streams import Begun, Order
 from .tasks import FINAL, TaskFolder, read_text
 from .websocket import FAILED, NORMAL, Closed, Peer
@@ -38,7 +38,7 @@ READERS_MOST = 16  # of one task's log on its port: a job can call there as ofte
 FolderOf = Callable[[str], TaskFolder]
 
 
-class Follower:
+class LogFollower:
     """Where one reader is in a task's output."""
 
     def __init__(self, folder: TaskFolder, since: int = 0) -> None:
@@ -66,11 +66,11 @@ class Follower:
         return self._folder.state().get("state") == FINAL or not os.path.isdir(self._folder.path)
 
 
-class Following(Connection):
+class Following(StreamConnection):
     """A reader's connection. What it sends isn't listened to."""
 
     def __init__(
-        self, loop: Loop, near: socket.socket, peer: Peer, follower: Follower, done: Callable[[], None]
+        self, loop: StreamLoop, near: socket.socket, peer: Peer, follower: LogFollower, done: Callable[[], None]
     ) -> None:
         super().__init__(loop, near, peer)
         self._follower, self._done = follower, done
@@ -117,12 +117,12 @@ class FollowingPeople(Following):
 class LogStreams:
     """Everybody who reads the output of this machine's tasks. Its methods may be called from any thread."""
 
-    def __init__(self, loop: Loop, folder_of: FolderOf, port: int = PORT) -> None:
+    def __init__(self, loop: StreamLoop, folder_of: FolderOf, port: int = PORT) -> None:
         self._loop, self._folder_of, self._port = loop, folder_of, port
         self._lock = threading.Lock()
         self._readers: Dict[str, Set[Following]] = {}
         self._ended: Dict[str, float] = {}  # when a task was first asked whether it is still read
-        self._doors: Dict[Optional[str], Door] = {}  # by task; None is the machine's own network
+        self._doors: Dict[Optional[str], LogListener] = {}  # by task; None is the machine's own network
         self._roots: Dict[str, Callable[[], List[int]]] = {}  # of tasks there: what they stand below, likeliest first
 
     def opener(self, task: str, order: Order) -> Begun:
@@ -131,7 +131,7 @@ class LogStreams:
         return lambda loop, near, peer: self._following(Following, near, peer, task, since)
 
     def _following(self, kind: type, near: socket.socket, peer: Peer, task: str, since: int) -> Following:
-        follower = Follower(self._folder_of(task), since)
+        follower = LogFollower(self._folder_of(task), since)
         made: Following = kind(self._loop, near, peer, follower, lambda: self._left(task, made))
         with self._lock:
             self._readers.setdefault(task, set()).add(made)
@@ -184,7 +184,7 @@ class LogStreams:
                 if problem.errno == errno.EADDRINUSE:
                     return False
                 raise
-            self._doors[where] = Door(self._loop, listener, lambda call, path: self._admitted(where, call, path))
+            self._doors[where] = LogListener(self._loop, listener, lambda call, path: self._admitted(where, call, path))
             return True
 
     def unserve(self, task: str) -> None:
@@ -194,7 +194,7 @@ class LogStreams:
         if door is not None:
             self._loop.call(door.close)
 
-    def _admitted(self, where: Optional[str], call: socket.socket, path: str) -> Optional[Connection]:
+    def _admitted(self, where: Optional[str], call: socket.socket, path: str) -> Optional[StreamConnection]:
         """Who asks for /logs_ws becomes a reader; None for anything else."""
         name, _, query = path.partition("?")
         since = since_of(parse_qs(query).get("start_time", [""])[-1])
@@ -222,15 +222,18 @@ class LogStreams:
         return None
 
 
-class Door:
+class LogListener:
     """A listening socket on the loop, and those whose request isn't complete yet."""
 
     def __init__(
-        self, loop: Loop, listener: socket.socket, admit: Callable[[socket.socket, str], Optional[Connection]]
+        self,
+        loop: StreamLoop,
+        listener: socket.socket,
+        admit: Callable[[socket.socket, str], Optional[StreamConnection]],
     ) -> None:
         listener.setblocking(False)
         self._loop, self._listener, self._admit = loop, listener, admit
-        self.guests: Set[Guest] = set()
+        self.guests: Set[LogCaller] = set()
         loop.call(lambda: loop.watch(listener, selectors.EVENT_READ, self._accept))
 
     def _accept(self, _: int) -> None:
@@ -241,7 +244,7 @@ class Door:
         if len(self.guests) >= GUESTS_MOST:
             call.close()
             return
-        Guest(self._loop, call, self._admit, self.guests)
+        LogCaller(self._loop, call, self._admit, self.guests)
 
     def close(self) -> None:
         self._loop.watch(self._listener, 0, self._accept)
@@ -250,15 +253,15 @@ class Door:
             guest.end()
 
 
-class Guest:
+class LogCaller:
     """A caller whose request for a WebSocket is being read."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: StreamLoop,
         call: socket.socket,
-        admit: Callable[[socket.socket, str], Optional[Connection]],
-        guests: "Set[Guest]",
+        admit: Callable[[socket.socket, str], Optional[StreamConnection]],
+        guests: "Set[LogCaller]",
     ) -> None:
         call.setblocking(False)
         self._loop, self._call, self._admit, self._guests = loop, call, admit, guests
@@ -290,7 +293,7 @@ class Guest:
         method, _, rest = first.partition(" ")
         try:
             key = websocket.asked(headers)
-        except websocket.Broken as problem:
+        except websocket.ProtocolBroken as problem:
             self._refuse("400 Bad Request", str(problem))
             return
         reader = self._admit(self._call, rest.partition(" ")[0]) if method == "GET" else None

@@ -10,7 +10,7 @@ ACCEPTED = b"Accepted publickey"
 FINGERPRINT = re.compile(rb"Accepted publickey for .* (SHA256:[A-Za-z0-9+/]{43})")
 
 
-class Door:
+class LoginPort:
     """A port where sshd is started for whoever comes, with one configuration."""
 
     def __init__(self, listener: socket.socket, config: str, most: int) -> None:
@@ -18,10 +18,10 @@ class Door:
         listener.setblocking(False)
 
 
-class Connection:
+class LoginConnection:
     """One sshd. What it says on its standard error tells when the login succeeded, and when all of it has ended."""
 
-    def __init__(self, pid: int, said: int, door: Door, peer: str) -> None:
+    def __init__(self, pid: int, said: int, door: LoginPort, peer: str) -> None:
         """`peer`: the address that it comes from."""
         self.pid, self.said, self.door, self.peer, self.accepted = pid, said, door, peer, False
         self.fingerprint = ""  # of the key that it logged in with

@@ -45,7 +45,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import authorized, namespaces, networks, process_tree
-from .login_connections import Connection, Door
+from .login_connections import LoginConnection, LoginPort
 from .session_command import CUT, SFTP
 from .task_runtime import TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, read_json, read_text, take_lock, write_atomic, write_slot
@@ -104,7 +104,7 @@ class NoServer(Exception):
     """This host can't serve sessions; the reason is for the job's user."""
 
 
-class Logins:
+class TaskLogins:
     """The supervisor's side: it waits until the port is known, and by its end says that the job may be over."""
 
     def __init__(self, line: Optional[socket.socket]) -> None:
@@ -116,11 +116,11 @@ class Logins:
             select.select([self._line], [], [], READY_SECONDS)
 
 
-def begin(folder: TaskFolder, runtime: TaskRuntime) -> Logins:
+def begin(folder: TaskFolder, runtime: TaskRuntime) -> TaskLogins:
     """Starts the job's SSH server, if it has keys and none runs yet. Its caller has one thread and holds no lock, which
     the server would hold too."""
     if not folder.let_in() and not folder.launch()["spec"].get("node_ssh"):
-        return Logins(None)
+        return TaskLogins(None)
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
@@ -128,7 +128,7 @@ def begin(folder: TaskFolder, runtime: TaskRuntime) -> Logins:
         _detached(folder, runtime, theirs)
     os.waitpid(child, 0)
     theirs.close()
-    return Logins(ours)
+    return TaskLogins(ours)
 
 
 def _detached(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> None:
@@ -161,9 +161,9 @@ def patient_lock(path: str, pause: Callable[[float], None] = time.sleep) -> Opti
 
 
 def serve(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> None:
-    news = News(folder)
+    news = LoginNews(folder)
     try:
-        server = Server(folder, runtime, line, news)
+        server = LoginServer(folder, runtime, line, news)
     except NoServer as problem:
         unreachable = UNREACHABLE % problem if folder.launch()["spec"].get("node_ssh") else None
         news.tell(ssh={"problem": str(problem)}, nodes=unreachable)
@@ -239,7 +239,7 @@ def remove(folder: TaskFolder, withdraw: Callable[[str, str], None] = authorized
         withdraw(host_user, folder.task)
 
 
-class News:
+class LoginNews:
     """What the agent reads, and the agent's wake-up."""
 
     def __init__(self, folder: TaskFolder) -> None:
@@ -263,14 +263,14 @@ def program(name: str) -> str:
     return found
 
 
-class Server:
-    def __init__(self, folder: TaskFolder, runtime: TaskRuntime, line: socket.socket, news: News) -> None:
+class LoginServer:
+    def __init__(self, folder: TaskFolder, runtime: TaskRuntime, line: socket.socket, news: LoginNews) -> None:
         self._folder, self._runtime, self._news = folder, runtime, news
         self._line: Optional[socket.socket] = line
         launch = folder.launch()
         self._sshd, self._spec, self._in_container = program("sshd"), launch["spec"], launch.get("runtime") == "docker"
         self._place = os.path.join(folder.path, "ssh")
-        self._connections: List[Connection] = []
+        self._connections: List[LoginConnection] = []
         self._in_use = 0
         self._allowed: Set[str] = set()  # the fingerprints of the keys that may log in
         self._until = float("inf")  # after the job: when connections are cut
@@ -289,7 +289,7 @@ class Server:
         key = self._host_key()
         keys = self._read_keys()
         config = self._configure(user, "", "local", SESSIONS_MOST, keys)
-        self._users = Door(self._listen(), config, CONNECTIONS_MOST)
+        self._users = LoginPort(self._listen(), config, CONNECTIONS_MOST)
         self._nodes = self._door_for_nodes(user)
         port = self._users.listener.getsockname()[1]
         self._instead = self._private_files(user)
@@ -326,7 +326,7 @@ class Server:
         with open(path + ".pub") as file:
             return file.read().strip()
 
-    def _door_for_nodes(self, user: str) -> Optional[Door]:
+    def _door_for_nodes(self, user: str) -> Optional[LoginPort]:
         node_ssh = self._spec.get("node_ssh")
         if not node_ssh:
             return None
@@ -339,7 +339,7 @@ class Server:
             return None
         write_atomic(os.path.join(self._place, "nodes_host_key"), node_ssh["host_private_key"])
         config = self._configure(user, "nodes_", "no", NODE_SESSIONS, [node_ssh["public_key"]])
-        return Door(listener, config, NODES_MOST)
+        return LoginPort(listener, config, NODES_MOST)
 
     def _configure(self, user: str, whose: str, forwarding: str, sessions: int, keys: List[str]) -> str:
         """Writes it; returns its path."""
@@ -424,10 +424,10 @@ class Server:
         found += [door.listener.fileno() for door in self._doors() if len(self._through(door)) < door.most]
         return found if self._line is None else [*found, self._line.fileno()]
 
-    def _doors(self) -> List[Door]:
+    def _doors(self) -> List[LoginPort]:
         return [self._users] if self._nodes is None else [self._users, self._nodes]
 
-    def _through(self, door: Door) -> List[Connection]:
+    def _through(self, door: LoginPort) -> List[LoginConnection]:
         return [each for each in self._connections if each.door is door]
 
     def _patience(self) -> Optional[int]:
@@ -438,7 +438,7 @@ class Server:
     def _job_over(self) -> bool:
         return self._folder.state().get("state") in (FINAL, None)  # None: even its folder is gone
 
-    def _accept(self, door: Door) -> None:
+    def _accept(self, door: LoginPort) -> None:
         try:
             taken, (peer, *_) = door.listener.accept()
         except (BlockingIOError, ConnectionError):
@@ -452,11 +452,11 @@ class Server:
                 return
             try:
                 with networks.held(lambda: self._runtime.network(self._folder)) as network:
-                    self._connections.append(Connection(*self._start(taken, network, door), door, peer))
+                    self._connections.append(LoginConnection(*self._start(taken, network, door), door, peer))
             except (OSError, LookupError) as problem:
                 self._note("a connection: %s" % problem)
 
-    def _start(self, taken: socket.socket, network: Optional[int], door: Door) -> Tuple[int, int]:
+    def _start(self, taken: socket.socket, network: Optional[int], door: LoginPort) -> Tuple[int, int]:
         """The process, and where its words are read."""
         said, stderr = os.pipe()
         pid = os.fork()
@@ -498,18 +498,18 @@ class Server:
             self._in_use = in_use
             self._news.tell(connections=in_use, idle_since=None if in_use else micros())
 
-    def _gone(self, connection: Connection) -> None:
+    def _gone(self, connection: LoginConnection) -> None:
         os.close(connection.said)
         self._connections.remove(connection)
         if not connection.accepted:
             self._note("no login: %s" % connection.last_words())
 
-    def _barred(self, connection: Connection) -> bool:
+    def _barred(self, connection: LoginConnection) -> bool:
         """Did it log in with a key that isn't the job's, or not any more?"""
         users = connection.door is self._users
         return users and bool(connection.fingerprint) and connection.fingerprint not in self._allowed
 
-    def _cut(self, connection: Connection) -> None:
+    def _cut(self, connection: LoginConnection) -> None:
         """End it with all that was begun through it. What runs in a container isn't below: its session ends that."""
         found = process_tree.stopped(connection.pid)
         sessions = [pid for pid in found if not _is_sshd(pid)] if self._in_container else []

@@ -181,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
     inventory = Inventory(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
     notices = Listener(SOURCES[options.notices](), program.log) if options.notices else None
-    agent = program.Program(data, options.instance, session, roster, usable, inventory, notices=notices)
+    agent = program.AgentProgram(data, options.instance, session, roster, usable, inventory, notices=notices)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     said = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))

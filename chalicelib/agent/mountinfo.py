@@ -6,7 +6,7 @@ import re
 from typing import List, NamedTuple
 
 
-class Mounted(NamedTuple):
+class MountEntry(NamedTuple):
     number: str  # the device, major:minor; btrfs has numbers of its own
     root: str  # what of the filesystem is mounted
     place: str
@@ -15,7 +15,7 @@ class Mounted(NamedTuple):
     source: str
 
 
-def parse(text: str) -> List[Mounted]:
+def parse(text: str) -> List[MountEntry]:
     """In the order of mounting: of several at one place, the last one is seen."""
     found = []
     for line in text.splitlines():
@@ -23,7 +23,7 @@ def parse(text: str) -> List[Mounted]:
         fields, more = own.split(" "), common.split(" ")
         options = fields[5].split(",") + more[2].split(",")
         found.append(
-            Mounted(fields[2], _plain(fields[3]), _plain(fields[4]), "ro" in options, more[0], _plain(more[1]))
+            MountEntry(fields[2], _plain(fields[3]), _plain(fields[4]), "ro" in options, more[0], _plain(more[1]))
         )
     return found
 
@@ -33,10 +33,10 @@ def _plain(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), text)
 
 
-def mounts(pid: str = "self") -> List[Mounted]:
+def mounts(pid: str = "self") -> List[MountEntry]:
     with open("/proc/%s/mountinfo" % pid, encoding="utf-8", errors="surrogateescape") as file:
         return parse(file.read())
 
 
-def at(place: str) -> List[Mounted]:
+def at(place: str) -> List[MountEntry]:
     return [mounted for mounted in mounts() if mounted.place == place]

@@ -19,7 +19,7 @@ import tarfile
 from typing import Any, BinaryIO, Dict, List, NamedTuple, Tuple
 
 from . import namespaces
-from .accounts import Account
+from .accounts import TaskAccount
 from .docker_client import DockerClient
 from .docker_repositories import listed, owner_of, text_of
 from .tasks import TaskFolder, write_atomic
@@ -75,7 +75,7 @@ class Equipped(NamedTuple):
     problem: str = ""
 
 
-def equip_process(folder: TaskFolder, spec: Dict[str, Any], account: Account, home: str, server: str) -> Equipped:
+def equip_process(folder: TaskFolder, spec: Dict[str, Any], account: TaskAccount, home: str, server: str) -> Equipped:
     """`home`: the task's own. `server`: whom the nodes' SSH servers let in."""
     node_ssh = spec["node_ssh"]
     place = os.path.join(home, ".ssh")
@@ -95,7 +95,7 @@ def equip_process(folder: TaskFolder, spec: Dict[str, Any], account: Account, ho
     return Equipped(programs, *_list_user(folder, account, home))
 
 
-def _list_user(folder: TaskFolder, account: Account, home: str) -> Tuple[str, str]:
+def _list_user(folder: TaskFolder, account: TaskAccount, home: str) -> Tuple[str, str]:
     """A list of users that has the task's as well, if the machine's hasn't; or why there is none."""
     with contextlib.suppress(KeyError):
         pwd.getpwuid(account.uid)

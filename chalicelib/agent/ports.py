@@ -18,7 +18,7 @@ from .task_runtime import TaskError
 FIRST, LAST = 20000, 29999  # below those that the kernel gives to connections
 
 
-class Ports:
+class HostPorts:
     def __init__(self, first: int = FIRST, last: int = LAST) -> None:
         self._first, self._last = first, last
         self._held: Dict[str, socket.socket] = {}

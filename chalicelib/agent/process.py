@@ -31,12 +31,12 @@ from . import (
     users,
     visibility,
 )
-from .accounts import Account, account_of, outside, own_file, own_folder, own_home
+from .accounts import TaskAccount, account_of, outside, own_file, own_folder, own_home
 from .cgroups import TaskGroup
-from .task_runtime import NO_ISOLATION, Began, TaskError, Usage
+from .task_runtime import NO_ISOLATION, Began, TaskError, TaskUsage
 from .tasks import TaskFolder, delete_tree, read_text
 from .users import Users
-from .visibility import Cards, cards_of
+from .visibility import TaskCards, cards_of
 
 COLUMNS, ROWS = 120, 40
 READ_BYTES = 65536
@@ -79,7 +79,7 @@ class ProcessRuntime:
                 account.held.release()
             raise
 
-    def _start(self, began: Began, account: Account) -> "ProcessWork":
+    def _start(self, began: Began, account: TaskAccount) -> "ProcessWork":
         spec, folder = began.spec, began.folder
         home, scratch = own_home(folder, account)
         equipped = node_ssh.Equipped()
@@ -117,14 +117,14 @@ class ProcessRuntime:
         if held is not None:  # else the id is another task's by now, which ended these
             held.release()
 
-    def usage(self, folder: TaskFolder) -> Optional[Usage]:
+    def usage(self, folder: TaskFolder) -> Optional[TaskUsage]:
         pid = read_text(os.path.join(folder.path, "pid"))
         if not pid:
             return None
         cpu, resident = process_tree.usage(int(pid))
         counted = TaskGroup(folder.task).usage()  # exact, where this machine's groups count
         memory = counted.get("memory", resident)
-        return Usage(counted.get("cpu", cpu), memory, max(0, memory - counted.get("idle", 0)))
+        return TaskUsage(counted.get("cpu", cpu), memory, max(0, memory - counted.get("idle", 0)))
 
     def network(self, folder: TaskFolder) -> Optional[int]:
         return None
@@ -178,7 +178,7 @@ def shared_memory() -> int:
 
 
 def task_environment(
-    spec: Dict[str, Any], account: Account, home: str, task: str, cards: Cards, scratch: str = ""
+    spec: Dict[str, Any], account: TaskAccount, home: str, task: str, cards: TaskCards, scratch: str = ""
 ) -> Dict[str, str]:
     """Takes nothing from the agent's environment: a task must not depend on how its agent was started."""
     environment = {
@@ -204,7 +204,7 @@ class ProcessWork:
         spec: Dict[str, Any],
         environment: Dict[str, str],
         where: str,
-        account: Account,
+        account: TaskAccount,
         group: TaskGroup,
         folder: TaskFolder,
         users_list: str = "",  # a file to see in the place of the machine's
@@ -235,7 +235,7 @@ class ProcessWork:
         spec: Dict[str, Any],
         environment: Dict[str, str],
         where: str,
-        account: Account,
+        account: TaskAccount,
         trouble: int,
         users_list: str,
     ) -> None:

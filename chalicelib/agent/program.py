@@ -25,25 +25,25 @@ from .commands import (
     Dial,
     End,
     Keep,
-    Put,
+    PutLog,
     Rekey,
     Remove,
-    Route,
+    Reroute,
     Skip,
     Start,
     Stop,
     Trim,
 )
 from .gateway_role import GatewayRole
-from .health import Health
+from .health import HealthChecks
 from .inventory import Inventory
 from .link import Link, LinkError
 from .log_stream import LogStreams
 from .notices import Notice
-from .replicas import Replicas
+from .replicas import WatchedReplicas
 from .roster import Roster, archives_of
-from .session import Message, Session
-from .streams import Streams, port_opener, ssh_opener
+from .session import AgentSession, Message
+from .streams import AgentStreams, port_opener, ssh_opener
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
 from .way import Via
@@ -128,12 +128,12 @@ class Courier(threading.Thread):
             self._deliver(message, outcome)
 
 
-class Program:
+class AgentProgram:
     def __init__(
         self,
         data: str,
         instance: str,
-        session: Session,
+        session: AgentSession,
         roster: Roster,
         runtimes: Dict[str, TaskRuntime],
         inventory: Inventory,
@@ -143,9 +143,9 @@ class Program:
         self._data, self._session, self._roster = data, session, roster
         self._runtimes, self._inventory = runtimes, inventory
         self._address = Address(data)
-        self.streams = Streams(lambda: self._address.read()[0], log, via=self._address.via)
+        self.streams = AgentStreams(lambda: self._address.read()[0], log, via=self._address.via)
         self.logs = LogStreams(self.streams.loop, roster.folder)
-        self.replicas = Replicas(roster.runtime, self._replica_changed, log)
+        self.replicas = WatchedReplicas(roster.runtime, self._replica_changed, log)
         self.gateway = GatewayRole(data, roster.program, self._gateway_changed, log)
         self.streams.serve("port", port_opener(roster.runtime, self.replicas.way))
         self.streams.serve("ssh", ssh_opener(roster.runtime))
@@ -163,7 +163,7 @@ class Program:
         self._gpus: List[Dict[str, Any]] = []
         self._notices, self._asking = notices, False
         self._measuring = self._examining = False
-        self._health = Health(
+        self._health = HealthChecks(
             self._storages, [runtime.problem for runtime in runtimes.values()], inventory.run, inventory.root
         )
         self._away = False  # the last message got no response
@@ -359,7 +359,7 @@ class Program:
         spool.skip(command.offset, command.end, micros())
         self._session.log_shrank(command.task, spool.end(), time.monotonic())
 
-    def _put(self, command: Put) -> None:
+    def _put(self, command: PutLog) -> None:
         away = "its calls go through a head node, which leads to the server alone" if self._address.via() else ""
         problem = away or chunks.put(command.url, command.headers, command.chunk.payload)
         if problem:
@@ -459,11 +459,11 @@ class Program:
                 self._roster.abort(command.task)
             elif isinstance(command, Remove):
                 self._remove(command.task)
-            elif isinstance(command, (Trim, Skip, Put)):
+            elif isinstance(command, (Trim, Skip, PutLog)):
                 self._obey_about_output(command)
             elif isinstance(command, Dial):
                 self.streams.dial(command.order)
-            elif isinstance(command, (Keep, Rekey, Route)):
+            elif isinstance(command, (Keep, Rekey, Reroute)):
                 self._obey_about_keys(command)
             elif isinstance(command, Carry):
                 self.gateway.want(command.gateway)
@@ -474,7 +474,7 @@ class Program:
         except OSError as problem:
             log("%s %s: %s" % (type(command).__name__.lower(), getattr(command, "task", ""), problem))
 
-    def _obey_about_output(self, command: Union[Trim, Skip, Put]) -> None:
+    def _obey_about_output(self, command: Union[Trim, Skip, PutLog]) -> None:
         if isinstance(command, Trim):
             self._roster.log(command.task).trim(command.offset)
         elif isinstance(command, Skip):
@@ -482,8 +482,8 @@ class Program:
         else:
             self._slow.submit(self._logged, self._put, command)
 
-    def _obey_about_keys(self, command: Union[Keep, Rekey, Route]) -> None:
-        if isinstance(command, Route):
+    def _obey_about_keys(self, command: Union[Keep, Rekey, Reroute]) -> None:
+        if isinstance(command, Reroute):
             if self.replicas.route(command.task, command.workers, command.urls):
                 self._refresh(command.task)
         elif isinstance(command, Keep):
@@ -579,15 +579,15 @@ def _tell(command: Command) -> None:
     subject = getattr(command, "task", "")
     if isinstance(command, Dial):
         subject = "%s to %s of %s" % tuple(command.order.get(name) for name in ("id", "target", "task"))
-    if not isinstance(command, (Trim, Put)):
+    if not isinstance(command, (Trim, PutLog)):
         log("%s %s" % (type(command).__name__.lower(), subject))
 
 
-def new_session(data: str, instance: str, roster: Roster, version: str, wait: float) -> Session:
+def new_session(data: str, instance: str, roster: Roster, version: str, wait: float) -> AgentSession:
     credential = (read_text(os.path.join(data, "credential")) or "").strip()
     token = (read_text(os.path.join(data, "token")) or "").strip()
     jitter = random.Random()
-    return Session(
+    return AgentSession(
         instance=instance,
         boot=os.urandom(8).hex(),
         credential=credential,

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from . import asking, grpc_info
 from .engine_queue import Gauge, waiting
 from .probes import Probe
-from .replicas import Replica
+from .replicas import WatchedReplica
 from .router import EVERY, Router
 
 LISTENS_EVERY = 1.0
@@ -40,7 +40,7 @@ class ReplicaLoop:
         self._thread = threading.Thread(target=self._run, name="replicas", daemon=True)
         self._thread.start()
 
-    def begin(self, replica: Replica) -> None:
+    def begin(self, replica: WatchedReplica) -> None:
         self._loop.call_soon_threadsafe(self._begin, replica)
 
     def end(self, task: str) -> None:
@@ -60,7 +60,7 @@ class ReplicaLoop:
         self._threads.shutdown(wait=False)
         self._loop.close()
 
-    def _begin(self, replica: Replica) -> None:
+    def _begin(self, replica: WatchedReplica) -> None:
         following = self._loop.create_task(self._follow(replica))
         following.add_done_callback(self._over)
         self._following[replica.task] = following
@@ -74,7 +74,7 @@ class ReplicaLoop:
         if not following.cancelled() and following.exception() is not None:
             self._log("looking after a replica failed: %r" % following.exception())
 
-    async def _follow(self, replica: Replica) -> None:
+    async def _follow(self, replica: WatchedReplica) -> None:
         while not await self._listens(replica):
             await asyncio.sleep(LISTENS_EVERY)
         replica.address = await self._straight(replica)
@@ -92,27 +92,27 @@ class ReplicaLoop:
             work.append(self._route(replica))
         await asyncio.gather(*work)
 
-    async def _listens(self, replica: Replica) -> bool:
+    async def _listens(self, replica: WatchedReplica) -> bool:
         try:
             (await self._connected(replica)).close()
         except OSError:
             return False
         return True
 
-    async def _straight(self, replica: Replica) -> str:
+    async def _straight(self, replica: WatchedReplica) -> str:
         try:
             return await self._loop.run_in_executor(self._threads, replica.way.straight)
         except OSError:  # the engine doesn't tell: there is another way
             return ""
 
-    def _counted(self, replica: Replica, probes: List[Probe]) -> None:
+    def _counted(self, replica: WatchedReplica, probes: List[Probe]) -> None:
         replica.streaks = [probe.streak or 0 for probe in probes]
         self._changed(replica.task)
 
-    async def _status(self, replica: Replica, request: bytes) -> int:
+    async def _status(self, replica: WatchedReplica, request: bytes) -> int:
         return await asking.status_of(await self._connected(replica), request)
 
-    async def _connected(self, replica: Replica) -> socket.socket:
+    async def _connected(self, replica: WatchedReplica) -> socket.socket:
         connecting = self._loop.run_in_executor(self._threads, replica.way.connect)
         try:
             made = await asyncio.shield(connecting)
@@ -122,7 +122,7 @@ class ReplicaLoop:
         made.setblocking(False)
         return made
 
-    async def _route(self, replica: Replica) -> None:
+    async def _route(self, replica: WatchedReplica) -> None:
         """What routes to the service's other replicas is told which there are, again and again: it may forget."""
 
         async def call(method: str, url: str, body: Optional[Dict[str, Any]], most: int) -> Tuple[int, bytes]:
@@ -151,7 +151,7 @@ class ReplicaLoop:
                 self._changed(replica.task)
             await asyncio.sleep(EVERY if replica.cleared == replica.workers else SOON)
 
-    async def _count(self, replica: Replica) -> None:
+    async def _count(self, replica: WatchedReplica) -> None:
         """What waits in its engine, as that says."""
         request, gauge = asking.request("get", "/metrics"), Gauge()
         while True:
@@ -164,7 +164,7 @@ class ReplicaLoop:
                 self._changed(replica.task)
             await asyncio.sleep(QUEUE_EVERY)
 
-    async def _metrics(self, replica: Replica, request: bytes) -> Optional[int]:
+    async def _metrics(self, replica: WatchedReplica, request: bytes) -> Optional[int]:
         status, body = await asking.answer(await self._connected(replica), request, QUEUE_BYTES)
         return waiting(body) if status == 200 else None
 

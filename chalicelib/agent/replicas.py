@@ -23,7 +23,7 @@ T = TypeVar("T")
 RuntimeOf = Callable[[str], Tuple[TaskRuntime, Any]]  # raises OSError for a task that doesn't run
 
 
-class Way:
+class PortWay:
     """Connections to a replica's port, in its network, which stays open meanwhile. From any thread."""
 
     def __init__(self, task: str, port: int, runtime_of: RuntimeOf) -> None:
@@ -84,10 +84,10 @@ class Way:
 
 
 @record
-class Replica:
+class WatchedReplica:
     task: str
     spec: Dict[str, Any]
-    way: Way
+    way: PortWay
     host_port: Optional[int] = None
     listens: bool = False
     address: str = ""
@@ -104,13 +104,13 @@ class Replica:
         return {name: value for name, value in said.items() if value is not None}
 
 
-class Replicas:
+class WatchedReplicas:
     """Called on the agent's own thread, but for `way`."""
 
     def __init__(self, runtime_of: RuntimeOf, changed: Callable[[str], None], log: Callable[[str], None]) -> None:
         """`changed`: there is something new to tell of this task; called on another thread."""
         self._runtime_of, self._changed, self._log = runtime_of, changed, log
-        self._known: Dict[str, Optional[Replica]] = {}  # every running task; None: it is no service's
+        self._known: Dict[str, Optional[WatchedReplica]] = {}  # every running task; None: it is no service's
         self._loop: "Optional[ReplicaLoop]" = None
 
     def watch(self, task: str, launch: Callable[[], Dict[str, Any]]) -> None:
@@ -122,8 +122,8 @@ class Replicas:
         self._known[task] = None
         if spec.get("service_port"):
             port = started.get("host_port")
-            way = Way(task, int(port or spec["service_port"]), self._runtime_of)
-            self._known[task] = replica = Replica(task, spec, way, port)
+            way = PortWay(task, int(port or spec["service_port"]), self._runtime_of)
+            self._known[task] = replica = WatchedReplica(task, spec, way, port)
             if spec.get("router"):
                 replica.workers = ""
             self._running().begin(replica)
@@ -148,7 +148,7 @@ class Replicas:
         replica = self._known.get(task)
         return {} if replica is None else replica.told()
 
-    def way(self, task: str, port: int) -> Optional[Way]:
+    def way(self, task: str, port: int) -> Optional[PortWay]:
         replica = self._known.get(task)
         return replica.way if replica is not None and replica.way.port == port else None
 

@@ -18,8 +18,8 @@ import time
 from typing import Any, BinaryIO, Dict, List, Tuple
 
 from . import files, process_tree
-from .accounts import Account
-from .git import Git, Said, TooLate, check_url, give, over_ssh
+from .accounts import TaskAccount
+from .git import Git, GitOutput, TooLate, check_url, give, over_ssh
 from .task_runtime import Began, TaskError
 from .tasks import FULL, TaskFolder, delete_tree, read_json, write_atomic
 
@@ -100,7 +100,7 @@ def taken(target: str) -> bool:
         raise TaskError("executor_error", "repository: %s: %s" % (target, problem.strerror)) from None
 
 
-def bring(began: Began, account: Account, scratch: str, target: str) -> None:
+def bring(began: Began, account: TaskAccount, scratch: str, target: str) -> None:
     """The task's repository, if it has one, for a plain process: made and put there with the task's own rights."""
     repo = began.spec.get("repo")
     if not repo:
@@ -149,7 +149,7 @@ def unwritable(place: str, problem: OSError) -> TaskError:
 # The clone ------------------------------------------------------------------------------------------------------------
 
 
-def clone(began: Began, account: Account, scratch: str, seconds: float = SECONDS) -> str:
+def clone(began: Began, account: TaskAccount, scratch: str, seconds: float = SECONDS) -> str:
     """The folder with the checkout, which belongs to the account. The caller deletes the folder above it."""
     repo, folder = began.spec["repo"], began.folder
     check_url(repo["url"])
@@ -275,7 +275,7 @@ class Cloning:
         first = "%s, line %s" % (at.group(1), at.group(2)) if at else found[0]
         raise self._failed("the patch with the uncommitted changes doesn't fit: %s" % first)
 
-    def _patched(self, given: BinaryIO) -> Said:
+    def _patched(self, given: BinaryIO) -> GitOutput:
         return self._git.run("apply", "--whitespace=nowarn", "-", folder=self._tree, given=given)
 
     # Reasons ----------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ class Cloning:
     def _failed(self, why: str) -> TaskError:
         return TaskError("executor_error", "repository %s: %s" % (self._url, why))
 
-    def _why(self, said: Said, what: str = "") -> TaskError:
+    def _why(self, said: GitOutput, what: str = "") -> TaskError:
         lines = self._lines(said)
         for pattern, words in self._reasons():
             line = next((line for line in lines if pattern.search(line)), None)
@@ -311,7 +311,7 @@ class Cloning:
             (DENIED, denied),
         ]  # fmt: skip
 
-    def _lines(self, said: Said) -> List[str]:
+    def _lines(self, said: GitOutput) -> List[str]:
         """git's words, printable, and without the credentials, should a server repeat them. No semicolon: it would part
         one reason from the next."""
         text = said.text

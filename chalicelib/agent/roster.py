@@ -11,12 +11,12 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import logins, repositories
-from .ports import Ports
+from .ports import HostPorts
 from .spool import SpoolReader
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, list_tasks, read_text
 from .visibility import buses_of
-from .volumes import Volumes
+from .volumes import TaskVolumes
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
 VOLUMES_TOLD = ("mounted", "held", "held_by")  # left out where there are none
@@ -43,7 +43,7 @@ class Roster:
         self._readers: Dict[str, SpoolReader] = {}
         self._launched: List[Tuple[str, "subprocess.Popen[bytes]"]] = []
         self._failures: Dict[str, int] = {}
-        self._ports = Ports()
+        self._ports = HostPorts()
 
     def folder(self, task: str) -> TaskFolder:
         return TaskFolder(self._data, task)
@@ -216,7 +216,7 @@ class Roster:
         runtime = self._runtimes.get(folder.launch().get("runtime", ""))
         if runtime:
             runtime.remove(folder)
-        held = Volumes(folder, []).release()  # of one whose supervisor never came to it
+        held = TaskVolumes(folder, []).release()  # of one whose supervisor never came to it
         if held:
             raise OSError("; ".join(held.values()))
         logins.remove(folder)

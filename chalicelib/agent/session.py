@@ -29,10 +29,10 @@ from .commands import (
     Dial,
     End,
     Keep,
-    Put,
+    PutLog,
     Rekey,
     Remove,
-    Route,
+    Reroute,
     Skip,
     Start,
     Stop,
@@ -111,7 +111,7 @@ class _Task:
         return bare(told) if self.bare else fitted(told, room)
 
 
-class Session:
+class AgentSession:
     def __init__(
         self,
         instance: str,
@@ -393,7 +393,7 @@ class Session:
         if not chunk.stored:
             for order in answer.get("uploads") or ():
                 if order["task"] == chunk.task:
-                    return [Put(chunk, str(order["url"]), dict(order["headers"]))]
+                    return [PutLog(chunk, str(order["url"]), dict(order["headers"]))]
         self._chunk = None
         if all(cursor["task"] != chunk.task for cursor in answer.get("logs") or ()):
             task = self._tasks[chunk.task]
@@ -515,7 +515,7 @@ class Session:
             found.append(Rekey(name, access, [str(key) for key in wanted.get("authorized_keys") or ()]))
         if workers is not None and workers not in (task.rerouted, task.report.get("workers")):
             task.rerouted = workers
-            found.append(Route(name, workers, [str(url) for url in wanted.get("worker_urls") or ()]))
+            found.append(Reroute(name, workers, [str(url) for url in wanted.get("worker_urls") or ()]))
         return found
 
     def _wanted_stream(self, order: Body) -> List[Command]:

@@ -16,7 +16,7 @@ import sys
 from typing import Any, Dict, List, NoReturn, Optional
 
 from . import fabric, namespaces, sftp
-from .accounts import Account
+from .accounts import TaskAccount
 from .cgroups import TaskGroup
 from .tasks import FINAL, TaskFolder, read_json, read_text, write_atomic
 
@@ -31,7 +31,7 @@ class NoSession(Exception):
     """The reason is for the client."""
 
 
-def admit(folder: TaskFolder, account: Account, environment: Dict[str, str], where: str, users: str = "") -> None:
+def admit(folder: TaskFolder, account: TaskAccount, environment: Dict[str, str], where: str, users: str = "") -> None:
     """From now on there can be sessions of this plain process. `users`: a file they see in the place of the machine's
     list."""
     rights = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "confined": account.confined}
@@ -97,7 +97,7 @@ def beside_process(folder: TaskFolder, spec: Dict[str, Any], command: Optional[s
     os.close(here)
     os.chdir(entry["where"])
     if command == SFTP:
-        sftp.serve(sftp.Server(), 0, 1)
+        sftp.serve(sftp.SftpServer(), 0, 1)
         return 0
     environment = dict(entry["environment"], **passed_on())
     shell = spec.get("shell") or shutil.which("bash", path=environment.get("PATH")) or "/bin/sh"
@@ -106,7 +106,7 @@ def beside_process(folder: TaskFolder, spec: Dict[str, Any], command: Optional[s
 
 def take_on(entry: Dict[str, Any]) -> None:
     """The job's limits and rights, for good."""
-    account = Account({"uid": entry["uid"], "gid": entry["gid"]})
+    account = TaskAccount({"uid": entry["uid"], "gid": entry["gid"]})
     account.confined, account.groups = entry["confined"], entry["groups"]
     if account.foreign and os.isatty(0):
         os.fchown(0, account.uid, account.gid)

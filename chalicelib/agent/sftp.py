@@ -108,7 +108,7 @@ def long_name(name: bytes, found: os.stat_result) -> bytes:
     return line.encode("ascii", "replace") + name
 
 
-class Listing:
+class FolderListing:
     """An open folder: what of it hasn't been sent. It is read as it is asked for: nobody bounds how long it is."""
 
     def __init__(self, path: bytes) -> None:
@@ -119,20 +119,20 @@ class Listing:
         self._entries.close()
 
 
-def closed(what: Union[int, Listing]) -> None:
+def closed(what: Union[int, FolderListing]) -> None:
     if isinstance(what, int):
         os.close(what)
     else:
         what.close()
 
 
-class Server:
+class SftpServer:
     """Replies to one request after another."""
 
     def __init__(self, proc: Optional[int] = None) -> None:
         """`proc`: a descriptor of the /proc in which this process lives, opened before it changed its mounts."""
         self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if proc is None else proc
-        self._open: Dict[bytes, Union[int, Listing]] = {}
+        self._open: Dict[bytes, Union[int, FolderListing]] = {}
         self._count = 0
         self._does: Dict[int, Callable[[Fields], Tuple[int, bytes]]] = {
             OPEN: self._open_file,
@@ -144,7 +144,7 @@ class Server:
             STAT: lambda fields: (ATTRS, attributes(os.stat(fields.path()))),
             SETSTAT: self._set,
             FSETSTAT: self._set_open,
-            OPENDIR: lambda fields: self._handle(Listing(fields.path())),
+            OPENDIR: lambda fields: self._handle(FolderListing(fields.path())),
             READDIR: self._list,
             REMOVE: lambda fields: done(os.unlink(fields.path())),
             MKDIR: lambda fields: done(os.mkdir(fields.path(), fields.attributes().get("mode", 0o777) & 0o7777)),
@@ -174,7 +174,7 @@ class Server:
             kind, body = status(FAILURE, str(problem))
         return bytes([kind]) + struct.pack(">I", number) + body
 
-    def _handle(self, what: Union[int, Listing]) -> Tuple[int, bytes]:
+    def _handle(self, what: Union[int, FolderListing]) -> Tuple[int, bytes]:
         if len(self._open) >= HANDLES_MOST:
             closed(what)
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -244,7 +244,7 @@ class Server:
 
     def _list(self, fields: Fields) -> Tuple[int, bytes]:
         listing = self._open.get(fields.text())
-        if not isinstance(listing, Listing):
+        if not isinstance(listing, FolderListing):
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         found: List[Tuple[bytes, Optional[os.stat_result]]] = []
         for name in listing.names:
@@ -311,7 +311,7 @@ def refusal(problem: OSError) -> Tuple[int, bytes]:
     return status(codes.get(problem.errno or 0, FAILURE), problem.strerror or str(problem))
 
 
-def serve(server: Server, source: int, target: int) -> None:
+def serve(server: SftpServer, source: int, target: int) -> None:
     """Until the client has gone. Raises Malformed."""
     for fd in (source, target):
         os.set_blocking(fd, False)

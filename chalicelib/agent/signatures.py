@@ -170,11 +170,11 @@ def _zfs(read: Read, size: int) -> Iterator[str]:
 # What to do with it --------------------------------------------------------------------------------------------------
 
 
-class Unusable(Exception):
+class UnusableDisk(Exception):
     """This disk can't be used; the words are for the job's user."""
 
 
-class Choice(NamedTuple):
+class MountChoice(NamedTuple):
     """The part of a disk to mount, and its filesystem."""
 
     part: str
@@ -189,37 +189,37 @@ def formattable(whole: Contents, parts: Dict[str, Contents], marked: bool) -> bo
     return whole.blank or (marked and set(whole.others) <= {EXT_COPIES[0].name})
 
 
-def choose(disk: str, whole: Contents, parts: Dict[str, Contents]) -> Choice:
+def choose(disk: str, whole: Contents, parts: Dict[str, Contents]) -> MountChoice:
     """`parts`: its partitions. Raises Unusable."""
     if whole.table and not whole.filesystems:
         return _only_part(disk, whole.table, parts)
     if whole.others or whole.table or len(whole.filesystems) > 1:
-        raise Unusable(
+        raise UnusableDisk(
             "%s has %s, which jobs can't mount; use a volume with an ext4, xfs or btrfs filesystem"
             % (disk, whole.words())
         )
     if whole.filesystems:
-        return Choice(disk, whole.filesystems[0])
-    raise Unusable(
+        return MountChoice(disk, whole.filesystems[0])
+    raise UnusableDisk(
         "%s has no filesystem (found: %s); make one, for example with mkfs.ext4, on a machine that it's attached to"
         % (disk, whole.words())
     )
 
 
-def _only_part(disk: str, table: str, parts: Dict[str, Contents]) -> Choice:
-    usable: List[Choice] = []
+def _only_part(disk: str, table: str, parts: Dict[str, Contents]) -> MountChoice:
+    usable: List[MountChoice] = []
     for part, contents in sorted(parts.items()):
         if len(contents.filesystems) == 1 and not contents.others:
-            usable.append(Choice(part, contents.filesystems[0]))
+            usable.append(MountChoice(part, contents.filesystems[0]))
     if len(usable) == 1:
         return usable[0]
     if usable:
-        raise Unusable(
+        raise UnusableDisk(
             "%s has %s with several filesystems (%s); a volume must have exactly one"
             % (disk, table, ", ".join("%s: %s" % (choice.part, choice.filesystem) for choice in usable))
         )
     found = ", ".join("%s: %s" % (part, contents.words()) for part, contents in sorted(parts.items()))
-    raise Unusable(
+    raise UnusableDisk(
         "%s has %s, but no partition with an ext4, xfs or btrfs filesystem (%s)"
         % (disk, table, found or "no partitions")
     )

@@ -35,7 +35,7 @@ class Watched(Protocol):
         """End what has lasted too long."""
 
 
-class Loop:
+class StreamLoop:
     """The thread, which starts with the first stream. `call` is for other threads; all else happens on this one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,7 +48,7 @@ class Loop:
         self._calls: Deque[Callable[[], None]] = deque()
         self._thread: Optional[threading.Thread] = None
         self._lock, self._closed = threading.Lock(), False
-        self.streams: Set["Connection"] = set()
+        self.streams: Set["StreamConnection"] = set()
         self.watched: Set[Watched] = set()  # what else has a time limit
 
     def call(self, action: Callable[[], None]) -> bool:
@@ -173,10 +173,10 @@ def receive(sock: socket.socket) -> Optional[bytes]:
         return None
 
 
-class Connection:
+class StreamConnection:
     """Our end of a WebSocket. What stands behind it overrides the methods without an underscore in the second part."""
 
-    def __init__(self, loop: Loop, near: socket.socket, peer: Peer) -> None:
+    def __init__(self, loop: StreamLoop, near: socket.socket, peer: Peer) -> None:
         near.setblocking(False)
         self._loop, self._near, self._peer = loop, near, peer
         self._out = Outgoing(near)
@@ -314,18 +314,18 @@ class Connection:
         """It is over."""
 
 
-class Refusal(Connection):
+class Refusal(StreamConnection):
     """A stream whose target can't be reached: it says why, and ends."""
 
-    def __init__(self, loop: Loop, near: socket.socket, peer: Peer, reason: str) -> None:
+    def __init__(self, loop: StreamLoop, near: socket.socket, peer: Peer, reason: str) -> None:
         super().__init__(loop, near, peer)
         self.close(Closed(FAILED, reason))
 
 
-class Joined(Connection):
+class Joined(StreamConnection):
     """A stream to a socket of the job."""
 
-    def __init__(self, loop: Loop, near: socket.socket, peer: Peer, far: Optional[socket.socket]) -> None:
+    def __init__(self, loop: StreamLoop, near: socket.socket, peer: Peer, far: Optional[socket.socket]) -> None:
         super().__init__(loop, near, peer)
         self._far, self._far_out, self._far_broken = far, Outgoing(far), False
         if far is not None:
@@ -389,7 +389,9 @@ class Deferred(Joined):
     """A stream that waits for somebody to use it. Its socket of the job is opened for the first byte: an application
     that serves one connection after the other must not be kept busy by one on which nothing comes."""
 
-    def __init__(self, loop: Loop, near: socket.socket, peer: Peer, connecting: Callable[[int], socket.socket]) -> None:
+    def __init__(
+        self, loop: StreamLoop, near: socket.socket, peer: Peer, connecting: Callable[[int], socket.socket]
+    ) -> None:
         """`connecting`: a connection on its way to a place of `networks.LOOPBACK`. Raises OSError."""
         super().__init__(loop, near, peer, None)
         self._connecting, self._coming = connecting, None  # type: Any, Optional[socket.socket]

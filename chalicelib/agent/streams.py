@@ -20,7 +20,7 @@ from typing import Any, Callable, Deque, Dict, Optional, Protocol, Tuple, Union
 from urllib.parse import urlsplit
 
 from . import logins, networks, way, websocket
-from .stream_loop import Connection, Deferred, Joined, Loop, Refusal
+from .stream_loop import Deferred, Joined, Refusal, StreamConnection, StreamLoop
 from .task_runtime import TaskRuntime
 
 MOST = 1024  # streams at once on this machine, those that are being dialled included
@@ -31,7 +31,9 @@ DIAL_SECONDS = 15.0
 HEAD_BYTES = 16 * 1024
 
 Order = Dict[str, Any]  # {id, ticket, task, target, …}; `gateway` and `pin`: whom to dial, if not the server
-Begun = Callable[[Loop, socket.socket, websocket.Peer], Connection]  # what to do with the stream, once it is dialled
+Begun = Callable[
+    [StreamLoop, socket.socket, websocket.Peer], StreamConnection
+]  # what to do with the stream, once it is dialled
 Opener = Callable[[str, Order], Union[socket.socket, Begun]]  # by the task's id
 
 
@@ -44,17 +46,17 @@ def places(descriptors: int) -> int:
     return MOST if descriptors < 0 else max(16, min(MOST, (descriptors - SPARED) // 2))
 
 
-class Streams:
+class AgentStreams:
     def __init__(
         self,
         address: Callable[[], str],
         log: Callable[[str], None],
-        loop: Optional[Loop] = None,
+        loop: Optional[StreamLoop] = None,
         via: way.Via = way.straight,
     ) -> None:
         """`address`: the server's, as it is now."""
         self._address, self._log, self._via = address, log, via
-        self.loop = loop or Loop()
+        self.loop = loop or StreamLoop()
         self._most = places(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._openers: Dict[str, Opener] = {}
         self._threads = ThreadPoolExecutor(max_workers=DIALS, thread_name_prefix="dial")
@@ -143,7 +145,7 @@ class Streams:
     def _begin(self, near: socket.socket, early: bytes, found: Union[socket.socket, Begun, str], order: Order) -> None:
         peer = websocket.Peer(client=True)
         try:
-            made: Connection
+            made: StreamConnection
             if isinstance(found, str):
                 made = Refusal(self.loop, near, peer, found)
             elif isinstance(found, socket.socket):
@@ -157,7 +159,7 @@ class Streams:
                 self._dialling.pop(str(order["id"]), None)
 
 
-class Replica(Protocol):
+class ReplicaPort(Protocol):
     """The way to the port of a service's replica."""
 
     def enter(self) -> None:
@@ -168,7 +170,7 @@ class Replica(Protocol):
 
 def port_opener(
     runtime_of: Callable[[str], Tuple[TaskRuntime, Any]],
-    replica_of: Callable[[str, int], Optional[Replica]] = lambda task, port: None,
+    replica_of: Callable[[str, int], Optional[ReplicaPort]] = lambda task, port: None,
 ) -> Opener:
     """Streams to `port:N`, in the task's network; to a replica's port, if the order says `lazily`, from the first byte
     that comes for it."""

@@ -20,7 +20,7 @@ from . import logins, process_tree, repositories
 from .spool import SpoolWriter
 from .task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micros
 from .tasks import FINAL, FULL, TaskFolder, make_pipe
-from .volumes import Volumes
+from .volumes import TaskVolumes
 
 DEFAULT_GRACE = 10.0
 NOTICE_EVERY = 0.05  # seconds between notices of new output to the agent
@@ -34,7 +34,7 @@ def run(folder: TaskFolder, runtime: TaskRuntime) -> None:
     if not folder.launch():
         return  # removed meanwhile
     ended = folder.state().get("state") == FINAL
-    sessions = logins.Logins(None) if ended else logins.begin(folder, runtime)
+    sessions = logins.TaskLogins(None) if ended else logins.begin(folder, runtime)
     lock = folder.take_lock()
     if lock is None:
         return  # another one looks after this task
@@ -55,13 +55,13 @@ def detach() -> bool:
 
 
 class Supervisor:
-    def __init__(self, folder: TaskFolder, runtime: TaskRuntime, sessions: logins.Logins) -> None:
+    def __init__(self, folder: TaskFolder, runtime: TaskRuntime, sessions: logins.TaskLogins) -> None:
         launch = folder.launch()
         self._logins = sessions
         self._folder, self._runtime = folder, runtime
         self._spec: Dict[str, Any] = launch["spec"]
         self._gpus = launch.get("gpus") or []
-        self._volumes = Volumes(folder, self._spec.get("volumes") or [])
+        self._volumes = TaskVolumes(folder, self._spec.get("volumes") or [])
         self._state = dict(folder.state(), id=folder.task)
         with open(os.path.join(folder.path, "pid"), "w") as file:
             file.write(str(os.getpid()))

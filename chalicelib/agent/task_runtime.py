@@ -14,7 +14,7 @@ from .records import record
 from .tasks import TaskFolder
 
 if TYPE_CHECKING:
-    from .volumes import Volumes
+    from .volumes import TaskVolumes
 
 Spec = Dict[str, Any]
 
@@ -44,7 +44,7 @@ class Began:
     spooled: int  # bytes of output already on disk
     report: Callable[..., None]  # report(state, **fields): writes the state and notifies the agent
     pause: Callable[[float], None]  # wait so many seconds, or raise Interrupted when the task should end
-    volumes: "Volumes"  # its disks are mounted; the runtime shows them to the task
+    volumes: "TaskVolumes"  # its disks are mounted; the runtime shows them to the task
     gpus: Sequence[str] = ()  # ids of the GPUs given to this task
 
     @property
@@ -94,7 +94,7 @@ class Work(Protocol):
 
 
 @record(frozen=True)
-class Usage:
+class TaskUsage:
     cpu_usage_micro: int
     memory_usage_bytes: int
     memory_working_set_bytes: int
@@ -116,7 +116,7 @@ class TaskRuntime(Protocol):
 
     def begin(self, began: Began) -> Work: ...
 
-    def usage(self, folder: TaskFolder) -> Optional[Usage]: ...
+    def usage(self, folder: TaskFolder) -> Optional[TaskUsage]: ...
 
     def network(self, folder: TaskFolder) -> Optional[int]:
         """A process in the network of a running task, or None if that is the machine's own (`networks`). Raises OSError

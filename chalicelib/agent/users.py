@@ -44,7 +44,7 @@ def lock_folder() -> str:
 
 
 @record
-class Held:
+class HeldId:
     """An id that a task holds until `release`."""
 
     uid: int
@@ -98,7 +98,7 @@ class Users:
     def isolation(self) -> str:
         return OWN_USER if self.ids and os.getuid() == 0 and may_become(self.ids[0]) else NO_ISOLATION
 
-    def take(self, task: str) -> Held:
+    def take(self, task: str) -> HeldId:
         """A free id, with nothing left of whoever had it before."""
         start = zlib.crc32(task.encode()) % len(self.ids)  # spread out, so that an id isn't reused soon
         for number in range(len(self.ids)):
@@ -109,7 +109,7 @@ class Users:
                 os.close(held.lock)
         raise TaskError("executor_error", "the user ids %s of this machine are all in use" % self._told)
 
-    def hold(self, uid: int) -> Optional[Held]:
+    def hold(self, uid: int) -> Optional[HeldId]:
         self._make_folder()
         lock = os.open(os.path.join(self._locks, str(uid)), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -117,7 +117,7 @@ class Users:
         except BlockingIOError:
             os.close(lock)
             return None
-        return Held(uid, lock)
+        return HeldId(uid, lock)
 
     def _make_folder(self) -> None:
         os.makedirs(self._locks, mode=0o700, exist_ok=True)

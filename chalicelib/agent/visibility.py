@@ -31,7 +31,7 @@ NODES = {
 
 
 @record(frozen=True)
-class Cards:
+class TaskCards:
     """A task's cards: what it was given on a machine whose cards are `vendor`'s. Empty vendor: the machine has none."""
 
     vendor: str
@@ -65,9 +65,9 @@ class Cards:
         return os.path.exists(os.path.join(self.root, path.lstrip("/")))
 
 
-def cards_of(spec: Dict[str, Any], ids: List[str]) -> Cards:
+def cards_of(spec: Dict[str, Any], ids: List[str]) -> TaskCards:
     """As the agent wrote them down when it chose them."""
-    return Cards(spec.get("gpu_vendor") or ("nvidia" if ids else ""), ids, spec.get("gpu_buses") or [])
+    return TaskCards(spec.get("gpu_vendor") or ("nvidia" if ids else ""), ids, spec.get("gpu_buses") or [])
 
 
 def lost(what: str, vendor: str) -> TaskError:
@@ -76,7 +76,7 @@ def lost(what: str, vendor: str) -> TaskError:
     )
 
 
-def in_container(cards: Cards, privileged: bool) -> Tuple[Dict[str, Any], Dict[str, str]]:
+def in_container(cards: TaskCards, privileged: bool) -> Tuple[Dict[str, Any], Dict[str, str]]:
     """Parts of the engine's HostConfig, and the variables that decide what the vendor's runtime gives: images and users
     may set those too, so they are always said, for no cards as well."""
     if cards.vendor == "nvidia":
@@ -90,7 +90,7 @@ def in_container(cards: Cards, privileged: bool) -> Tuple[Dict[str, Any], Dict[s
     return host, {"HABANA_VISIBLE_DEVICES": ",".join(cards.numbers())} if cards.vendor == "intel" else {}
 
 
-def _vendors(cards: Cards) -> Dict[str, Any]:
+def _vendors(cards: TaskCards) -> Dict[str, Any]:
     if cards.vendor == "amd":
         nodes = [KFD, *cards.nodes()]
         own = {"Devices": devices(nodes), "CapAdd": ["SYS_PTRACE"], "SecurityOpt": ["seccomp=unconfined"]}
@@ -108,7 +108,7 @@ def devices(nodes: List[str]) -> List[Dict[str, str]]:
     return [{"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rwm"} for node in nodes]
 
 
-def in_process(cards: Cards) -> Dict[str, str]:
+def in_process(cards: TaskCards) -> Dict[str, str]:
     """The variables of a plain process. Users may override them: among the cards that they may open anyway."""
     if cards.vendor == "nvidia":
         return {"CUDA_VISIBLE_DEVICES": ",".join(cards.ids) or NONE}

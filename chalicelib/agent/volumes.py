@@ -16,11 +16,11 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import folders, mountinfo, namespaces
-from .accounts import Account, outside
+from .accounts import TaskAccount, outside
 from .bound_folders import BoundFolder
-from .disks import CLOSED, Disk
+from .disks import CLOSED, TaskDisk
 from .holds import Holds, checked
-from .signatures import Unusable
+from .signatures import UnusableDisk
 from .task_runtime import TaskError
 from .tasks import TaskFolder
 
@@ -33,7 +33,7 @@ ENGINES = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet")
 Entry = Dict[str, Any]
 
 
-class Volumes:
+class TaskVolumes:
     """A task's volumes. Without any, nothing here does anything."""
 
     def __init__(self, folder: TaskFolder, entries: List[Entry], holds: Optional[Holds] = None) -> None:
@@ -58,14 +58,14 @@ class Volumes:
         for entry in wanted:
             with _named(entry):
                 if os.geteuid() != 0:
-                    raise Unusable("only root can mount disks, and the agent here isn't root; run it as root")
+                    raise UnusableDisk("only root can mount disks, and the agent here isn't root; run it as root")
                 self._holds.begin(self._folder.task, self._folder.data)
                 self._hold(entry["volume"], device=entry.get("device") or {}, name=name_of(entry))
         for entry in wanted:
             with _named(entry):
                 self._disk(entry).mount(pause, tell)
 
-    def enter(self, account: Account) -> None:
+    def enter(self, account: TaskAccount) -> None:
         """For a plain process: from now on this process, and what it starts, finds the volumes at their paths."""
         if not self.entries:
             return
@@ -150,7 +150,7 @@ class Volumes:
                     "machine's own mount namespace (not from a snap)" % name_of(entry),
                 )
 
-    def _bind(self, entry: Entry, account: Account) -> None:
+    def _bind(self, entry: Entry, account: TaskAccount) -> None:
         source = self._source(entry, account)
         # Noted before it is made. Another task may use the same mount point, so all of this is one step.
         with self._holds.locked("mount-points"):
@@ -167,7 +167,7 @@ class Volumes:
         namespaces.restrict(_fd(on_top), namespaces.MS_NOSUID | namespaces.MS_NODEV | read_only)
         os.close(on_top)
 
-    def _source(self, entry: Entry, account: Account) -> int:
+    def _source(self, entry: Entry, account: TaskAccount) -> int:
         if entry["kind"] == DISK:
             return folders.opened(self._holds.point(entry["volume"]))
         folders.refuse(entry["source"], self._private())
@@ -176,7 +176,7 @@ class Volumes:
             try:
                 return folders.opened(entry["source"], folders.maker(mode))
             except PermissionError:
-                raise Unusable(
+                raise UnusableDisk(
                     "there is no folder %s on this machine, and this job's user may not make it; make it there and "
                     "open it to jobs, for example with `sudo install -d -m 1777 %s`"
                     % (entry["source"], entry["source"])
@@ -224,7 +224,7 @@ class Volumes:
             disk = self._disk({"volume": volume, "device": noted["device"], "name": noted.get("name")})
             try:
                 kept = disk.unmount()
-            except (OSError, Unusable) as problem:
+            except (OSError, UnusableDisk) as problem:
                 kept = str(problem)
             if kept:
                 held[volume] = "volume %s can't be unmounted yet: %s" % (disk.name, kept.strip())
@@ -254,8 +254,8 @@ class Volumes:
     def _made_by_others(self) -> Set[str]:
         return {place for hold in self._holds.others(self._folder.task) for place in hold["made"]}
 
-    def _disk(self, entry: Entry) -> Disk:
-        kind = BoundFolder if (entry.get("device") or {}).get("folder") else Disk
+    def _disk(self, entry: Entry) -> TaskDisk:
+        kind = BoundFolder if (entry.get("device") or {}).get("folder") else TaskDisk
         return kind(entry, self._holds, self._folder.task)
 
 
@@ -266,7 +266,7 @@ def sweep(data: str, holds: Optional[Holds] = None) -> List[str]:
         hold = found.of(task)
         folder = TaskFolder(data, task)
         if hold is not None and hold["data"] == data and not os.path.exists(folder.path):
-            kept += Volumes(folder, [], found).release().values()
+            kept += TaskVolumes(folder, [], found).release().values()
     return kept
 
 
@@ -278,9 +278,9 @@ def _checked(entry: Entry) -> None:
     """Raises TaskError for what this agent doesn't know."""
     with _named(entry):
         if entry.get("kind") not in (DISK, FOLDER):
-            raise Unusable("this agent knows no volumes of kind %r; update it" % entry.get("kind"))
+            raise UnusableDisk("this agent knows no volumes of kind %r; update it" % entry.get("kind"))
         if not re.match(r"/[^\0]", str(entry.get("path") or "")):
-            raise Unusable("it has no path to be mounted at")
+            raise UnusableDisk("it has no path to be mounted at")
         if entry["kind"] == DISK:
             checked(str(entry.get("volume")))
 
@@ -290,7 +290,7 @@ def _named(entry: Entry) -> Iterator[None]:
     """Whatever goes wrong is said of this volume."""
     try:
         yield
-    except Unusable as problem:
+    except UnusableDisk as problem:
         raise TaskError("volume_error", "volume %s: %s" % (name_of(entry), problem)) from None
     except OSError as problem:
         words = "%s: %s" % (problem.filename, problem.strerror) if problem.filename else str(problem)

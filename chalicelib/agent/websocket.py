@@ -19,7 +19,7 @@ NORMAL, LEAVING, BROKEN, NOT_BYTES, NOT_UTF8, FAILED = 1000, 1001, 1002, 1003, 1
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
-class Broken(Exception):
+class ProtocolBroken(Exception):
     """The other side breaks the protocol."""
 
     def __init__(self, reason: str, code: int = BROKEN) -> None:
@@ -47,16 +47,16 @@ def accept_of(key: str) -> str:
 def asked(headers: Mapping[str, str]) -> str:
     """The key of a request that asks for a WebSocket; `headers` by name in lower case. Raises Broken."""
     if "upgrade" not in _words(headers, "connection") or "websocket" not in _words(headers, "upgrade"):
-        raise Broken("this address speaks WebSocket only: send `Connection: Upgrade` and `Upgrade: websocket`")
+        raise ProtocolBroken("this address speaks WebSocket only: send `Connection: Upgrade` and `Upgrade: websocket`")
     if headers.get("sec-websocket-version", "").strip() != "13":
-        raise Broken("only version 13 of WebSocket is spoken here: send `Sec-WebSocket-Version: 13`")
+        raise ProtocolBroken("only version 13 of WebSocket is spoken here: send `Sec-WebSocket-Version: 13`")
     key = headers.get("sec-websocket-key", "").strip()
     try:
         if len(base64.b64decode(key.encode("ascii"), validate=True)) == 16:
             return key
     except ValueError:
         pass
-    raise Broken("`Sec-WebSocket-Key` should be 16 bytes as base64")
+    raise ProtocolBroken("`Sec-WebSocket-Key` should be 16 bytes as base64")
 
 
 def request(path: str, key: str, headers: Mapping[str, str]) -> bytes:
@@ -173,7 +173,7 @@ class Decoder:
         if extended:
             length = int.from_bytes(data[at + 2 : at + 2 + extended], "big")
             if length >> 63:
-                raise Broken("a frame claims more than 2^63 bytes")
+                raise ProtocolBroken("a frame claims more than 2^63 bytes")
         self._opcode, self._left, self._at = first & 0x0F, length, 0
         self._key = data[at + size - 4 : at + size] if self._masked else b""
         if self._opcode < CLOSE:
@@ -183,20 +183,22 @@ class Decoder:
     def _check(self, first: int, second: int) -> None:
         opcode = first & 0x0F
         if first & 0x70:
-            raise Broken("a reserved bit is set, for an extension that wasn't agreed on")
+            raise ProtocolBroken("a reserved bit is set, for an extension that wasn't agreed on")
         if bool(second & 0x80) is not self._masked:
-            raise Broken("a client must mask its frames" if self._masked else "a server must not mask its frames")
+            raise ProtocolBroken(
+                "a client must mask its frames" if self._masked else "a server must not mask its frames"
+            )
         if opcode >= CLOSE:
             if opcode > PONG:
-                raise Broken("there is no opcode %d" % opcode)
+                raise ProtocolBroken("there is no opcode %d" % opcode)
             if not first & 0x80 or second & 0x7F > CONTROL_MOST:
-                raise Broken("a control frame is short and in one piece")
+                raise ProtocolBroken("a control frame is short and in one piece")
         elif opcode == TEXT:
-            raise Broken("a stream carries bytes: send binary messages, not text", NOT_BYTES)
+            raise ProtocolBroken("a stream carries bytes: send binary messages, not text", NOT_BYTES)
         elif opcode > BINARY:
-            raise Broken("there is no opcode %d" % opcode)
+            raise ProtocolBroken("there is no opcode %d" % opcode)
         elif (opcode == CONTINUATION) is not self._in_message:
-            raise Broken("a continuation comes after a beginning, and a new message after the end of the last")
+            raise ProtocolBroken("a continuation comes after a beginning, and a new message after the end of the last")
 
 
 def close_payload(code: int, reason: str = "") -> bytes:
@@ -210,11 +212,11 @@ def read_close(payload: bytes) -> Closed:
         return Closed(1005)
     code = int.from_bytes(payload[:2], "big")
     if len(payload) == 1 or not (1000 <= code < 1004 or 1007 <= code < 1015 or 3000 <= code < 5000):
-        raise Broken("the connection was closed with a code that doesn't exist")
+        raise ProtocolBroken("the connection was closed with a code that doesn't exist")
     try:
         return Closed(code, payload[2:].decode("utf-8"))
     except UnicodeDecodeError:
-        raise Broken("the connection was closed with a reason that isn't UTF-8", NOT_UTF8) from None
+        raise ProtocolBroken("the connection was closed with a reason that isn't UTF-8", NOT_UTF8) from None
 
 
 class Peer:
@@ -256,7 +258,7 @@ class Peer:
                 elif opcode == CLOSE:
                     self.closed = read_close(payload)
                     return parts, self.close(self.closed.code)
-        except Broken as problem:
+        except ProtocolBroken as problem:
             self.closed, self.broke = Closed(problem.code, str(problem)), True
             back = self.close(problem.code, str(problem))
         return parts, back

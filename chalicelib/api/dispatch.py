@@ -46,7 +46,7 @@ class Match(NamedTuple):
     routes: Mapping[str, Route]  # by method
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """What is known of a request before its body: its route, and everything but the body."""
 
     route: Route
@@ -55,7 +55,7 @@ class Head(NamedTuple):
     request: Request
 
 
-def head_of(request: Request, served: Callable[[Route], bool] = lambda route: True) -> Head | Reply:
+def head_of(request: Request, served: Callable[[Route], bool] = lambda route: True) -> RequestHead | Reply:
     """The route of a request; a reply if there is none. A path without a route that is `served` is unknown."""
     found = match(request.path)
     here = {} if found is None else {method: route for method, route in found.routes.items() if served(route)}
@@ -64,7 +64,7 @@ def head_of(request: Request, served: Callable[[Route], bool] = lambda route: Tr
     route = here.get(request.method)
     if route is None:
         return _plain(problems.wrong_method(request.method, list(here)))
-    return Head(route, found.template, found.params, request)
+    return RequestHead(route, found.template, found.params, request)
 
 
 def answer(plane: Plane, request: Request, served: Callable[[Route], bool] = lambda route: True) -> Reply:
@@ -73,12 +73,12 @@ def answer(plane: Plane, request: Request, served: Callable[[Route], bool] = lam
     return head if isinstance(head, Reply) else respond(plane, head)
 
 
-def respond(plane: Plane, head: Head) -> Reply:
+def respond(plane: Plane, head: RequestHead) -> Reply:
     """The response to a request whose route is known."""
     return serve(plane, head.route, head.params, head.request)
 
 
-def refusal(plane: Plane, head: Head, size: int) -> Reply | None:
+def refusal(plane: Plane, head: RequestHead, size: int) -> Reply | None:
     """Why a request is refused, whatever its `size` bytes of body say; None if they are worth reading. Never raises."""
     try:
         _admit(plane, head.route, head.params, head.request)

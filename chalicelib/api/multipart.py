@@ -13,12 +13,12 @@ _MAX_HEAD = 4_096
 
 
 @dataclass(frozen=True)
-class Upload:
+class UploadedFile:
     name: str  # the part's file name
     content: bytes
 
 
-def uploaded_file(content_type: str, body: bytes) -> Upload:
+def uploaded_file(content_type: str, body: bytes) -> UploadedFile:
     """The part called `file`. Raises Invalid."""
     found = _BOUNDARY.match(content_type)
     if found is None:
@@ -36,7 +36,7 @@ def uploaded_file(content_type: str, body: bytes) -> Upload:
         if blank and len(head) <= _MAX_HEAD:
             given = _disposition(head)
             if given.get("name") == "file":
-                return Upload(given.get("filename", ""), content)
+                return UploadedFile(given.get("filename", ""), content)
     raise Invalid("The multipart body has no part called `file`.")
 
 

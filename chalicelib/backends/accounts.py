@@ -53,7 +53,7 @@ class Account:
                 try:
                     self._made = self._make()
                 except DstackError as error:
-                    return Unusable(self.facts, str(error))
+                    return UnusableBackend(self.facts, str(error))
             return self._made
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Accounts:
             if account.facts.name == type:
                 return account.backend
         log.error("project %s uses the backend %s, which isn't configured", project_id, type)
-        return Unusable(BackendFacts(name=type), f"the backend {type} isn't configured", "Configure it again.")
+        return UnusableBackend(BackendFacts(name=type), f"the backend {type} isn't configured", "Configure it again.")
 
     def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
         """What each of the project's backends can do, by type. Needs no SDK and no credentials."""
@@ -102,7 +102,7 @@ class Accounts:
             account.close()
 
 
-class Unusable:
+class UnusableBackend:
     """Stands in for an unusable backend that still has instances: every call raises the reason, and is repeated until
     that is fixed."""
 

@@ -24,7 +24,7 @@ from typing import Literal, Protocol, runtime_checkable
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.volumes import Disk
+from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
 
 
@@ -189,10 +189,10 @@ class Volumes(Protocol):
 
     def create_volume(self, request: VolumeRequest) -> Handle: ...
 
-    def register_volume(self, volume_id: str, region: str, zone: str) -> Disk:
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
         """An existing volume, by the provider's id. Nothing is changed there."""
 
-    def describe_volume(self, handle: Handle) -> Disk: ...
+    def describe_volume(self, handle: Handle) -> ProviderDisk: ...
 
     def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
         """`read_only`: nothing on the machine can write it, where `facts.read_only_attach` is set. Elsewhere its agent

@@ -28,7 +28,7 @@ from chalicelib.store.kept import Lru
 
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
-    from chalicelib.planning.offers import OfferBook, Shelf
+    from chalicelib.planning.offers import OfferBook, OfferShelf
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ LOOK_AGAIN: Micros = 30 * SECOND  # how old a reader's copy may get before it lo
 LOOK_SOON: Micros = 2 * SECOND  # the same while there are no offers yet, for which jobs wait
 
 
-class Blobs(Protocol):
+class OfferBlobs(Protocol):
     def get(self, name: str) -> bytes | None: ...
 
     def put(self, name: str, data: bytes) -> None: ...
@@ -48,7 +48,7 @@ class Blobs(Protocol):
 
 
 @dataclass(frozen=True)
-class Head:
+class LastRefresh:
     """The result of an account's last refresh."""
 
     blob: str = ""  # where its offers are; empty if it has never answered
@@ -67,14 +67,14 @@ class Head:
 class _Kept:
     """An account as this reader last saw it."""
 
-    head: Head = Head()
+    head: LastRefresh = LastRefresh()
     looked_at: Micros | None = None
-    read: Head = Head()  # what the shelf was made from
-    shelf: Shelf | None = None
+    read: LastRefresh = LastRefresh()  # what the shelf was made from
+    shelf: OfferShelf | None = None
 
 
 class StoredCatalog:
-    def __init__(self, blobs: Blobs, clock: Clock, backends: Backends) -> None:
+    def __init__(self, blobs: OfferBlobs, clock: Clock, backends: Backends) -> None:
         self._blobs, self._clock, self._backends = blobs, clock, backends
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
@@ -110,7 +110,7 @@ class StoredCatalog:
             if name not in kept:
                 self._blobs.delete(name)
 
-    def _ask(self, account: Account, before: Head) -> Head:
+    def _ask(self, account: Account, before: LastRefresh) -> LastRefresh:
         now = self._clock.now()
         try:
             offers = list(account.backend.offers())
@@ -123,7 +123,7 @@ class StoredCatalog:
         blob = f"{FOLDER}/{account.key}/{now}.json"
         self._blobs.put(blob, _adapter().dump_json(offers, exclude_defaults=True))
         elsewhere = {str(offer.backend_data["prices"]) for offer in offers if "prices" in offer.backend_data}
-        return Head(blob, now, prices=", ".join(sorted(elsewhere)))
+        return LastRefresh(blob, now, prices=", ".join(sorted(elsewhere)))
 
     # --- read --------------------------------------------------------------------------------------------------------
 
@@ -165,9 +165,9 @@ class StoredCatalog:
             kept.head, kept.looked_at = self._read_head(key), now
         return kept
 
-    def _read_head(self, key: str) -> Head:
+    def _read_head(self, key: str) -> LastRefresh:
         body = self._blobs.get(_head_of(key))
-        return Head() if body is None else Head(**orjson.loads(body))
+        return LastRefresh() if body is None else LastRefresh(**orjson.loads(body))
 
 
 @cache
@@ -175,10 +175,10 @@ def _adapter() -> TypeAdapter[list[Offer]]:
     return TypeAdapter(list[Offer])
 
 
-def _shelf_of(body: bytes) -> Shelf:
-    from chalicelib.planning.offers import Shelf  # only who plans needs one
+def _shelf_of(body: bytes) -> OfferShelf:
+    from chalicelib.planning.offers import OfferShelf  # only who plans needs one
 
-    return Shelf(_adapter().validate_json(body))
+    return OfferShelf(_adapter().validate_json(body))
 
 
 def _bound(kept: Sequence[_Kept], awaited: Sequence[str]) -> OfferBook:

@@ -25,7 +25,7 @@ class Configured(Noun):
         return keys.Place(keys.backend(self.project_id, self.type))
 
 
-class Roster(Noun):
+class BackendRoster(Noun):
     """Which backends there are. Each commit that changes a backend writes it too, so one read of this record tells
     whether any has changed. It may still name some that were erased with their project."""
 

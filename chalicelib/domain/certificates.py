@@ -27,7 +27,7 @@ class CertificateStatus(StrEnum):
     dropped = "dropped"
 
 
-class Pair(Value):
+class CertificatePair(Value):
     """A certificate with its key."""
 
     chain: str  # PEM, the host's own first
@@ -36,7 +36,7 @@ class Pair(Value):
     until: Micros
 
 
-class Order(Value):
+class CertificateOrder(Value):
     """What the authority knows an order by, and what it wants to see at the host."""
 
     directory: str  # of the authority
@@ -58,14 +58,14 @@ class Certificate(Noun):
     name: str  # the host
     status: CertificateStatus = CertificateStatus.waiting
     message: str = ""  # what keeps it from being issued
-    order: Order | None = None
+    order: CertificateOrder | None = None
     heard: bool = False  # the gateway answers the order's challenge, at each of its replicas
     heard_by: tuple[int, ...] = ()  # until then: these do
     answered_at: Micros | None = None  # when the authority was told to look
     looks: int = 0  # or calls that couldn't be made, since its last step
     failures: int = 0  # orders that came to nothing, in a row
     not_before: Micros | None = None  # until then the authority itself wants to be left alone
-    pair: Pair | None = None
+    pair: CertificatePair | None = None
     used_at: Micros  # when the gateway was last told about its host, to the day
     created_at: Micros
     last_processed_at: Micros

@@ -8,7 +8,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.noun import Noun, Value
 
 
-class Relay(Value):
+class HeadRelay(Value):
     """What the host's head node passes on to the server."""
 
     address: str  # `host:port`, where the head node listens for its hosts
@@ -24,7 +24,7 @@ class Contact(Noun):
     instance_id: str
     shown: tuple[str, ...]
     tunnel: bool = False
-    relay: Relay | None = None
+    relay: HeadRelay | None = None
 
     def place(self) -> keys.Place:
         listed = (keys.TUNNELS, self.instance_id) if self.tunnel else None

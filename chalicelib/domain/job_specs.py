@@ -25,7 +25,7 @@ class Requirements(Value):
     backend_options: tuple[Any, ...] | None = None
 
 
-class Retry(Value):
+class RetryPolicy(Value):
     """`retry` with its defaults filled in; `duration` in seconds."""
 
     on_events: tuple[str, ...]
@@ -81,7 +81,7 @@ class JobSpec(Value):
     utilization_policy: UtilizationPolicy | None = None
     registry_auth: RegistryAuth | None = None
     requirements: Requirements
-    retry: Retry | None = None
+    retry: RetryPolicy | None = None
     volumes: tuple[MountPoint, ...] = ()
     ssh_key: SSHKey | None = None
     working_dir: str | None = None

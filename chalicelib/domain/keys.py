@@ -30,7 +30,7 @@
 | Export    | project/<id>     | export/<name>           |                                    |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Configured | project/<id>    | backend/<type>          |                                    |                        |
-| Roster    | backends         | roster                  |                                    |                        |
+| BackendRoster | backends     | roster                  |                                    |                        |
 | Automation | project/<id>    | automation/<name>       |                                    |                        |
 | Automated | automated/<project> | <rule>#<event>      |                                    |                        |
 | RuleCount | automated/<project> | <rule>              |                                    |                        |

@@ -33,7 +33,7 @@ _NAME = re.compile(r"([a-z])([0-9a-z]{6})([0-9a-z]{25})([0-9a-z]{25})([0-9a-z]{3
 _EPOCH = re.compile(r"[0-9]{1,9}")
 
 
-class Kind(StrEnum):
+class OwnedKind(StrEnum):
     """What is owned; as a tag, `dstack-instance` and so on."""
 
     instance = "instance"
@@ -41,12 +41,12 @@ class Kind(StrEnum):
     group = "group"
 
 
-_LETTERS = {kind: kind.value[0] for kind in Kind}
+_LETTERS = {kind: kind.value[0] for kind in OwnedKind}
 
 
 @dataclass(frozen=True)
 class Owner:
-    kind: Kind
+    kind: OwnedKind
     install: str  # the install's id; its mark, if the name is all that there is
     project_id: str  # empty for a group of which only the name is known
     id: str
@@ -58,9 +58,9 @@ class Owner:
         return (
             ("dstack-install", self.install),
             ("dstack-project", self.project_id),
-            *((("dstack-fleet", self.fleet_id),) if self.kind is Kind.group else ()),
+            *((("dstack-fleet", self.fleet_id),) if self.kind is OwnedKind.group else ()),
             (f"dstack-{self.kind}", self.id),
-            *((("dstack-epoch", str(self.epoch)),) if self.kind is not Kind.group else ()),
+            *((("dstack-epoch", str(self.epoch)),) if self.kind is not OwnedKind.group else ()),
         )
 
     @property
@@ -68,7 +68,7 @@ class Owner:
         """The same for the same owner, and for no other."""
         if not 0 <= self.epoch < EPOCHS:
             raise Bug(f"{self.kind} {self.id} has had {self.epoch} epochs, and a name can tell {EPOCHS} apart")
-        within = self.fleet_id if self.kind is Kind.group else self.project_id
+        within = self.fleet_id if self.kind is OwnedKind.group else self.project_id
         return _LETTERS[self.kind] + mark(self.install) + _short(within) + _short(self.id) + _in_36(self.epoch, 3)
 
 
@@ -89,12 +89,12 @@ def read(tags: Mapping[str, str], name: str = "") -> Owner | None:
 
 
 def from_tags(tags: Mapping[str, str]) -> Owner | None:
-    kinds = [kind for kind in Kind if tags.get(f"dstack-{kind}")]
+    kinds = [kind for kind in OwnedKind if tags.get(f"dstack-{kind}")]
     install, project_id, fleet_id = (tags.get(f"dstack-{name}", "") for name in ("install", "project", "fleet"))
     if len(kinds) != 1 or not install or not project_id:
         return None
     (kind,) = kinds
-    if kind is Kind.group:
+    if kind is OwnedKind.group:
         return Owner(kind, install, project_id, tags["dstack-group"], fleet_id=fleet_id) if fleet_id else None
     epoch = tags.get("dstack-epoch", "")
     return Owner(kind, install, project_id, tags[f"dstack-{kind}"], int(epoch)) if _EPOCH.fullmatch(epoch) else None
@@ -105,11 +105,11 @@ def from_name(name: str) -> Owner | None:
     if found is None:
         return None
     letter, install, within, owned, epoch = found.groups()
-    kind = next((kind for kind in Kind if _LETTERS[kind] == letter), None)
+    kind = next((kind for kind in OwnedKind if _LETTERS[kind] == letter), None)
     first, second, number = _long(within), _long(owned), int(epoch, 36)
     if kind is None or first is None or second is None:
         return None
-    if kind is Kind.group:
+    if kind is OwnedKind.group:
         return Owner(kind, install, "", second, fleet_id=first) if number == 0 else None
     return Owner(kind, install, first, second, number)
 

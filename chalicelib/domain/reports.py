@@ -40,11 +40,11 @@ END_REASONS = frozenset(
 )
 
 
-class Said(BaseModel):
+class AgentWords(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
-class TaskReport(Said):
+class TaskReport(AgentWords):
     id: ShortText
     state: TaskState
     at: Instant = 0
@@ -81,7 +81,7 @@ class TaskReport(Said):
         return JobReason.executor_error
 
 
-class GatewayReport(Said):
+class GatewayReport(AgentWords):
     """How the gateway's replica is that a machine carries."""
 
     id: ShortText

@@ -27,7 +27,7 @@ class RunStatus(StrEnum):
     done = "done"
 
 
-class Retry(Value):
+class ReplicaRetry(Value):
     """A failed replica that is retried. Dropped once the replica has a place."""
 
     replica: int = 0
@@ -40,7 +40,7 @@ def _retries(stored: Any, info: ValidationInfo) -> Any:
     """In older records a run had one replica and counted its attempts itself."""
     if not isinstance(stored, int):
         return stored
-    return (Retry(attempt=stored, resume_at=info.data.get("resume_at")),) if stored else ()
+    return (ReplicaRetry(attempt=stored, resume_at=info.data.get("resume_at")),) if stored else ()
 
 
 class Run(Noun):
@@ -65,7 +65,7 @@ class Run(Noun):
     ended_by: tuple[str, str] | None = None  # the id and name of who stopped or aborted it
     resume_at: Micros | None = None  # pending: when it resumes: its next scheduled start, or its first waiting replica
     triggered_at: Micros | None = None  # the scheduled start of its current jobs
-    retries: Annotated[tuple[Retry, ...], BeforeValidator(_retries)] = Field(
+    retries: Annotated[tuple[ReplicaRetry, ...], BeforeValidator(_retries)] = Field(
         default=(), validation_alias=AliasChoices("retries", "resubmission_attempt")
     )
     scales: tuple[Scale, ...] = ()  # of a service: how many replicas each of its groups should have

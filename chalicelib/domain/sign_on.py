@@ -49,7 +49,7 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Given:
+class GroupRights:
     """What an account's groups make of its user."""
 
     admin: bool | None  # None: no group decides about that
@@ -104,7 +104,7 @@ def check(claims: Claims, rules: SignOnProvider) -> None:
         )
 
 
-def given_by(claims: Claims, rules: SignOnProvider) -> Given:
+def given_by(claims: Claims, rules: SignOnProvider) -> GroupRights:
     """The strongest role wins where several groups give one."""
     own = [group for group in rules.groups if group.name in claims.groups]
     projects: dict[str, ProjectRole] = {}
@@ -113,4 +113,4 @@ def given_by(claims: Claims, rules: SignOnProvider) -> Given:
             known = projects.get(project.name, project.role)
             projects[project.name] = max(known, project.role, key=_RANKS.index)
     decides = any(group.admin for group in rules.groups)
-    return Given(any(group.admin for group in own) if decides else None, projects)
+    return GroupRights(any(group.admin for group in own) if decides else None, projects)

@@ -17,11 +17,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Usage:
+class StorageUsage:
     """What is kept where this control plane can see it; nothing in AWS, which shows sizes itself."""
 
     parts: tuple[Part, ...] = ()
     free: int | None = None  # bytes left on the disk
 
 
-Measure = Callable[[], Usage]
+Measure = Callable[[], StorageUsage]

@@ -45,7 +45,7 @@ class Device(Value):
     read_only: bool = False  # attached so that nothing on the machine can write it
 
 
-class Disk(Value):
+class ProviderDisk(Value):
     """A volume as its provider describes it."""
 
     handle: Handle

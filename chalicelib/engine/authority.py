@@ -32,7 +32,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Seen:
+class OrderState:
     """The state of an order, in the words of RFC 8555, and why it is invalid."""
 
     state: str
@@ -61,10 +61,10 @@ class Authority(Protocol):
     def order(self, account: Registered, host: str, key: str) -> Placed:
         """A new one, for a certificate with this key."""
 
-    def answer(self, account: Registered, order: str) -> Seen:
+    def answer(self, account: Registered, order: str) -> OrderState:
         """The host answers: have it looked at."""
 
-    def look(self, account: Registered, order: str) -> Seen: ...
+    def look(self, account: Registered, order: str) -> OrderState: ...
 
-    def collect(self, account: Registered, order: str, host: str, key: str) -> Seen | Signed:
+    def collect(self, account: Registered, order: str, host: str, key: str) -> OrderState | Signed:
         """Have it signed, or fetch what is signed."""

@@ -6,8 +6,8 @@ that touches the same records is dropped with it, and the rest stay. Rule 3: aft
 read. Rule 4: steps that touch different records are committed at once, which saves the disk a wait for each; only if
 that is refused are they committed one by one.
 
-`Door` is for changes that no pass decided: user requests and agent reports. They are plans like any other, checked
-against the same rules and committed by the same committer.
+`CommitDoor` is for changes that no pass decided: user requests and agent reports. They are plans like any other,
+checked against the same rules and committed by the same committer.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _batches(writes: Iterable[_Write]) -> Iterator[list[_Write]]:
         yield batch
 
 
-class Door:
+class CommitDoor:
     def __init__(
         self, read: Reader, *, wake: Wake, news: News, kinds: Kinds = KINDS, along: Sequence[Change] = ()
     ) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from chalicelib.engine.execute import Executor
-from chalicelib.planning.executions import CANCELLED, Answer, Call
-from chalicelib.planning.starting import Start, await_stage, give_up, start_answered
+from chalicelib.planning.executions import CANCELLED, StepAnswer, StepCall
+from chalicelib.planning.starting import GangStart, await_stage, give_up, start_answered
 from chalicelib.planning.workflows import answered, decide_call
 
 
@@ -22,12 +22,12 @@ class Driving:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    def call(self, workflow_id: str, call: Call) -> Mapping[str, str]:
+    def call(self, workflow_id: str, call: StepCall) -> Mapping[str, str]:
         """All that the workflow remembers; nothing yet if the state waits for its callback."""
         executor = self._executor
         executor.take(f"workflow/{workflow_id}", lambda snapshot: decide_call(snapshot, call))
         snapshot = executor.load.workflow(workflow_id, executor.here.clock.now())
-        gone = Answer(error=CANCELLED, message=f"no workflow {workflow_id} is known any more")
+        gone = StepAnswer(error=CANCELLED, message=f"workflow {workflow_id} no longer exists")
         return told(executor, call, gone if snapshot is None else answered(snapshot, call))
 
 
@@ -38,8 +38,8 @@ class Starting:
         """`look`: a pass over these units, and those that they wake."""
         self._executor, self._look = executor, look
 
-    def call(self, name: str, call: Call) -> Mapping[str, str]:
-        executor, start = self._executor, Start.named(name)
+    def call(self, name: str, call: StepCall) -> Mapping[str, str]:
+        executor, start = self._executor, GangStart.named(name)
         unit, now = f"run/{start.run_id}", executor.here.clock.now
         if call.undo:
             executor.take(unit, lambda snapshot: give_up(snapshot, start, call))
@@ -48,11 +48,12 @@ class Starting:
             self._look([f"queue/{snapshot.run.project_id}", unit])
             executor.take(unit, lambda snapshot: await_stage(snapshot, start, call))
             snapshot = executor.load.run(start.run_id, now())
-        gone = Answer({}) if call.undo else Answer(error=CANCELLED, message=f"no run {start.run_id} is known any more")
+        cancelled = StepAnswer(error=CANCELLED, message=f"run {start.run_id} no longer exists")
+        gone = StepAnswer({}) if call.undo else cancelled
         return told(executor, call, gone if snapshot is None else start_answered(snapshot, start, call))
 
 
-def told(executor: Executor, call: Call, answer: Answer) -> Mapping[str, str]:
+def told(executor: Executor, call: StepCall, answer: StepAnswer) -> Mapping[str, str]:
     """The answer as the state's function gives it."""
     if answer.error:
         raise failure(answer)
@@ -63,7 +64,7 @@ def told(executor: Executor, call: Call, answer: Answer) -> Mapping[str, str]:
     return answer.made
 
 
-def failure(answer: Answer) -> Exception:
+def failure(answer: StepAnswer) -> Exception:
     """Lambda reports the name of an exception's class."""
     made: Exception = type(answer.error, (Exception,), {})(answer.message or answer.error)
     return made

@@ -28,7 +28,7 @@ Meant = Callable[[StateChange], bool]
 Deliver = Callable[[StateChange], None]  # raises a DstackError if it couldn't
 
 
-class Follower:
+class EventFollower:
     def __init__(self, name: str, store: Store, feed: Feed, clock: Clock, meant: Meant, deliver: Deliver) -> None:
         self.name = name
         self._store, self._feed, self._clock = store, feed, clock

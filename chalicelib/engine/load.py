@@ -36,7 +36,7 @@ from chalicelib.planning.gateways import staying
 from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
 from chalicelib.planning.mounts import may_mount, named_volumes
-from chalicelib.planning.quotas import Usage
+from chalicelib.planning.quotas import QuotaUsage
 from chalicelib.planning.replicas import wasnt_wanted
 from chalicelib.planning.snapshots import (
     CertificateSnapshot,
@@ -310,7 +310,7 @@ class Loader:
         fleets: tuple[FleetView, ...],
         now: Micros,
         ahead: Sequence[Job] = (),
-        usage: Usage | None = None,
+        usage: QuotaUsage | None = None,
     ) -> QueueSnapshot:
         """`ahead`: first nodes that wait further ahead."""
         queued, before = self._all_queued(jobs), self._all_queued(ahead)

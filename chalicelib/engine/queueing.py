@@ -20,7 +20,7 @@ from chalicelib.engine.load import PAGE, Loader, order, room
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.quotas import quota_of, usage_of
 from chalicelib.engine.read import has_room
-from chalicelib.planning.quotas import Usage
+from chalicelib.planning.quotas import QuotaUsage
 from chalicelib.planning.snapshots import FleetView, QueuedJob
 
 ATTEMPTS = 5  # fresh looks after a conflict, before a unit is left to the next pass
@@ -50,7 +50,7 @@ class QueueLook:
         self._load, self._clock, self._committer, self._kinds, self._row = load, clock, committer, kinds, row
         self._project_id, self._hints = project_id, hints
         self._read: tuple[FleetView, ...] | None = None  # the fleets; None: to be read again
-        self._usage: Usage | None = None  # of the project's quota, if it has one, as of the fleets
+        self._usage: QuotaUsage | None = None  # of the project's quota, if it has one, as of the fleets
         self._seen: set[str] = set()
         self._ahead: dict[str, Job] = {}  # first nodes of tasks on several, which waited when they were looked at
         self.done = Committed()

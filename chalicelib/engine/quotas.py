@@ -15,7 +15,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.quotas import Quota
 from chalicelib.domain.runs import Run
 from chalicelib.engine.read import Reader
-from chalicelib.planning.quotas import Ended, Usage, counted, held, settled
+from chalicelib.planning.quotas import EndedJob, QuotaUsage, counted, held, settled
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.listing import all_of
@@ -29,7 +29,7 @@ def quota_of(read: Reader, project_id: str) -> Quota | None:
     return None if quota is None or quota.empty else quota
 
 
-def usage_of(read: Reader, quota: Quota, fleets: Iterable[FleetView], now: Micros) -> Usage:
+def usage_of(read: Reader, quota: Quota, fleets: Iterable[FleetView], now: Micros) -> QuotaUsage:
     """`fleets`: all that the project's jobs can be on, read after the quota."""
     instances = [instance for view in fleets for instance in view.instances]
     wanted = [keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for i in instances for c in i.claims]
@@ -53,7 +53,7 @@ def _users(read: Reader, jobs: Iterable[Job]) -> dict[str, str]:
     return {run.id: run.user_id for run in runs if run is not None}
 
 
-def _ended(read: Reader, quota: Quota, now: Micros) -> Iterator[Ended]:
+def _ended(read: Reader, quota: Quota, now: Micros) -> Iterator[EndedJob]:
     """The jobs that ended today after what the quota has settled."""
     since = quota.on(now)[1]
     by_run: dict[str, set[str]] = {}
@@ -66,4 +66,4 @@ def _ended(read: Reader, quota: Quota, now: Micros) -> Iterator[Ended]:
         run, jobs = read.run_and_jobs(run_id)
         for job in jobs if run is not None else ():
             if run is not None and job.id in job_ids and job.finished_at is not None:
-                yield Ended(run.user_id, job)
+                yield EndedJob(run.user_id, job)

@@ -72,7 +72,7 @@ class FleetRow:
     instances: tuple[Instance, ...]
 
 
-class Machine(NamedTuple):
+class MachineRecords(NamedTuple):
     """The records of an instance, its agent's presence, and the streams that gateways want of it."""
 
     status: Record | None
@@ -132,13 +132,13 @@ class Reader:
             return []
         return [None if record is None else self.parse(kind, record) for record in self.store.get_many(found)]
 
-    def machine(self, instance_id: str) -> Machine:
+    def machine(self, instance_id: str) -> MachineRecords:
         """Neighbours, so that they are one read."""
         instance, presence = keys.instance(instance_id), keys.presence(instance_id)
         orders = keys.stream_order(instance_id, "").sk
         found = {record.key: record for record in self.store.query("main", instance.pk).records}
         streams = tuple(record for key, record in found.items() if key.sk.startswith(orders))
-        return Machine(found.get(instance), found.get(presence), streams)
+        return MachineRecords(found.get(instance), found.get(presence), streams)
 
     def parse(self, kind: type[N], record: Record) -> N:
         kept = self._parsed.peek(record.key)

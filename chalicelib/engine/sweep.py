@@ -27,7 +27,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.read import owners
 from chalicelib.errors import BackendError, Conflict, Gone
 from chalicelib.planning import orphans
-from chalicelib.planning.orphans import Finding, Look
+from chalicelib.planning.orphans import AccountLook, Finding
 from chalicelib.planning.purchases import PATIENCE, Seen, unit_of
 from chalicelib.planning.volumes import DescribeVolume
 from chalicelib.store import nouns
@@ -68,7 +68,7 @@ class Sweeper:
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
-    def _look(self, account: Account) -> Look[Listed]:
+    def _look(self, account: Account) -> AccountLook[Listed]:
         install_id, began = self._here.install_id, self._clock.now()
         with translated(account.key):
             listed = list(account.backend.list_owned())  # before the owners are read, or new resources would have none
@@ -91,7 +91,7 @@ class Sweeper:
         heard = {each.instance_id: each for each in self._found(Presence, (keys.presence(i.id) for i in absent))}
         missed = [keys.volume(each.id) for each in orphans.without_disk(disks, self._volumes(account))]
         projects = self._found(Project, {keys.project(stray.project_id) for stray in strays})
-        return Look(
+        return AccountLook(
             account=account.key,
             facts=account.facts,
             began=began,

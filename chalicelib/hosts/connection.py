@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from chalicelib.configuration.private_keys import fingerprint, loaded, plain, public
 from chalicelib.errors import Transient, Unfit
-from chalicelib.hosts.look import Report
-from chalicelib.hosts.shared import Share, Shared
+from chalicelib.hosts.look import HostReport
+from chalicelib.hosts.shared import Shared, SharedUse
 
 CONNECT_TIMEOUT = 10.0  # seconds, each for reaching the host, its greeting and the login
 SILENCE = 120.0  # seconds that what we sent may stay unacknowledged: then the other end is gone
@@ -32,7 +32,7 @@ _AFTER = 99  # the exit status of a command that wrote its files, where what cam
 
 
 @dataclass(frozen=True)
-class Login:
+class HostLogin:
     """Where and how to log in."""
 
     hostname: str
@@ -40,9 +40,9 @@ class Login:
     user: str
     private_key: str = field(repr=False)
     pinned: str = ""  # the host's public key, `type base64`; empty at first contact
-    jump: Login | None = None
+    jump: HostLogin | None = None
 
-    def expecting(self, shown: Sequence[str]) -> Login:
+    def expecting(self, shown: Sequence[str]) -> HostLogin:
         """This login with the keys that the hosts on the way must show, outermost first."""
         *before, last = shown
         jump = replace(self.jump, pinned=before[0]) if self.jump is not None and before else self.jump
@@ -78,14 +78,18 @@ class Ran:
         return lines[-1][:300] if lines else f"exit status {self.status}"
 
 
-class Connection:
+class HostConnection:
     """One login. `shown` are the keys of the hosts on the way, outermost first."""
 
-    def __init__(self, login: Login, transport: Any, way: Any = None, leave: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, login: HostLogin, transport: Any, way: Any = None, leave: Callable[[], None] = lambda: None
+    ) -> None:
         """`way`: the transport to the jump host, which others may use, too; `leave` says that we no longer do."""
         self.login, self.transport = login, transport
         self.shown = tuple(_line(each.get_remote_server_key()) for each in (way, transport) if each is not None)
-        self.seen: Report | None = None  # of the host, by whoever used it before: for the next, who needs no other look
+        self.seen: HostReport | None = (
+            None  # of the host, by whoever used it before: for the next, who needs no other look
+        )
         self.port = 0  # on the host's loopback, once `listen` was called
         self._leave, self._lock, self._closed = leave, threading.Lock(), False
         self._take: Callable[[Any], object] | None = None
@@ -217,13 +221,15 @@ class Connection:
                 self._leave()
 
 
-class Logins(Protocol):
+class HostLogins(Protocol):
     """Whoever opens connections."""
 
-    def connect(self, login: Login, *, again: bool = False) -> contextlib.AbstractContextManager[Connection]: ...
+    def connect(
+        self, login: HostLogin, *, again: bool = False
+    ) -> contextlib.AbstractContextManager[HostConnection]: ...
 
 
-class Ssh:
+class SshLogins:
     """Opens connections. The only implementation outside the tests.
 
     Every login costs a host a session. So the steps of a workflow, one right after the other, may use one connection:
@@ -232,12 +238,12 @@ class Ssh:
 
     def __init__(self, keep: float = 0.0) -> None:
         self._keep = keep
-        self._heads: Shared[Login, Any] = Shared(_direct)
-        self._kept: dict[Login, Connection] = {}
+        self._heads: Shared[HostLogin, Any] = Shared(_direct)
+        self._kept: dict[HostLogin, HostConnection] = {}
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def connect(self, login: Login, *, again: bool = False) -> Iterator[Connection]:
+    def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[HostConnection]:
         """Raises Transient if the host can't be reached, Unfit if it refuses us or its key has changed. `again`: the
         same login follows at once."""
         connection = self._taken(login) or self._connected(login)
@@ -249,7 +255,7 @@ class Ssh:
             if not (well and again and self._put(login, connection)):
                 connection.close()
 
-    def _taken(self, login: Login) -> Connection | None:
+    def _taken(self, login: HostLogin) -> HostConnection | None:
         """The connection kept for this login, if it still stands and its hosts have shown the right keys."""
         with self._lock:
             kept = self._kept.pop(login.expecting([""] * 2), None)
@@ -261,7 +267,7 @@ class Ssh:
         kept.close()
         return None
 
-    def _put(self, login: Login, connection: Connection) -> bool:
+    def _put(self, login: HostLogin, connection: HostConnection) -> bool:
         if not self._keep or not connection.transport.is_active():
             return False
         key = login.expecting([""] * 2)
@@ -274,25 +280,25 @@ class Ssh:
         timer.start()
         return True
 
-    def _drop(self, key: Login, connection: Connection) -> None:
+    def _drop(self, key: HostLogin, connection: HostConnection) -> None:
         with self._lock:
             if self._kept.get(key) is not connection:
                 return  # in use, or kept anew for somebody else
             del self._kept[key]
         connection.close()
 
-    def _connected(self, login: Login) -> Connection:
+    def _connected(self, login: HostLogin) -> HostConnection:
         if login.jump is None:
-            return Connection(login, _direct(login))
+            return HostConnection(login, _direct(login))
         share, tunnel = self._through(login, login.jump)
         leave = partial(self._heads.leave, share)
         try:
-            return Connection(login, _opened(login, tunnel), share.it, leave)
+            return HostConnection(login, _opened(login, tunnel), share.it, leave)
         except BaseException:
             leave()
             raise
 
-    def _through(self, login: Login, jump: Login) -> tuple[Share[Any], Any]:
+    def _through(self, login: HostLogin, jump: HostLogin) -> tuple[SharedUse[Any], Any]:
         """If the shared way fails, one of our own says why. Of several who ask one transport at a time, paramiko may
         tell one what was said to another; and it may be the way that is broken, which takes a while to be noticed."""
         try:
@@ -300,7 +306,7 @@ class Ssh:
         except (Transient, Unfit):
             return self._asked(login, jump, alone=True)
 
-    def _asked(self, login: Login, jump: Login, *, alone: bool = False) -> tuple[Share[Any], Any]:
+    def _asked(self, login: HostLogin, jump: HostLogin, *, alone: bool = False) -> tuple[SharedUse[Any], Any]:
         share = self._heads.take(jump, alone=alone)
         try:
             return share, _tunnel(login, share.it)
@@ -309,11 +315,11 @@ class Ssh:
             raise
 
 
-def _direct(login: Login) -> Any:
+def _direct(login: HostLogin) -> Any:
     return _opened(login, _socket(login))
 
 
-def _opened(login: Login, over: Any) -> Any:
+def _opened(login: HostLogin, over: Any) -> Any:
     import paramiko
 
     transport = paramiko.Transport(over)
@@ -347,7 +353,7 @@ def _opened(login: Login, over: Any) -> Any:
     return transport
 
 
-def _socket(login: Login) -> socket.socket:
+def _socket(login: HostLogin) -> socket.socket:
     try:
         made = socket.create_connection((login.hostname, login.port), timeout=CONNECT_TIMEOUT)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # where there is none, the system's own limit ends it, much later
@@ -361,7 +367,7 @@ def _socket(login: Login) -> socket.socket:
         raise Transient(f"{login}: {_words(error)}") from None
 
 
-def _tunnel(login: Login, through: Any) -> Any:
+def _tunnel(login: HostLogin, through: Any) -> Any:
     import paramiko
 
     try:
@@ -379,7 +385,7 @@ def _tunnel(login: Login, through: Any) -> Any:
         raise Transient(f"{login}: no connection through the jump host ({_words(error)})") from None
 
 
-def _changed(login: Login, now: str) -> Unfit:
+def _changed(login: HostLogin, now: str) -> Unfit:
     return Unfit(
         f"{login.hostname} shows a different host key than at first contact: {now}, not {fingerprint(login.pinned)}. "
         "Another machine may be answering. If the host was reinstalled, remove it from the fleet and add it again"

@@ -7,13 +7,13 @@ from chalicelib.domain.fleets import FleetBody
 from chalicelib.domain.instances import Instance, OnPrem
 from chalicelib.domain.specs.fleets import FleetSpec, SSHKey, SSHParams, SSHProxyParams
 from chalicelib.errors import Bug, Unfit
-from chalicelib.hosts.connection import Login
+from chalicelib.hosts.connection import HostLogin
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Store
 from chalicelib.store.seal import Sealer
 
 
-def login_of(store: Store, seal: Sealer, instance: Instance) -> Login:
+def login_of(store: Store, seal: Sealer, instance: Instance) -> HostLogin:
     host = instance.host
     if host is None:
         raise Bug(f"instance {instance.name} isn't a host of an SSH fleet")
@@ -23,13 +23,13 @@ def login_of(store: Store, seal: Sealer, instance: Instance) -> Login:
     return login(sealed_specs.fleet_spec(seal, instance.fleet_id, body.spec), host)
 
 
-def login(spec: FleetSpec, host: OnPrem) -> Login:
+def login(spec: FleetSpec, host: OnPrem) -> HostLogin:
     """The login of one host of this spec; its own settings win over the fleet's."""
     ssh = spec.configuration.ssh_config
     for each in ssh.each if ssh is not None else ():
         port = each.port or (ssh.port if ssh is not None else None) or 22
         if ssh is not None and (each.hostname, port) == (host.hostname, host.port):
-            return Login(
+            return HostLogin(
                 hostname=each.hostname,
                 port=port,
                 user=each.user or ssh.user or "",
@@ -39,11 +39,11 @@ def login(spec: FleetSpec, host: OnPrem) -> Login:
     raise Bug(f"{host.key} isn't in the spec of its fleet")
 
 
-def _jump(proxy: SSHProxyParams | None, ssh: SSHParams) -> Login | None:
+def _jump(proxy: SSHProxyParams | None, ssh: SSHParams) -> HostLogin | None:
     if proxy is None:
         return None
     key = _private(proxy.ssh_key or ssh.ssh_key, proxy.hostname)
-    return Login(hostname=proxy.hostname, port=proxy.port or 22, user=proxy.user, private_key=key)
+    return HostLogin(hostname=proxy.hostname, port=proxy.port or 22, user=proxy.user, private_key=key)
 
 
 def _private(key: SSHKey | None, where: str) -> str:

@@ -103,7 +103,7 @@ done
 
 
 @dataclass(frozen=True)
-class Report:
+class HostReport:
     """A host as the script found it. An empty value couldn't be determined."""
 
     sudo: str = ""  # root, yes, password, missing
@@ -130,10 +130,10 @@ class Report:
         return "" if self.sudo == "root" else "sudo -n"
 
 
-def report(text: str) -> Report:
+def report(text: str) -> HostReport:
     lines = re.findall(r"^([a-z_]+)=(.*)$", text, re.MULTILINE)
     found = {name: value.strip()[:_MOST] for name, value in lines}
-    return Report(
+    return HostReport(
         sudo=found.get("sudo", ""),
         kernel=found.get("kernel", ""),
         arch=found.get("arch", ""),
@@ -168,13 +168,15 @@ class Lack:
         return f"{self.what} (to fix it: {self.mend})"
 
 
-def lacks(seen: Report, user: str, owner: str, held: Lack | None = None, now: int | None = None) -> tuple[Lack, ...]:
+def lacks(
+    seen: HostReport, user: str, owner: str, held: Lack | None = None, now: int | None = None
+) -> tuple[Lack, ...]:
     """Everything that keeps the agent of `owner` (installation/instance) off this host. `held`: what is known here of
     another instance that has it. `now`: the server's clock, in seconds."""
     return (*_lacks(seen, user), *taken(seen, owner, held), *_wrong_time(seen, now))
 
 
-def taken(seen: Report, owner: str, held: Lack | None = None) -> Iterator[Lack]:
+def taken(seen: HostReport, owner: str, held: Lack | None = None) -> Iterator[Lack]:
     """That the host is somebody else's."""
     if seen.owner and seen.owner != owner:
         installation, _, instance = seen.owner.partition("/")
@@ -185,7 +187,7 @@ def taken(seen: Report, owner: str, held: Lack | None = None) -> Iterator[Lack]:
         yield held or Lack(f"it belongs to {where}", LEAVES)
 
 
-def _lacks(seen: Report, user: str) -> Iterator[Lack]:
+def _lacks(seen: HostReport, user: str) -> Iterator[Lack]:
     if seen.kernel != "Linux":
         yield Lack(f"it runs {seen.kernel or 'an unknown system'}", "use a Linux host")
     if seen.arch not in ("x86_64", "amd64", "aarch64", "arm64"):
@@ -201,7 +203,7 @@ def _lacks(seen: Report, user: str) -> Iterator[Lack]:
         yield Lack(f"only {seen.disk_mib} MiB are free under /var/lib", "free some space: at least 1 GiB is needed")
 
 
-def basics(seen: Report, user: str) -> Iterator[Lack]:
+def basics(seen: HostReport, user: str) -> Iterator[Lack]:
     """What our scripts and units need anywhere."""
     if seen.sudo == "missing":
         yield Lack(f"{user} isn't root and there is no sudo", "log in as root, or: apt-get install sudo")
@@ -215,7 +217,7 @@ def basics(seen: Report, user: str) -> Iterator[Lack]:
         yield Lack(has, "sudo apt-get install -y python3")
 
 
-def _wrong_time(seen: Report, now: int | None) -> Iterator[Lack]:
+def _wrong_time(seen: HostReport, now: int | None) -> Iterator[Lack]:
     """Logs and metrics carry the host's time."""
     off = 0 if now is None or seen.clock is None else seen.clock - now
     if abs(off) > MOST_OFF:
@@ -224,7 +226,7 @@ def _wrong_time(seen: Report, now: int | None) -> Iterator[Lack]:
         yield Lack(f"its clock is {minutes} minutes {which} the server's", "sudo timedatectl set-ntp true")
 
 
-def _no_docker(seen: Report) -> Lack:
+def _no_docker(seen: HostReport) -> Lack:
     if not seen.docker_client:
         return Lack("there is no Docker Engine", "curl -fsSL https://get.docker.com | sudo sh")
     says = f" ({seen.docker_says})" if seen.docker_says else ""

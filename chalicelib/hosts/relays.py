@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 
 from chalicelib.errors import Transient, Unfit
 from chalicelib.hosts import asking
-from chalicelib.hosts.connection import Connection, Login, Logins, Ran
-from chalicelib.hosts.look import RELAYING, Lack, Report, basics, report
+from chalicelib.hosts.connection import HostConnection, HostLogin, HostLogins, Ran
+from chalicelib.hosts.look import RELAYING, HostReport, Lack, basics, report
 
 UNITS = "/etc/systemd/system"
 FOLDER = "/var/lib/dstack-relay"
@@ -34,12 +34,12 @@ MOST_CALLS = 4096  # at once: agents keep two connections each, and a fleet has 
 
 
 @dataclass(frozen=True)
-class Relays:
-    logins: Logins
+class HeadRelays:
+    logins: HostLogins
     install_id: str
     server_url: str
 
-    def place(self, head: Login, seen_at: str) -> str:
+    def place(self, head: HostLogin, seen_at: str) -> str:
         """Where this head node can listen for a host that sees it at that address. Raises Unfit if it can't relay."""
         address = _private(seen_at)
         with self._on(head) as (connection, seen):
@@ -50,7 +50,7 @@ class Relays:
                 raise Unfit(f"nor can its head node {head}")
         return f"[{address}]:{self._port(address)}" if ":" in address else f"{address}:{self._port(address)}"
 
-    def set_up(self, head: Login, relay: str, instance_id: str) -> None:
+    def set_up(self, head: HostLogin, relay: str, instance_id: str) -> None:
         with self._on(head) as (connection, seen):
             name, folder = self._name(relay), f"{FOLDER}/{self._name(relay)}"
             script = _SET_UP.format(
@@ -64,7 +64,7 @@ class Relays:
             )
             _must(_as_root(connection, seen, script), head)
 
-    def give_up(self, head: Login, relay: str, instance_id: str) -> None:
+    def give_up(self, head: HostLogin, relay: str, instance_id: str) -> None:
         """This host uses it no more. Whoever was the last removes it."""
         with self._on(head) as (connection, seen):
             name, folder = self._name(relay), f"{FOLDER}/{self._name(relay)}"
@@ -85,7 +85,7 @@ class Relays:
         return f"dstack-relay-{self.install_id[:8]}-{hashlib.sha256(relay.encode()).hexdigest()[:8]}"
 
     @contextmanager
-    def _on(self, head: Login) -> Iterator[tuple[Connection, Report]]:
+    def _on(self, head: HostLogin) -> Iterator[tuple[HostConnection, HostReport]]:
         with self.logins.connect(head) as connection:
             seen = report(connection.run(RELAYING, timeout=30.0).out)
             if not seen.whole:
@@ -104,17 +104,17 @@ def _private(seen_at: str) -> str:
     return str(address)
 
 
-def _lacks(seen: Report, user: str) -> Iterator[Lack]:
+def _lacks(seen: HostReport, user: str) -> Iterator[Lack]:
     yield from basics(seen, user)
     if not seen.proxyd:
         yield Lack("its systemd has no systemd-socket-proxyd", "sudo apt-get install --reinstall systemd")
 
 
-def _as_root(connection: Connection, seen: Report, script: str) -> Ran:
+def _as_root(connection: HostConnection, seen: HostReport, script: str) -> Ran:
     return connection.run(f"{seen.as_root} sh -c {shlex.quote(script)}".strip())
 
 
-def _must(ran: Ran, head: Login) -> None:
+def _must(ran: Ran, head: HostLogin) -> None:
     if ran.status:
         raise Transient(f"{head}: {ran.words}")
 

@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Closable)
 
 
-class Share(Generic[T]):
+class SharedUse(Generic[T]):
     """What one call of `take` gives; one call of `leave` gives it back."""
 
     def __init__(self, opened: Callable[[], T]) -> None:
@@ -54,16 +54,16 @@ class Share(Generic[T]):
 class Shared(Generic[K, T]):
     def __init__(self, opened: Callable[[K], T]) -> None:
         self._opened, self._lock = opened, threading.Lock()
-        self._shares: dict[K, Share[T]] = {}
+        self._shares: dict[K, SharedUse[T]] = {}
 
-    def take(self, key: K, *, alone: bool = False) -> Share[T]:
+    def take(self, key: K, *, alone: bool = False) -> SharedUse[T]:
         """A share of the connection, which is opened now if there is none. All who wait for it hear what went wrong.
         `alone`: of one that nobody else gets."""
         with self._lock:
             share = self._shares.get(key)
             opens = alone or share is None or share.broken
             if share is None or opens:
-                share = Share(lambda: self._opened(key))
+                share = SharedUse(lambda: self._opened(key))
             if not alone:
                 self._shares[key] = share
             share.users += 1
@@ -74,7 +74,7 @@ class Shared(Generic[K, T]):
             raise
         return share
 
-    def leave(self, share: Share[T]) -> None:
+    def leave(self, share: SharedUse[T]) -> None:
         with self._lock:
             share.users -= 1
             if share.users:

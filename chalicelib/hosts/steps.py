@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from chalicelib.domain import keys
-from chalicelib.domain.contacts import Contact, Relay
+from chalicelib.domain.contacts import Contact, HeadRelay
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.workflows import Workflow
@@ -16,10 +16,10 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Bug, Conflict, NotYet, Transient, Unfit
 from chalicelib.hosts import asking, install
-from chalicelib.hosts.connection import Connection, File, Login, Logins, Ran
+from chalicelib.hosts.connection import File, HostConnection, HostLogin, HostLogins, Ran
 from chalicelib.hosts.holders import ended, held
-from chalicelib.hosts.look import SHORT, Lack, Report, lacks, looking, report, taken
-from chalicelib.hosts.relays import Relays
+from chalicelib.hosts.look import SHORT, HostReport, Lack, lacks, looking, report, taken
+from chalicelib.hosts.relays import HeadRelays
 from chalicelib.hosts.tunnels import loopback
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
@@ -35,8 +35,8 @@ class HostSteps:
 
     store: Store
     clock: Clock
-    logins: Logins
-    login_of: Callable[[Instance], Login]  # with the private keys, without pins
+    logins: HostLogins
+    login_of: Callable[[Instance], HostLogin]  # with the private keys, without pins
     install_id: str
     install_key: bytes
     server_url: str
@@ -92,7 +92,7 @@ class HostSteps:
         if changed != contact:
             self.store.commit([nouns.put(changed)])  # a Conflict: retried
 
-    def _relayed(self, instance: Instance, at: _At) -> Relay:
+    def _relayed(self, instance: Instance, at: _At) -> HeadRelay:
         """What its head node is to relay. Raises Unfit if nobody can."""
         mend = "(to fix it: let it, through a proxy or NAT for example)"
         head = at.login.expecting(at.contact.shown).jump
@@ -102,7 +102,7 @@ class HostSteps:
             address = self._relays.place(head, at.seen.seen_at)
         except Unfit as problem:
             raise Unfit(f"it can't reach {self.server_url}; {problem} {mend}") from None
-        return Relay(address=address, spec_num=instance.host.spec_num)
+        return HeadRelay(address=address, spec_num=instance.host.spec_num)
 
     def _install(self, instance: Instance, workflow: Workflow) -> Mapping[str, str] | None:
         """Puts the agent on the host and, if nothing has to be set up for its calls, starts it by the same command: a
@@ -186,8 +186,8 @@ class HostSteps:
     # --- its head node -----------------------------------------------------------------------------------------------
 
     @property
-    def _relays(self) -> Relays:
-        return Relays(self.logins, self.install_id, self.server_url)
+    def _relays(self) -> HeadRelays:
+        return HeadRelays(self.logins, self.install_id, self.server_url)
 
     def _unrelay(self, instance: Instance) -> None:
         contact = nouns.find(self.store, Contact, keys.contact(instance.id))
@@ -195,7 +195,7 @@ class HostSteps:
             head = self._head(instance, contact, contact.relay)
             self._relays.give_up(head, contact.relay.address, instance.id)
 
-    def _head(self, instance: Instance, contact: Contact, relay: Relay) -> Login:
+    def _head(self, instance: Instance, contact: Contact, relay: HeadRelay) -> HostLogin:
         """The one that was set up, even if the fleet has another now."""
         assert instance.host is not None
         host = instance.host.with_(spec_num=relay.spec_num)
@@ -248,9 +248,9 @@ def _fit(missing: tuple[Lack, ...]) -> None:
 
 @dataclass(frozen=True)
 class _At:
-    login: Login
-    connection: Connection
-    seen: Report
+    login: HostLogin
+    connection: HostConnection
+    seen: HostReport
     contact: Contact
 
     def run(self, script: str, *, timeout: float = 60.0) -> Ran:

@@ -26,7 +26,7 @@ from chalicelib.domain.contacts import Contact
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.errors import BackendError, Transient
 from chalicelib.hosts import install
-from chalicelib.hosts.connection import Connection, Login, Logins
+from chalicelib.hosts.connection import HostConnection, HostLogin, HostLogins
 from chalicelib.hosts.look import SHORT, report
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
@@ -54,8 +54,8 @@ class Tunnels:
     def __init__(
         self,
         store: Store,
-        logins: Logins,
-        login_of: Callable[[Instance], Login],
+        logins: HostLogins,
+        login_of: Callable[[Instance], HostLogin],
         install_id: str,
         server: tuple[str, int],
         every: float = LOOK_EVERY,
@@ -122,8 +122,8 @@ class _Tunnel(threading.Thread):
         name: str,
         owner: str,
         contact: Contact,
-        logins: Logins,
-        login: Callable[[], Login],
+        logins: HostLogins,
+        login: Callable[[], HostLogin],
         server: tuple[str, int],
         spare: Spare,
     ) -> None:
@@ -162,7 +162,7 @@ class _Tunnel(threading.Thread):
             while connection.transport.is_active() and not self._closing.is_set():
                 carrier.move()
 
-    def _tell(self, connection: Connection, port: int) -> None:
+    def _tell(self, connection: HostConnection, port: int) -> None:
         """Once the host is ours, write the tunnel's address to the file that the agent rereads."""
         sudo = (connection.seen or report(connection.run(SHORT).out)).as_root
         script = install.follow(self._owner, loopback(port))

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.instants import SECOND
-from chalicelib.engine.authority import Placed, Registered, Seen, Signed, Unregistered
+from chalicelib.engine.authority import OrderState, Placed, Registered, Signed, Unregistered
 from chalicelib.errors import Gone, InvalidCredentials, Throttled, Transient, Unfit
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Acme:
             answer = found.chall.validation(client.net.key)
             return Placed(made.uri, found.uri, found.chall.encode("token"), answer)
 
-    def answer(self, account: Registered, order: str) -> Seen:
+    def answer(self, account: Registered, order: str) -> OrderState:
         from acme import messages
 
         with self._client(account) as client:
@@ -80,11 +80,11 @@ class Acme:
                     client.answer_challenge(found, found.chall.response(client.net.key))
             return self._seen(client, body)
 
-    def look(self, account: Registered, order: str) -> Seen:
+    def look(self, account: Registered, order: str) -> OrderState:
         with self._client(account) as client:
             return self._seen(client, self._order(client, order))
 
-    def collect(self, account: Registered, order: str, host: str, key: str) -> Seen | Signed:
+    def collect(self, account: Registered, order: str, host: str, key: str) -> OrderState | Signed:
         from acme import messages
 
         with self._client(account) as client:
@@ -157,14 +157,14 @@ class Acme:
         (url,) = order.authorizations
         return messages.Authorization.from_json(self._post(client, url).json())
 
-    def _seen(self, client: ClientV2, order: Any) -> Seen:
+    def _seen(self, client: ClientV2, order: Any) -> OrderState:
         from acme import messages
 
         if order.status != messages.STATUS_INVALID:
-            return Seen(order.status.name)
+            return OrderState(order.status.name)
         challenges = self._authorization(client, order).challenges
         errors = [order.error, *(each.error for each in challenges)]
-        return Seen(order.status.name, next((_said(each) for each in reversed(errors) if each is not None), ""))
+        return OrderState(order.status.name, next((_said(each) for each in reversed(errors) if each is not None), ""))
 
 
 def _http(authorization: Any) -> Any:

@@ -12,7 +12,7 @@ from chalicelib.planning.colocation import beside, first_of, is_cluster
 from chalicelib.planning.combine import Wants, within
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
-from chalicelib.planning.pools import Pool, Share
+from chalicelib.planning.pools import Pool, PoolShare
 from chalicelib.planning.stock import Query
 
 
@@ -22,7 +22,7 @@ class Asked:
     def __init__(self, wants: Wants, pools: Sequence[Pool], book: OfferBook, backends: Collection[str] = ()) -> None:
         self.wants, self.pools, self.book, self.backends = wants, pools, book, backends
         self._queries: dict[int, Query | Note] = {}
-        self._shares: dict[int, Sequence[Share]] = {}
+        self._shares: dict[int, Sequence[PoolShare]] = {}
         self._buys: dict[int, Buy | None] = {}
 
     def query(self, at: int) -> Query | Note:
@@ -31,7 +31,7 @@ class Asked:
             found = self._queries[at] = within(self.pools[at].fence, self.wants)
         return found
 
-    def shares(self, at: int) -> Sequence[Share]:
+    def shares(self, at: int) -> Sequence[PoolShare]:
         found = self._shares.get(at)
         if found is None:
             query = self.query(at)

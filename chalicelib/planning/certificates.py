@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
-from chalicelib.domain.certificates import Certificate, CertificateStatus, Order, Pair
+from chalicelib.domain.certificates import Certificate, CertificateOrder, CertificatePair, CertificateStatus
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import HOUR, SECOND, Micros, clock
 from chalicelib.errors import Bug
@@ -62,7 +62,7 @@ class CollectCertificate(Effect):
 @dataclass(frozen=True)
 class OrderPlaced(Outcome):
     act_until: Micros
-    order: Order
+    order: CertificateOrder
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class OrderSeen(Outcome):
 @dataclass(frozen=True)
 class CertificateMade(Outcome):
     act_until: Micros
-    pair: Pair
+    pair: CertificatePair
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class NotCertified(Failed):
     act_until: Micros = 0
 
 
-def renewal(pair: Pair) -> Micros:
+def renewal(pair: CertificatePair) -> Micros:
     """When two thirds of its life are over."""
     return pair.since + (pair.until - pair.since) * 2 // 3
 
@@ -151,7 +151,7 @@ def decide_certificate(snapshot: CertificateSnapshot) -> Plan:
 
 def conclude_certificate(snapshot: CertificateSnapshot, outcome: Outcome) -> Plan:
     """What follows from what the authority said. What comes too late has no consequences."""
-    look = _Outcome(snapshot)
+    look = _CertificateOutcome(snapshot)
     if not isinstance(outcome, OrderPlaced | OrderSeen | CertificateMade | NotCertified):
         raise Bug(f"{outcome} is no outcome of an effect on a certificate")
     if look.certificate.act_until != outcome.act_until or look.certificate.dropped:
@@ -270,8 +270,8 @@ class _Look:
             self.move("refused", failures=failures, message=message, due_at=at, **gone)
 
 
-class _Outcome(_Look):
-    def placed(self, order: Order) -> None:
+class _CertificateOutcome(_Look):
+    def placed(self, order: CertificateOrder) -> None:
         if self.certificate.status is CertificateStatus.waiting:
             self.move(
                 "placed", message="", order=order, heard=False, heard_by=(), looks=0, act_until=None, due_at=self.now
@@ -300,7 +300,7 @@ class _Outcome(_Look):
         asked = 0 if seen.again is None else round(seen.again * SECOND)
         self.keep(looks=looks + 1, act_until=None, due_at=self.now + max(pause, min(asked, TO_VALIDATE)))
 
-    def made(self, pair: Pair) -> None:
+    def made(self, pair: CertificatePair) -> None:
         if self.certificate.status is CertificateStatus.finalizing:
             over = {"order": None, "heard": False, "heard_by": (), "answered_at": None, "looks": 0, "act_until": None}
             self.move("issued", message="", pair=pair, failures=0, due_at=self.now, **over)

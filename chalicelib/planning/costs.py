@@ -56,17 +56,17 @@ USUALLY = 0.15  # of any other
 
 
 @dataclass(frozen=True)
-class Line:
+class CostLine:
     driver: str  # and how many of it
     what: str
     amount: float  # a month
     dollars: float
 
 
-def bill(rates: Mapping[str, Usage], counts: Mapping[str, float]) -> list[Line]:
+def bill(rates: Mapping[str, Usage], counts: Mapping[str, float]) -> list[CostLine]:
     """A month's bill: what each driver uses and costs, the most expensive first."""
     lines = [
-        Line(driver, what, count * used, count * used * price(what))
+        CostLine(driver, what, count * used, count * used * price(what))
         for driver, count in counts.items()
         for what, used in rates[driver].items()
     ]
@@ -79,7 +79,7 @@ def price(what: str) -> float:
     return found.dollars / found.per
 
 
-def total(lines: list[Line]) -> float:
+def total(lines: list[CostLine]) -> float:
     return sum(line.dollars for line in lines)
 
 

@@ -9,7 +9,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason, reason_for_jobs
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.machines.job import GRACE, SHORTEST_PROMISE
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 
 
 def grace_of(spec: JobSpec, run_spec: RunSpec | None = None) -> Micros | None:
@@ -24,7 +24,7 @@ def grace_of(spec: JobSpec, run_spec: RunSpec | None = None) -> Micros | None:
     return GRACE if spec.stop_duration is None else spec.stop_duration * SECOND
 
 
-def end(look: Look, job: Job, reason: JobReason, message: str = "") -> Job:
+def end(look: RunLook, job: Job, reason: JobReason, message: str = "") -> Job:
     """Start terminating a live job."""
     spec = look.spec_of(job)
     grace = GRACE if spec is None else grace_of(spec, look.snapshot.run_spec)
@@ -33,7 +33,7 @@ def end(look: Look, job: Job, reason: JobReason, message: str = "") -> Job:
     return ending
 
 
-def end_jobs(look: Look) -> None:
+def end_jobs(look: RunLook) -> None:
     """A run that ends takes its live jobs with it; an abort doesn't wait for those already on their way out."""
     aborted = look.run.reason is RunReason.aborted_by_user
     reason = reason_for_jobs(look.run.reason or RunReason.server_error)
@@ -47,7 +47,7 @@ def end_jobs(look: Look) -> None:
             look.draft.wake(f"instance/{job.assignment.instance_id}" if job.assignment else f"run/{job.run_id}")
 
 
-def bury(look: Look, job: Job) -> None:
+def bury(look: RunLook, job: Job) -> None:
     """Make a terminating job final if no agent is left to report that its task is gone. That a host is silent isn't
     enough if the job has volumes: its task may go on writing to a disk that would be detached."""
     if job.status != JobStatus.terminating:
@@ -64,7 +64,7 @@ def bury(look: Look, job: Job) -> None:
         look.instances[freed.id] = freed
 
 
-def lost_at(look: Look, job: Job) -> Micros | None:
+def lost_at(look: RunLook, job: Job) -> Micros | None:
     """When a host counts as lost: after its first missed report, one more reporting period passes without one. Counted
     from when we noticed, so that a control plane that was itself down doesn't declare every host lost on its return."""
     _, presence = look.where(job)

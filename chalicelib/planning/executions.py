@@ -37,7 +37,7 @@ class AnswerExecution(Effect):
 
 
 @dataclass(frozen=True)
-class Call:
+class StepCall:
     """What a state asks for."""
 
     step: str
@@ -46,7 +46,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
+class StepAnswer:
     """What it is told. Neither `made` nor an error: it has to wait for its callback."""
 
     made: Mapping[str, str] | None = None
@@ -55,13 +55,13 @@ class Answer:
     settled: bool = False  # whatever is tried
 
 
-def refusal(reason: str | None, message: str) -> Answer:
+def refusal(reason: str | None, message: str) -> StepAnswer:
     """The step won't be done any more. An error that Step Functions would repeat is told as one that it doesn't."""
     known = MEANINGS.get(reason or "")
     error = reason if reason and known is not None and not known.repeat else CANCELLED
-    return Answer(error=error, message=message, settled=True)
+    return StepAnswer(error=error, message=message, settled=True)
 
 
-def answer_execution(about: tuple[str, str, Micros, str], token: str, answer: Answer) -> AnswerExecution:
+def answer_execution(about: tuple[str, str, Micros, str], token: str, answer: StepAnswer) -> AnswerExecution:
     """`about`: the fields that every effect has."""
     return AnswerExecution(*about, token, answer.made or {}, answer.error, answer.message)

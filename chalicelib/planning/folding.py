@@ -12,19 +12,19 @@ from chalicelib.domain.runs import RunStatus
 from chalicelib.machines.run import RUN, observe
 from chalicelib.machines.table import allows
 from chalicelib.planning.ends import bury, end_jobs
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 from chalicelib.planning.replicas import Replica, why
 from chalicelib.planning.starting import at_stage
 
 
-def pause(look: Look, parts: Sequence[Replica]) -> None:
+def pause(look: RunLook, parts: Sequence[Replica]) -> None:
     """Only waiting replicas are left."""
     resume_at, first = min((part.waiting, part.num) for part in parts if part.waiting is not None)
     failed = next(part for part in parts if part.num == first).failures[0]
     rest(look, resume_at, f"will be retried: {why(failed)}")
 
 
-def rest(look: Look, resume_at: Micros | None, message: str) -> None:
+def rest(look: RunLook, resume_at: Micros | None, message: str) -> None:
     """Nothing of it runs, so the run gives up its fleet: another may be better next time."""
     waits: dict[str, Any] = {"resume_at": resume_at, "message": message, "fleet_id": None, "fleet_name": None}
     if look.run.status != RunStatus.pending:
@@ -34,7 +34,7 @@ def rest(look: Look, resume_at: Micros | None, message: str) -> None:
         look.draft.save(after)
 
 
-def observe_jobs(look: Look, parts: Sequence[Replica], first: str = "") -> None:
+def observe_jobs(look: RunLook, parts: Sequence[Replica], first: str = "") -> None:
     """The run's status is that of its most advanced job, nodes that are done already included. `first`: what there is
     to say before anything else."""
     waiting = [part for part in parts if part.waiting is not None]
@@ -65,7 +65,7 @@ def _placed(job: Job) -> bool:
     return job.status != JobStatus.submitted
 
 
-def end_run(look: Look, reason: RunReason, message: str) -> None:
+def end_run(look: RunLook, reason: RunReason, message: str) -> None:
     if not allows(RUN, look.run.status, "end"):
         return
     look.run = look.draft.move_run(look.run, "end", reason=reason, message=message, resume_at=None, retries=())

@@ -31,7 +31,7 @@ def decide_gateway(snapshot: GatewaySnapshot) -> Plan:
     """The next step of one gateway."""
     if snapshot.gateway.deleted:
         return Plan()
-    look = Look(snapshot)
+    look = GatewayLook(snapshot)
     look.tend()
     if look.gateway.ending:
         look.wind_up()
@@ -77,7 +77,7 @@ def _with(gateway: Gateway, replica: GatewayReplica) -> tuple[GatewayReplica, ..
     return tuple(replica if each.num == replica.num else each for each in gateway.replicas)
 
 
-class Look:
+class GatewayLook:
     """One look at a gateway: what is known of its machines, and what is to be written."""
 
     def __init__(self, snapshot: GatewaySnapshot) -> None:

@@ -51,7 +51,7 @@ HELD_AFTER: Micros = 5 * MINUTE  # of waiting; from then on, free machines are h
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCluster:
     cluster: Cluster
     machines: tuple[Instance, ...]  # by rank
 
@@ -113,7 +113,7 @@ class Gathering:
         if without := self._without_volumes(needs.nodes):
             return Unplaced(lead, without)
         found, gave_way = self._seek(needs, gang)
-        if isinstance(found, Found):
+        if isinstance(found, FoundCluster):
             return self._all_claims(needs, found.machines, gang, gave_way)
         more = order(self.floor, needs, gang.places if gang is not None else ())
         if isinstance(more, Ordered):
@@ -159,12 +159,12 @@ class Gathering:
                 self.floor.leaves(instance)
         return (draft.step(),)
 
-    def _seek(self, needs: Needs, gang: Gang | None) -> tuple[Found | Waits | Hopeless, list[Gang]]:
+    def _seek(self, needs: Needs, gang: Gang | None) -> tuple[FoundCluster | Waits | Hopeless, list[Gang]]:
         """A place for every node; if there is none, with the places of gangs behind it that aren't sealed."""
         mark, gave_way = self.floor.mark(), list[Gang]()
         found = seek(self.floor, needs, gang)
         for rival in self._rivals(needs.lead):
-            if isinstance(found, Found):
+            if isinstance(found, FoundCluster):
                 break
             gave_way.append(rival)
             for place in rival.places:
@@ -246,10 +246,10 @@ def _at(place: Instance | Buy) -> Callable[[Site], bool]:
     return lambda site: site.surely(place.offer)
 
 
-def seek(floor: Floor, needs: Needs, gang: Gang | None) -> Found | Waits | Hopeless:
+def seek(floor: Floor, needs: Needs, gang: Gang | None) -> FoundCluster | Waits | Hopeless:
     """The places that cost least, of the clusters that have enough."""
     groups = needs.groups()
-    found: list[Found] = []
+    found: list[FoundCluster] = []
     waits: Waits | None = None
     notes: list[Note] = []
     for cluster in clusters(floor):
@@ -259,7 +259,7 @@ def seek(floor: Floor, needs: Needs, gang: Gang | None) -> Found | Waits | Hopel
         counts = [len(ranks) for ranks in groups.values()]
         free = cluster.free(floor)
         if chosen := share_out(counts, [rows & free for rows in fitting]):
-            found.append(Found(cluster, tuple(_by_rank(floor, cluster, list(groups.values()), chosen))))
+            found.append(FoundCluster(cluster, tuple(_by_rank(floor, cluster, list(groups.values()), chosen))))
         elif found:
             continue
         elif text := _awaited(floor, cluster, needs, fitting, free):

@@ -52,7 +52,7 @@ _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 
 def decide_instance(snapshot: InstanceSnapshot) -> Plan:
     """The next step of one instance."""
-    look = Look(snapshot)
+    look = InstanceLook(snapshot)
     status = snapshot.instance.status
     if status == InstanceStatus.pending:
         look.pending()
@@ -84,7 +84,7 @@ def _rests_until(instance: Instance, now: Micros) -> Micros | None:
     return (instance.idle_since or now) + instance.idle_seconds * SECOND
 
 
-class Look:
+class InstanceLook:
     """One pass over an instance: the noun so far, and the draft of the step."""
 
     def __init__(self, snapshot: InstanceSnapshot) -> None:

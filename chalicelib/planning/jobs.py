@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, Retry, UnixUser, own_of
+from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, RetryPolicy, UnixUser, own_of
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.reasons import RetryEvent
@@ -246,14 +246,14 @@ def _repo_dir(run_spec: RunSpec, config: RunConfiguration) -> str:
     return (written or ".") if has_code else NO_CODE
 
 
-def _retry(written: ProfileRetry | bool | None) -> Retry | None:
+def _retry(written: ProfileRetry | bool | None) -> RetryPolicy | None:
     if not written:
         return None
     every = tuple(event.value for event in RetryEvent)
     if written is True:
-        return Retry(on_events=every, duration=RETRY_DURATION)
+        return RetryPolicy(on_events=every, duration=RETRY_DURATION)
     duration = RETRY_DURATION if written.duration is None else written.duration
-    return Retry(on_events=written.on_events or every, duration=duration)
+    return RetryPolicy(on_events=written.on_events or every, duration=duration)
 
 
 def _apps(config: RunConfiguration) -> tuple[AppSpec, ...]:

@@ -13,7 +13,7 @@ from chalicelib.planning.snapshots import RunSnapshot
 from chalicelib.planning.transitions import Draft
 
 
-class Look:
+class RunLook:
     def __init__(self, snapshot: RunSnapshot) -> None:
         self.snapshot, self.now, self.run = snapshot, snapshot.now, snapshot.run
         self.draft = Draft(snapshot.now, snapshot.run.ended_by)  # what follows from a stop is the doing of who asked

@@ -44,7 +44,7 @@ def slice_of(offer: Offer, blocks: int, total: int, availability: Availability |
     )
 
 
-class Shelf:
+class OfferShelf:
     """The offers of one account, by rank. Immutable.
 
     One for disks of another size computes prices and one offer of each kind, and makes the others as they are read: a
@@ -67,7 +67,7 @@ class Shelf:
         self._stock = Stock(self._ranked, measures, self._kind)
         disks = (offer.instance.resources.disk.size_mib / 1024 for offer in self._ranked if offer.elastic)
         self._least_disk = min(disks, default=inf)
-        self._resized = lru_cache(DISK_SIZES)(lambda gib: Shelf(self._ranked, gib))
+        self._resized = lru_cache(DISK_SIZES)(lambda gib: OfferShelf(self._ranked, gib))
 
     def __len__(self) -> int:
         return len(self._ranked)
@@ -75,7 +75,7 @@ class Shelf:
     def offer(self, rank: int) -> Offer:
         return self._ranked[rank].sized(self._gib)
 
-    def with_disks(self, gib: float) -> Shelf:
+    def with_disks(self, gib: float) -> OfferShelf:
         """The same offers with disks of at least this size, where a disk is made to order."""
         return self._resized(ceil(gib)) if gib > self._least_disk else self
 
@@ -152,12 +152,12 @@ class OfferBook:
         offers: Iterable[Offer] = (),
         taken_at: Micros = 0,
         *,
-        shelves: Iterable[Shelf] | None = None,
+        shelves: Iterable[OfferShelf] | None = None,
         awaited: Iterable[str] = (),
     ) -> None:
         """From `shelves`, which other books may share, or from `offers` on a shelf of their own."""
         self.taken_at, self.awaited = taken_at, tuple(sorted(awaited))
-        self._shelves = (Shelf(offers),) if shelves is None else tuple(shelves)
+        self._shelves = (OfferShelf(offers),) if shelves is None else tuple(shelves)
 
     def __len__(self) -> int:
         return sum(map(len, self._shelves))
@@ -201,13 +201,13 @@ class OfferBook:
     def reserved(self, reservation: str) -> list[Offer]:
         return [offer for shelf in self._shelves for offer in shelf.reserved(reservation)]
 
-    def _fitting(self, query: Query) -> Iterator[tuple[Shelf, Match]]:
+    def _fitting(self, query: Query) -> Iterator[tuple[OfferShelf, Match]]:
         shelves = [shelf.with_disks(query.disk_gib) for shelf in self._shelves]
         return _merged(shelves, [shelf.fitting(query) for shelf in shelves])
 
-    def _asked(self, queries: Sequence[Query]) -> list[tuple[Shelf, list[Query]]]:
+    def _asked(self, queries: Sequence[Query]) -> list[tuple[OfferShelf, list[Query]]]:
         """The shelves to look at, each with the queries that ask for its size of disks."""
-        found: dict[int, tuple[Shelf, list[Query]]] = {}
+        found: dict[int, tuple[OfferShelf, list[Query]]] = {}
         for shelf in self._shelves:
             for query in queries:
                 sized = shelf.with_disks(query.disk_gib)
@@ -215,7 +215,7 @@ class OfferBook:
         return list(found.values())
 
 
-def _merged(shelves: Sequence[Shelf], found: Sequence[Iterable[Match]]) -> Iterator[tuple[Shelf, Match]]:
+def _merged(shelves: Sequence[OfferShelf], found: Sequence[Iterable[Match]]) -> Iterator[tuple[OfferShelf, Match]]:
     """The shelves' matches in one order; of two that rank equal, the earlier shelf's comes first."""
     if len(shelves) == 1:
         return ((shelves[0], match) for match in found[0])
@@ -223,11 +223,13 @@ def _merged(shelves: Sequence[Shelf], found: Sequence[Iterable[Match]]) -> Itera
     return ((shelves[number], match) for _, number, match in merge(*lines))
 
 
-def _standing(number: int, shelf: Shelf, found: Iterable[Match]) -> Iterator[tuple[tuple[bool, float], int, Match]]:
+def _standing(
+    number: int, shelf: OfferShelf, found: Iterable[Match]
+) -> Iterator[tuple[tuple[bool, float], int, Match]]:
     return ((shelf.standing(match[0]), number, match) for match in found)
 
 
-def _whole(shelf: Shelf, match: Match) -> tuple[Offer, int, int]:
+def _whole(shelf: OfferShelf, match: Match) -> tuple[Offer, int, int]:
     rank, needed, blocks = match
     offer = shelf.offer(rank)
     return offer, needed, total_blocks(blocks, offer.instance.resources) or 1

@@ -74,7 +74,7 @@ F = TypeVar("F", bound=OfFleet)
 
 
 @dataclass(frozen=True)
-class Look(Generic[T]):
+class AccountLook(Generic[T]):
     """One account at one moment, and what earlier looks at it saw first."""
 
     account: str
@@ -175,7 +175,7 @@ def unlisted(listed: Iterable[OfInstance], instances: Iterable[Instance]) -> lis
 # --- two of them ------------------------------------------------------------------------------------------------------
 
 
-def decide_sweep(look: Look[T]) -> Iterator[Finding[T]]:
+def decide_sweep(look: AccountLook[T]) -> Iterator[Finding[T]]:
     """What this look adds to the earlier ones: a first sighting, an agreement, or a suspicion cleared."""
     known = {sighting.subject: sighting for sighting in look.sightings}
     suspects: dict[str, T | Instance | Volume] = {_subject(stray): stray for stray in look.strays}
@@ -203,7 +203,7 @@ def _subject(suspect: Tagged | Instance | Volume) -> str:
     return f"resource/{suspect.handle.kind}/{suspect.handle.id}"
 
 
-def _first_sight(look: Look[T], subject: str, suspect: T | Instance | Volume, before: Sighting | None) -> Step:
+def _first_sight(look: AccountLook[T], subject: str, suspect: T | Instance | Volume, before: Sighting | None) -> Step:
     """`before` no longer counts, but may still be in the store."""
     fresh = Sighting(account=look.account, subject=subject, first_at=look.now, until=look.now + KEPT)
     sighting = fresh if before is None else fresh.with_(version=before.version)
@@ -215,7 +215,7 @@ def _first_sight(look: Look[T], subject: str, suspect: T | Instance | Volume, be
     return draft.step()
 
 
-def _agreement(look: Look[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
+def _agreement(look: AccountLook[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
     if isinstance(suspect, Instance | Volume):
         return Finding(Step(), gone=suspect)
     if seen.acted_at is not None:
@@ -223,7 +223,7 @@ def _agreement(look: Look[T], suspect: T | Instance | Volume, seen: Sighting) ->
     return Finding(_told(look, suspect, EventType.reclaimed, seen.with_(acted_at=look.now)), end=suspect)
 
 
-def _told(look: Look[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
+def _told(look: AccountLook[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
     """The sighting, with an event if the project that the tag names exists to read it."""
     project = look.projects.get(stray.project_id)
     if project is None:

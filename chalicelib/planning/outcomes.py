@@ -14,7 +14,7 @@ from chalicelib.errors import Bug
 from chalicelib.planning import purchases
 from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.failures import Meaning, meaning
-from chalicelib.planning.instance import DESCRIBE_EVERY, Look
+from chalicelib.planning.instance import DESCRIBE_EVERY, InstanceLook
 from chalicelib.planning.placement_groups import lost
 from chalicelib.planning.plan import Failed, Outcome, Plan
 from chalicelib.planning.purchases import Bought, Left, NotBought, NotDone, Seen
@@ -26,7 +26,7 @@ EARLY_ASKS = 4  # after this many termination requests, pauses are longer
 
 
 def decide_outcome(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
-    look = _Outcome(snapshot)
+    look = _InstanceOutcome(snapshot)
     if isinstance(outcome, Bought | NotBought):
         if look.same_purchase(outcome):
             look.bought() if isinstance(outcome, Bought) else look.not_bought(outcome)
@@ -38,7 +38,7 @@ def decide_outcome(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
     return look.plan()
 
 
-class _Outcome(Look):
+class _InstanceOutcome(InstanceLook):
     def same_purchase(self, outcome: Bought | NotBought) -> bool:
         return (outcome.epoch, outcome.act_until) == (self.instance.epoch, self.instance.act_until)
 

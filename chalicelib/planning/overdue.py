@@ -10,14 +10,14 @@ from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_BE_TOLD, TO_START
 from chalicelib.machines.volume import TO_ATTACH
 from chalicelib.planning.attachments import attached_for
 from chalicelib.planning.ends import end, lost_at
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 from chalicelib.planning.neighbours import needed
 from chalicelib.planning.unused import unused
 
 Verdict = tuple[JobReason, str]
 
 
-def weigh(look: Look, job: Job) -> None:
+def weigh(look: RunLook, job: Job) -> None:
     """Start terminating a job if it has run out of time or lost its machine."""
     if job.finished or job.status == JobStatus.submitted:
         return
@@ -37,7 +37,7 @@ def weigh(look: Look, job: Job) -> None:
         end(look, look.jobs[job.id], reason, message)
 
 
-def _watch(look: Look, job: Job) -> Job:
+def _watch(look: RunLook, job: Job) -> Job:
     """Record when a host was first found overdue, and clear that when it is back."""
     _, presence = look.where(job)
     if presence is None or not presence.seen_until:
@@ -52,7 +52,7 @@ def _watch(look: Look, job: Job) -> Job:
     return watched
 
 
-def _machine_gone(look: Look, job: Job) -> Verdict | None:
+def _machine_gone(look: RunLook, job: Job) -> Verdict | None:
     instance, _ = look.where(job)
     if instance is not None and instance.status not in (InstanceStatus.terminating, InstanceStatus.terminated):
         return None
@@ -68,7 +68,7 @@ def _machine_gone(look: Look, job: Job) -> Verdict | None:
     return JobReason.instance_unreachable, f"{instance.name} is gone: {why}"
 
 
-def _no_longer_shared(look: Look, job: Job) -> Verdict | None:
+def _no_longer_shared(look: RunLook, job: Job) -> Verdict | None:
     """A machine of another project that doesn't let this one use it any more."""
     instance, _ = look.where(job)
     if instance is None or instance.project_id == job.project_id or instance.fleet_id in look.snapshot.imported:
@@ -76,7 +76,7 @@ def _no_longer_shared(look: Look, job: Job) -> Verdict | None:
     return JobReason.instance_access_revoked, f"{instance.name} is no longer shared with this project"
 
 
-def _volume_lost(look: Look, job: Job) -> Verdict | None:
+def _volume_lost(look: RunLook, job: Job) -> Verdict | None:
     """A volume that couldn't be attached."""
     if job.assignment is None:
         return None
@@ -88,7 +88,7 @@ def _volume_lost(look: Look, job: Job) -> Verdict | None:
     return None
 
 
-def _silent_too_long(look: Look, job: Job) -> Verdict | None:
+def _silent_too_long(look: RunLook, job: Job) -> Verdict | None:
     lost = lost_at(look, job)
     if lost is None or look.now < lost:
         return None
@@ -97,7 +97,7 @@ def _silent_too_long(look: Look, job: Job) -> Verdict | None:
     return reason, f"{job.assignment.instance_name if job.assignment else 'its host'} has been silent for too long"
 
 
-def _overtime(look: Look, job: Job) -> Verdict | None:
+def _overtime(look: RunLook, job: Job) -> Verdict | None:
     placed = job.provisioned_at or job.submitted_at
     if job.status == JobStatus.provisioning:
         instance, _ = look.where(job)

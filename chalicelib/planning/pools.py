@@ -26,7 +26,7 @@ READY = (InstanceStatus.idle, InstanceStatus.busy)
 COMING = (InstanceStatus.pending, InstanceStatus.provisioning)
 
 
-class Share(NamedTuple):
+class PoolShare(NamedTuple):
     """Machines that fit equally well: this many blocks of any of them, at this price."""
 
     price: float
@@ -106,19 +106,19 @@ class Pool:
 
     # --- what fits ---------------------------------------------------------------------------------------------------
 
-    def shares(self, wants: Wants, query: Query) -> list[Share]:
+    def shares(self, wants: Wants, query: Query) -> list[PoolShare]:
         """What fits, free or not."""
         found = []
         chosen = self.chosen(wants)
         if whole := self._whole and chosen and self._fitting(wants, query) & chosen:
             for price, rows in self._prices.items():
                 if rows & whole and (query.max_price is None or price <= query.max_price):
-                    found.append(Share(price, 1, rows & whole))
+                    found.append(PoolShare(price, 1, rows & whole))
         anywhere = wants._replace(instances=()) if wants.instances else wants
         for alike in self._cut.values():
             if blocks := blocks_for(anywhere, query, alike.one):
                 price = alike.one.offer.price * blocks / alike.one.total_blocks
-                found.append(Share(price, blocks, alike.rows & chosen))
+                found.append(PoolShare(price, blocks, alike.rows & chosen))
         return found
 
     def undecided(self, wants: Wants, query: Query) -> int:
@@ -177,7 +177,7 @@ class Pool:
             found |= self.ports.get(port, 0)
         return found
 
-    def best(self, shares: Sequence[Share], among: int) -> tuple[float, int, int, int] | None:
+    def best(self, shares: Sequence[PoolShare], among: int) -> tuple[float, int, int, int] | None:
         """Price, free blocks, row number and blocks of the best place: the cheapest, and of those the one that leaves
         the fewest blocks free."""
         best: tuple[float, int, int, int] | None = None
@@ -191,7 +191,7 @@ class Pool:
                         break
         return best
 
-    def awaited(self, shares: Sequence[Share], chosen: int = -1) -> str:
+    def awaited(self, shares: Sequence[PoolShare], chosen: int = -1) -> str:
         """What a job waits for: something that fits but isn't free. Empty if nothing fits. `chosen`: see there."""
         rows = self._unheard & chosen
         for share in shares:

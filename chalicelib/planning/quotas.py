@@ -30,7 +30,7 @@ class Amounts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Usage:
+class QuotaUsage:
     """What a project's jobs use, by user. `quota` has the version that was there before they were counted."""
 
     quota: Quota
@@ -59,7 +59,7 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldPlace:
     """A place that a job has."""
 
     user_id: str
@@ -67,24 +67,24 @@ class Held:
     gpus: int
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended, and whose it was."""
 
     user_id: str
     job: Job
 
 
-def held(instances: Iterable[Instance], jobs: Mapping[str, Job], users: Mapping[str, str]) -> Iterator[Held]:
+def held(instances: Iterable[Instance], jobs: Mapping[str, Job], users: Mapping[str, str]) -> Iterator[HeldPlace]:
     """The places that these jobs have; their ids and those of their runs lead to them and to their users."""
     for instance in instances:
         for claim in instance.claims:
             job = jobs.get(claim.job_id)
             if job is not None:
                 gpus = gpus_of(instance.offer, len(claim.blocks), instance.total_blocks)
-                yield Held(users.get(job.run_id, ""), job, gpus)
+                yield HeldPlace(users.get(job.run_id, ""), job, gpus)
 
 
-def counted(quota: Quota, places: Iterable[Held], ended: Iterable[Ended], now: Micros) -> Usage:
+def counted(quota: Quota, places: Iterable[HeldPlace], ended: Iterable[EndedJob], now: Micros) -> QuotaUsage:
     """`ended`: the jobs that ended today and whose cost the quota doesn't have yet."""
     spent, _ = quota.on(now)
     users = {user_id: Amounts(money=dollars) for user_id, dollars in spent.items()}
@@ -92,10 +92,10 @@ def counted(quota: Quota, places: Iterable[Held], ended: Iterable[Ended], now: M
     used += [(each.user_id, Amounts(money=cost_today(each.job, now))) for each in ended]
     for user_id, more in used:
         users[user_id] = users.get(user_id, Amounts()).plus(more)
-    return Usage(quota, users)
+    return QuotaUsage(quota, users)
 
 
-def settled(quota: Quota, ended: Iterable[Ended], now: Micros, to: Micros) -> Quota:
+def settled(quota: Quota, ended: Iterable[EndedJob], now: Micros, to: Micros) -> Quota:
     """The quota with the cost of jobs that ended today. `to`: up to when these are all."""
     before, _ = quota.on(now)
     spent = dict(before)
@@ -124,7 +124,7 @@ def gpus_of(offer: Offer, blocks: int, of: int) -> int:
 class Allowance:
     """What a queue pass may still hand out."""
 
-    def __init__(self, usage: Usage | None) -> None:
+    def __init__(self, usage: QuotaUsage | None) -> None:
         self._quota = None if usage is None else usage.quota
         self._users = {} if usage is None else dict(usage.users)
 
@@ -132,7 +132,7 @@ class Allowance:
         """What the run has to wait for; empty if there is enough left for it."""
         if self._quota is None:
             return ""
-        return refusal(Usage(self._quota, self._users), run.user_id, run.user_name, need)
+        return refusal(QuotaUsage(self._quota, self._users), run.user_id, run.user_name, need)
 
     def takes(self, run: Run, need: Amounts) -> None:
         """It gets that."""
@@ -154,7 +154,7 @@ def _gpus_at(place: Instance | Buy) -> int:
     return gpus_of(place.offer, 1, 1)
 
 
-def refusal(usage: Usage, user_id: str, user: str, need: Amounts) -> str:
+def refusal(usage: QuotaUsage, user_id: str, user: str, need: Amounts) -> str:
     project = f"project {usage.quota.project_name}"
     whole = _over(usage.quota.limits, usage.all, need, project)
     if whole or not usage.quota.by_user:
@@ -188,7 +188,7 @@ def _many(count: int, what: str) -> str:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def shown(usage: Usage, user_id: str, user: str) -> list[str]:
+def shown(usage: QuotaUsage, user_id: str, user: str) -> list[str]:
     """How much of it is used, for a plan: a line for the project, and one for the user."""
     lines = [_line(usage.quota.limits, usage.all, f"project {usage.quota.project_name}")]
     lines.append(_line(usage.quota.of(user_id), usage.users.get(user_id, Amounts()), f"{user} in this project"))

@@ -21,7 +21,7 @@ from chalicelib.machines.job import TO_START
 from chalicelib.planning.attachments import attached_for, give_up_early, mounted, take
 from chalicelib.planning.ends import bury, end
 from chalicelib.planning.gathering import CHUNK, CHUNK_WITH_DISKS, of_gang
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.nodes import address_of
 from chalicelib.planning.places import assignment_to
@@ -34,7 +34,7 @@ _ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
 _STARTED = (JobStatus.running, JobStatus.terminating)
 
 
-def settle(look: Look) -> list[Step]:
+def settle(look: RunLook) -> list[Step]:
     """What must be committed about the run's gangs before anything else is decided about it."""
     for gang in look.snapshot.gangs:
         if steps := list(_settled(look, gang)):
@@ -42,7 +42,7 @@ def settle(look: Look) -> list[Step]:
     return []
 
 
-def _settled(look: Look, gang: Gang) -> Iterator[Step]:
+def _settled(look: RunLook, gang: Gang) -> Iterator[Step]:
     jobs = members(look, gang)
     if gang.status is GangStatus.undone:
         if gang.places:
@@ -61,7 +61,7 @@ def _settled(look: Look, gang: Gang) -> Iterator[Step]:
             yield from _give_back(look, gang, jobs, again=True)
 
 
-def await_nodes(look: Look) -> None:
+def await_nodes(look: RunLook) -> None:
     """End the attempt if a node can't come any more, or hasn't in time."""
     for gang in look.snapshot.gangs:
         if gang.status is GangStatus.sealed:
@@ -73,18 +73,18 @@ def await_nodes(look: Look) -> None:
             look.deadlines.append(gang.until)
 
 
-def holds(look: Look) -> bool:
+def holds(look: RunLook) -> bool:
     """Are there places to be given back before the run may end?"""
     return any(gang.holds for gang in look.snapshot.gangs)
 
 
-def members(look: Look, gang: Gang) -> list[Job]:
+def members(look: RunLook, gang: Gang) -> list[Job]:
     """Its jobs by rank."""
     own = (job for job in look.jobs.values() if job.replica_num == gang.replica_num)
     return sorted((job for job in own if job.submission_num == gang.submission_num), key=lambda job: job.job_num)
 
 
-def _over(look: Look, gang: Gang, jobs: Sequence[Job]) -> bool:
+def _over(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> bool:
     """Is the attempt over, or out of time to seal?"""
     if look.run.status in (RunStatus.terminating, RunStatus.pending):
         return True
@@ -92,7 +92,7 @@ def _over(look: Look, gang: Gang, jobs: Sequence[Job]) -> bool:
     return late or any(job.reason is not None and job_outcome(job.reason) != "done" for job in jobs)
 
 
-def _must_begin_again(look: Look, gang: Gang, jobs: Sequence[Job]) -> bool:
+def _must_begin_again(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> bool:
     """Is a place lost before all were reserved, or one whose purchase was refused? Then the attempt goes on without."""
     if gang.status not in (GangStatus.gathering, GangStatus.sealed):
         return False
@@ -113,12 +113,12 @@ def _refused(instance: Instance, job: Job) -> bool:
 # --- the barrier -----------------------------------------------------------------------------------------------------
 
 
-def all_met(look: Look, gang: Gang) -> bool:
+def all_met(look: RunLook, gang: Gang) -> bool:
     found = [look.instances.get(place) for place in gang.places]
     return all(instance is not None and instance.status in READY and address_of(instance) for instance in found)
 
 
-def _never_comes(look: Look, gang: Gang, place: str) -> str:
+def _never_comes(look: RunLook, gang: Gang, place: str) -> str:
     """Why this node can't start any more; empty if it may."""
     instance = look.instances.get(place)
     if instance is None:
@@ -137,7 +137,7 @@ def _never_comes(look: Look, gang: Gang, place: str) -> str:
 # --- the release -----------------------------------------------------------------------------------------------------
 
 
-def _first(look: Look, jobs: Sequence[Job]) -> list[Job]:
+def _first(look: RunLook, jobs: Sequence[Job]) -> list[Job]:
     """Those that start first."""
     order = look.snapshot.run_spec.configuration.startup_order
     if order == "master-first":
@@ -145,12 +145,12 @@ def _first(look: Look, jobs: Sequence[Job]) -> list[Job]:
     return [job for job in jobs if job.job_num > 0 or order != "workers-first"]
 
 
-def _rest(look: Look, jobs: Sequence[Job]) -> list[Job]:
+def _rest(look: RunLook, jobs: Sequence[Job]) -> list[Job]:
     first = {job.id for job in _first(look, jobs)}
     return [job for job in jobs if job.id not in first]
 
 
-def _volumes(look: Look, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volume]] | None:
+def _volumes(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volume]] | None:
     """The volumes that each node was given with its place; None: one of them is gone."""
     found: dict[str, list[Volume]] = {}
     for job, place in zip(jobs, gang.places, strict=True):
@@ -166,7 +166,7 @@ def _volumes(look: Look, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volu
     return found
 
 
-def _release(look: Look, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, list[Volume]]) -> Iterator[Step]:
+def _release(look: RunLook, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, list[Volume]]) -> Iterator[Step]:
     """Publish the addresses and let the next jobs go, some at a time; the gang moves on with the last of them."""
     where = [look.instances[place] for place in gang.places]
     if gang.status is GangStatus.sealed:
@@ -206,7 +206,7 @@ def _let_go(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounted, 
 # --- the undoing -----------------------------------------------------------------------------------------------------
 
 
-def _give_back(look: Look, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
+def _give_back(look: RunLook, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
     """Undo the gang, so that nobody can seal it, and take its claims off the machines and volumes, some at a time.
     `again`: its first node's job goes back to the queue."""
     placed = {job.id for job in jobs if job.assignment is not None}

@@ -15,10 +15,10 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason, job_outcome, retry_event, short_text
-from chalicelib.domain.runs import Retry, Run, RunStatus
+from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.ends import bury, end
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 
 
 def backoff(attempt: int) -> Micros:
@@ -31,7 +31,7 @@ class Replica:
     num: int
     jobs: tuple[Job, ...]  # the newest submission of each node
     submissions: tuple[Job, ...]  # every submission of every node
-    retry: Retry | None
+    retry: ReplicaRetry | None
 
     @property
     def waiting(self) -> Micros | None:
@@ -52,7 +52,7 @@ class Replica:
         return [job for job in self.jobs if ended(job) and _outcome(job) != "done" and not job.ended_with_replica]
 
 
-def replicas(look: Look) -> list[Replica]:
+def replicas(look: RunLook) -> list[Replica]:
     jobs: dict[int, list[Job]] = {}
     for job in look.jobs.values():
         jobs.setdefault(job.replica_num, []).append(job)
@@ -66,7 +66,7 @@ def replicas(look: Look) -> list[Replica]:
 # --- a failure -------------------------------------------------------------------------------------------------------
 
 
-def refusal(look: Look, replica: Replica, job: Job) -> RunReason | None:
+def refusal(look: RunLook, replica: Replica, job: Job) -> RunReason | None:
     """Why this failure ends the run; None: `retry` covers it."""
     spec = look.spec_of(job)
     retry = None if spec is None else spec.retry
@@ -77,7 +77,7 @@ def refusal(look: Look, replica: Replica, job: Job) -> RunReason | None:
     return RunReason.retry_limit_exceeded if elapsed > retry.duration * SECOND else None
 
 
-def _failing_since(look: Look, replica: Replica) -> Micros:
+def _failing_since(look: RunLook, replica: Replica) -> Micros:
     """The last time it had a machine, else when the run was submitted, or started by its schedule; of a service, when
     this replica was first asked for."""
     since = look.run.triggered_at or look.run.submitted_at
@@ -94,7 +94,7 @@ def _asked_for(replica: Replica) -> Micros:
     return min(job.submitted_at for job in replica.submissions if job.submission_num >= first)
 
 
-def retire(look: Look, replica: Replica) -> None:
+def retire(look: RunLook, replica: Replica) -> None:
     """End the jobs of a replica that will be retried; once all have left their machines, it waits."""
     for job in replica.live:
         ending = end(look, job, JobReason.terminated_by_server, "to be resubmitted")
@@ -104,10 +104,10 @@ def retire(look: Look, replica: Replica) -> None:
     if all(job.finished for job in jobs):
         attempt = 1 + (replica.retry.attempt if replica.retry else 0)
         resume_at = max(job.last_processed_at for job in jobs) + backoff(attempt)
-        note(look, Retry(replica=replica.num, attempt=attempt, resume_at=resume_at))
+        note(look, ReplicaRetry(replica=replica.num, attempt=attempt, resume_at=resume_at))
 
 
-def note(look: Look, retry: Retry) -> None:
+def note(look: RunLook, retry: ReplicaRetry) -> None:
     """Keep what is known of a replica that failed."""
     others = (other for other in look.run.retries if other.replica != retry.replica)
     look.run = look.run.with_(retries=(*others, retry))
@@ -117,7 +117,7 @@ def note(look: Look, retry: Retry) -> None:
 # --- a retry ---------------------------------------------------------------------------------------------------------
 
 
-def submit_again(look: Look, replica: Replica) -> None:
+def submit_again(look: RunLook, replica: Replica) -> None:
     """Submit every job of the replica again. The count of attempts is kept until it has a place."""
     nums = {job.submission_num for job in replica.jobs}
     num = max(nums) + (len(nums) == 1)  # else a commit in parts was cut short: the rest follows
@@ -128,7 +128,7 @@ def submit_again(look: Look, replica: Replica) -> None:
         note(look, replica.retry.with_(resume_at=None))
 
 
-def submit_all(look: Look, since: Micros) -> None:
+def submit_all(look: RunLook, since: Micros) -> None:
     """Submit every job anew, but for those that were since then: a commit in parts may have been cut short."""
     latest = {job.slot: job for job in look.latest()}
     for slot, spec in look.starting.items():
@@ -137,7 +137,7 @@ def submit_all(look: Look, since: Micros) -> None:
             submit(look, slot, 0 if last is None else last.submission_num + 1, spec.replica_group)
 
 
-def complete(look: Look) -> None:
+def complete(look: RunLook) -> None:
     """Submit the nodes of a new run that its user's own commit had no room for."""
     if look.run.status != RunStatus.submitted or look.run.scales:
         return
@@ -148,7 +148,7 @@ def complete(look: Look) -> None:
             submit(look, slot, 0, spec.replica_group)
 
 
-def submit(look: Look, slot: tuple[int, int], num: int, group: str, *, anew: bool = False) -> None:
+def submit(look: RunLook, slot: tuple[int, int], num: int, group: str, *, anew: bool = False) -> None:
     """Submit a job for the first time, or again. `anew`: the number was another's before."""
     replica_num, job_num = slot
     job = Job(

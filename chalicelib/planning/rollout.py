@@ -42,7 +42,7 @@ class Standing(IntEnum):
 
 
 @dataclass(frozen=True)
-class Member:
+class LiveReplica:
     """A live replica of the group."""
 
     num: int
@@ -62,9 +62,9 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class LiveGroup:
     desired: int
-    members: Sequence[Member]
+    members: Sequence[LiveReplica]
     leaving: int = 0  # replicas that are stopping
     failed: bool = False  # a replica of the new version has failed and isn't retried
     free: Sequence[int] = ()  # numbers of replicas that have ended
@@ -73,7 +73,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Steps:
+class RolloutSteps:
     create: int = 0  # how many
     revive: tuple[int, ...] = ()  # numbers that are used again; these count among the created
     drain: tuple[int, ...] = ()
@@ -81,7 +81,7 @@ class Steps:
     held: bool = False  # the new version doesn't work, so the old one stays
 
 
-def roll(group: Group) -> Steps:
+def roll(group: LiveGroup) -> RolloutSteps:
     """The next step of one group."""
     staying = sorted((member for member in group.members if not member.draining), key=lambda member: member.rank)
     held = group.failed and (group.stood_in or any(member.serves and not member.current for member in staying))
@@ -95,7 +95,7 @@ def roll(group: Group) -> Steps:
         create = 1
     if held or group.former:
         create = 0
-    return Steps(
+    return RolloutSteps(
         create,
         tuple(sorted(group.free)[:create]),
         drain=tuple(member.num for member in going if member.serves),
@@ -104,7 +104,7 @@ def roll(group: Group) -> Steps:
     )
 
 
-def _going(desired: int, worst_first: Sequence[Member], held: bool) -> list[Member]:
+def _going(desired: int, worst_first: Sequence[LiveReplica], held: bool) -> list[LiveReplica]:
     """Who is too many. Of those that get requests, as many stay as are asked for, whatever their version."""
     there, serving = len(worst_first), sum(member.serves for member in worst_first)
     most = desired + any(not member.current for member in worst_first)  # with the surge

@@ -15,7 +15,7 @@ from chalicelib.domain.runs import RunStatus
 from chalicelib.machines.run import BACKOFF, LOOK, SETTLED
 from chalicelib.planning.ends import bury, end_jobs
 from chalicelib.planning.folding import end_run, observe_jobs, pause
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 from chalicelib.planning.overdue import weigh
 from chalicelib.planning.parts import in_parts
 from chalicelib.planning.plan import Plan
@@ -31,7 +31,7 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
     """The next step of one run. Its gangs come first, alone: what follows is decided once that is committed."""
     if snapshot.run.finished:
         return Plan()
-    look = Look(snapshot)
+    look = RunLook(snapshot)
     if steps := settle(look):
         return Plan(tuple(steps), next_wake=snapshot.now)
     tell_executions(look)
@@ -49,7 +49,7 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
     return Plan(tuple(in_parts(look.draft.step(), snapshot.run)) if not look.draft.empty else (), next_wake=due)
 
 
-def _queue(look: Look) -> None:
+def _queue(look: RunLook) -> None:
     """Jobs that nobody has looked at since their run was submitted, because the word of it was lost."""
     if look.run.due_at is None or look.now < look.run.due_at:
         return
@@ -59,7 +59,7 @@ def _queue(look: Look) -> None:
             look.draft.wake(f"queue/{look.run.project_id}")
 
 
-def _judge(look: Look) -> None:
+def _judge(look: RunLook) -> None:
     service = bool(look.run.scales)
     if look.run.status == RunStatus.pending and (not service or look.run.next_start is not None):
         _resume(look)
@@ -74,7 +74,7 @@ def _judge(look: Look) -> None:
             look.run = look.draft.finish_run(look.run.with_(retries=()))
 
 
-def _resume(look: Look) -> None:
+def _resume(look: RunLook) -> None:
     """Resume a paused run when its first waiting replica is due, while others may keep waiting, or by its schedule."""
     if look.run.resume_at is None or look.now < look.run.resume_at:
         return
@@ -85,7 +85,7 @@ def _resume(look: Look) -> None:
     _submit_due(look)
 
 
-def _fold(look: Look) -> None:
+def _fold(look: RunLook) -> None:
     """What follows for the run: its end, a retry of some replicas, or a status."""
     parts = replicas(look)
     failing = [part for part in parts if part.failures and part.waiting is None]
@@ -110,20 +110,20 @@ def _fold(look: Look) -> None:
         observe_jobs(look, parts)
 
 
-def _done(look: Look, part: Replica) -> bool:
+def _done(look: RunLook, part: Replica) -> bool:
     """With `stop_criteria: master-done` the first node decides for all."""
     if look.snapshot.run_spec.configuration.stop_criteria == "master-done":
         return replace(part, jobs=part.jobs[:1]).done and not part.failures
     return part.done
 
 
-def _submit_due(look: Look) -> None:
+def _submit_due(look: RunLook) -> None:
     for part in replicas(look):
         if part.waiting is not None and part.waiting <= look.now:
             submit_again(look, part)
 
 
-def _schedule(look: Look) -> Micros | None:
+def _schedule(look: RunLook) -> Micros | None:
     """Clear the due times of jobs (the run's own covers them) and move the run's on. One that comes too early stays,
     even if the run changes: to look once more costs less than to move it each time."""
     for job in list(look.jobs.values()):

@@ -33,7 +33,7 @@ _CRUMB = 1e-9  # of a replica: what arithmetic may add to a load that fits exact
 
 
 @dataclass(frozen=True)
-class Seen:
+class GroupState:
     """The group's replicas, as far as they matter here."""
 
     ready: int = 0
@@ -72,7 +72,7 @@ def scale(
     bounds: tuple[int, int],
     traffic: Sequence[Traffic],
     state: Scale,
-    seen: Seen,
+    seen: GroupState,
     now: Micros,
 ) -> Scaling:
     """`bounds`: the fewest and the most replicas that the group may have."""
@@ -107,7 +107,7 @@ def scale(
 
 
 def _never_called(
-    spec: ScalingSpec, current: int, bounds: tuple[int, int], state: Scale, seen: Seen, now: Micros
+    spec: ScalingSpec, current: int, bounds: tuple[int, int], state: Scale, seen: GroupState, now: Micros
 ) -> Scaling:
     why = "no requests yet"
     if current <= bounds[0] or seen.since is None:
@@ -177,7 +177,7 @@ class _Load:
     waiting: bool = False  # for a first replica
 
     @classmethod
-    def of(cls, spec: ScalingSpec, doors: Sequence[Traffic], seen: Seen, now: Micros) -> _Load:
+    def of(cls, spec: ScalingSpec, doors: Sequence[Traffic], seen: GroupState, now: Micros) -> _Load:
         window = (spec.window or WINDOW) * SECOND
         requests, busy = _within(doors, window, now)
         sudden = None

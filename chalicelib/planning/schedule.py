@@ -13,7 +13,7 @@ from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.specs import cron
 from chalicelib.domain.specs.profiles import Schedule
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 from chalicelib.planning.replicas import submit_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +36,7 @@ def waiting_text(at: Micros) -> str:
     return f"the next start is at {_EPOCH + timedelta(microseconds=at):%Y-%m-%d %H:%M} UTC"
 
 
-def start(look: Look) -> None:
+def start(look: RunLook) -> None:
     """The scheduled time has come: every node of every replica is submitted anew."""
     since = look.run.resume_at or look.now
     look.run = look.draft.move_run(
@@ -45,7 +45,7 @@ def start(look: Look) -> None:
     submit_all(look, since)
 
 
-def wait_again(look: Look) -> bool:
+def wait_again(look: RunLook) -> bool:
     """Instead of ending, an ended start waits for the next. False if there is none."""
     schedule = schedule_of(look.snapshot.run_spec)
     if schedule is None or look.run.reason not in _GO_ON:

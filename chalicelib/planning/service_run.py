@@ -30,14 +30,14 @@ from chalicelib.domain.instants import SECOND, Micros, spoken
 from chalicelib.domain.job_specs import spec_of
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
-from chalicelib.domain.runs import Retry, RunStatus
+from chalicelib.domain.runs import ReplicaRetry, RunStatus
 from chalicelib.domain.services import ROUTER, STALE, Scale, Traffic
 from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
 from chalicelib.errors import Bug
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.ends import bury, end
 from chalicelib.planning.folding import end_run, observe_jobs, pause, rest
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 from chalicelib.planning.replicas import (
     Replica,
     ended,
@@ -50,8 +50,18 @@ from chalicelib.planning.replicas import (
     wasnt_wanted,
     why,
 )
-from chalicelib.planning.rollout import DRAIN, UNKNOWN, Group, Member, Standing, drained_by, is_let_go, ready_by, roll
-from chalicelib.planning.scaling import Seen, scale
+from chalicelib.planning.rollout import (
+    DRAIN,
+    UNKNOWN,
+    LiveGroup,
+    LiveReplica,
+    Standing,
+    drained_by,
+    is_let_go,
+    ready_by,
+    roll,
+)
+from chalicelib.planning.scaling import GroupState, scale
 from chalicelib.planning.services import groups_of, without
 
 REST: Micros = BACKOFF[0]  # before a replica whose work is done is started again
@@ -63,7 +73,7 @@ class _Group:
 
     desired: int
     parts: dict[int, Replica] = field(default_factory=dict)
-    members: list[Member] = field(default_factory=list)
+    members: list[LiveReplica] = field(default_factory=list)
     leaving: int = 0
     free: list[int] = field(default_factory=list)
     retried: list[Replica] = field(default_factory=list)
@@ -88,7 +98,7 @@ class _Group:
         return next(iter([job for _, job in self.failed] + self.done), None) if self.rolls else None
 
 
-def tend(look: Look) -> None:
+def tend(look: RunLook) -> None:
     """Of a service that isn't ending, and doesn't wait for its schedule."""
     _rescale(look)
     _renumber(look)
@@ -114,14 +124,14 @@ def tend(look: Look) -> None:
 # --- how many --------------------------------------------------------------------------------------------------------
 
 
-def _config(look: Look) -> ServiceConfiguration:
+def _config(look: RunLook) -> ServiceConfiguration:
     config = look.snapshot.run_spec.configuration
     if not isinstance(config, ServiceConfiguration):
         raise Bug(f"run {look.run.name} has replicas to scale, but is a {config.type}")
     return config
 
 
-def _rescale(look: Look) -> None:
+def _rescale(look: RunLook) -> None:
     """What each group of the configuration should have now; groups that it hasn't any more are forgotten."""
     before = {each.group: each for each in look.run.scales}
     rules = _rules(_config(look))
@@ -149,11 +159,11 @@ def _rules(config: ServiceConfiguration) -> dict[str, tuple[ScalingSpec | None, 
     }
 
 
-def _scaled(look: Look, before: Scale, spec: ScalingSpec | None, bounds: tuple[int, int]) -> Scale:
+def _scaled(look: RunLook, before: Scale, spec: ScalingSpec | None, bounds: tuple[int, int]) -> Scale:
     there = [job for job in look.latest() if job.replica_group == before.group and not ended(job)]
     ready = [job.ready_at for job in there if job.ready_at is not None and job.draining_at is None]
     since = max(ready) if ready and len(ready) == len(there) else None
-    seen = Seen(len(ready), sum(job.queue or 0 for job in there), since)
+    seen = GroupState(len(ready), sum(job.queue or 0 for job in there), since)
     told = scale(spec, bounds, _doors(look), before, seen, look.now)
     if told.look_at is not None:
         look.deadlines.append(told.look_at)
@@ -167,7 +177,7 @@ def _scaled(look: Look, before: Scale, spec: ScalingSpec | None, bounds: tuple[i
 # --- what there is ---------------------------------------------------------------------------------------------------
 
 
-def _renumber(look: Look) -> None:
+def _renumber(look: RunLook) -> None:
     """A replica whose spec is the same in the new version is of the new version."""
     now = look.run.deployment_num
     for job in look.latest():
@@ -177,7 +187,7 @@ def _renumber(look: Look) -> None:
                 look.keep(job.with_(deployment_num=now))
 
 
-def _sorted(look: Look) -> dict[str, _Group]:
+def _sorted(look: RunLook) -> dict[str, _Group]:
     groups = {each.group: _Group(each.desired) for each in look.run.scales}
     for part in replicas(look):
         group = groups.setdefault(part.jobs[0].replica_group, _Group(0, former=True))
@@ -200,7 +210,7 @@ def _stand_in(groups: Collection[_Group]) -> None:
         group.stood_in = stood_in
 
 
-def _sort(look: Look, group: _Group, part: Replica) -> None:
+def _sort(look: RunLook, group: _Group, part: Replica) -> None:
     job = part.jobs[0]
     earlier = (
         look.run.triggered_at is not None and job.submitted_at < look.run.triggered_at
@@ -216,7 +226,7 @@ def _sort(look: Look, group: _Group, part: Replica) -> None:
     elif part.done:
         _done(look, group, job)
     elif part.waiting is not None:
-        group.members.append(Member(part.num, Standing.submitted))
+        group.members.append(LiveReplica(part.num, Standing.submitted))
     else:
         _failed(look, group, part, job)
 
@@ -228,23 +238,23 @@ def _gone(group: _Group, job: Job) -> None:
         group.leaving += 1
 
 
-def _done(look: Look, group: _Group, job: Job) -> None:
+def _done(look: RunLook, group: _Group, job: Job) -> None:
     until = (job.finished_at or look.now) + REST
     if job.deployment_num != look.run.deployment_num or (job.finished and until <= look.now):
         _gone(group, job)
     else:
         group.resting.append(job)
-        group.members.append(Member(job.replica_num, Standing.submitted))
+        group.members.append(LiveReplica(job.replica_num, Standing.submitted))
         look.deadlines.append(until)
     if job.deployment_num == look.run.deployment_num:
         group.done.append(job)
 
 
-def _failed(look: Look, group: _Group, part: Replica, job: Job) -> None:
+def _failed(look: RunLook, group: _Group, part: Replica, job: Job) -> None:
     verdict = refusal(look, part, job)
     if verdict is None or (job.reason is JobReason.failed_to_start_due_to_no_capacity and _others_serve(look, job)):
         group.retried.append(part)
-        group.members.append(Member(part.num, Standing.submitted))
+        group.members.append(LiveReplica(part.num, Standing.submitted))
     elif job.deployment_num != look.run.deployment_num:
         _gone(group, job)
     elif group.desired == 0:
@@ -254,14 +264,14 @@ def _failed(look: Look, group: _Group, part: Replica, job: Job) -> None:
         group.failed.append((verdict, job))
 
 
-def _others_serve(look: Look, job: Job) -> bool:
+def _others_serve(look: RunLook, job: Job) -> bool:
     mine = (other for other in look.latest() if other.replica_group == job.replica_group and not ended(other))
     return any(_member(look, other).serves for other in mine)
 
 
-def _member(look: Look, job: Job) -> Member:
+def _member(look: RunLook, job: Job) -> LiveReplica:
     draining = job.draining_at is not None
-    return Member(
+    return LiveReplica(
         job.replica_num,
         _standing(job),
         current=job.deployment_num == look.run.deployment_num,
@@ -278,7 +288,7 @@ def _standing(job: Job) -> Standing:
     return Standing.running if job.ready_at is None else Standing.serving
 
 
-def _let_go(look: Look, job: Job) -> bool:
+def _let_go(look: RunLook, job: Job) -> bool:
     since, patience = job.draining_at or look.now, _patience(look, job)
     spec = look.spec_of(job)
     if spec is not None and spec.routing == "worker" and spec.discovery is not None:
@@ -289,7 +299,7 @@ def _let_go(look: Look, job: Job) -> bool:
     return False
 
 
-def _doors_to(look: Look, job: Job) -> list[Traffic]:
+def _doors_to(look: RunLook, job: Job) -> list[Traffic]:
     """Those that send requests to this replica, whether or not they have ever reported: behind a router, each router
     that is ready. A door that says that it has requests is one, too, though its agent may just have started again."""
     names = list(look.snapshot.doors)
@@ -303,17 +313,17 @@ def _doors_to(look: Look, job: Job) -> list[Traffic]:
     return [known.get(name) or Traffic(run_id=job.run_id, door=name, at=0) for name in names]
 
 
-def _doors(look: Look) -> list[Traffic]:
+def _doors(look: RunLook) -> list[Traffic]:
     """Those that clients come to."""
     return [each for each in look.snapshot.traffic if not each.door.startswith(ROUTER)]
 
 
-def _routes(look: Look, job: Job, part: str) -> bool:
+def _routes(look: RunLook, job: Job, part: str) -> bool:
     spec = look.spec_of(job)
     return spec is not None and spec.routing == part
 
 
-def _patience(look: Look, job: Job) -> Micros:
+def _patience(look: RunLook, job: Job) -> Micros:
     """How long it may take to stop."""
     spec = look.spec_of(job)
     longest = DRAIN if _doors(look) or _routes(look, job, "worker") else UNKNOWN
@@ -329,16 +339,16 @@ def _all_done(groups: dict[str, _Group]) -> bool:
 # --- the next step ---------------------------------------------------------------------------------------------------
 
 
-def _numbers(look: Look, groups: dict[str, _Group]) -> Iterator[int]:
+def _numbers(look: RunLook, groups: dict[str, _Group]) -> Iterator[int]:
     """For replicas whose group has no free ones: those of groups that are no longer there, then those nobody had."""
     left = sorted(num for group in groups.values() if group.former for num in group.free)
     return chain(left, count(max((job.replica_num for job in look.jobs.values()), default=-1) + 1))
 
 
-def _step(look: Look, name: str, group: _Group, numbers: Iterator[int]) -> None:
+def _step(look: RunLook, name: str, group: _Group, numbers: Iterator[int]) -> None:
     bad = group.bad is not None
     steps = roll(
-        Group(group.desired, group.members, group.leaving, bad, group.free, group.stood_in, former=group.former)
+        LiveGroup(group.desired, group.members, group.leaving, bad, group.free, group.stood_in, former=group.former)
     )
     stopped = {*steps.stop}
     for part in group.retried:
@@ -360,7 +370,7 @@ def _step(look: Look, name: str, group: _Group, numbers: Iterator[int]) -> None:
         look.draft.save(look.run)  # this is right for the run as it was read only: it mustn't have changed meanwhile
 
 
-def _stop(look: Look, part: Replica, message: str) -> None:
+def _stop(look: RunLook, part: Replica, message: str) -> None:
     job = look.jobs[part.jobs[0].id]
     if not ended(job):
         end(look, job, JobReason.scaled_down, message)
@@ -369,11 +379,11 @@ def _stop(look: Look, part: Replica, message: str) -> None:
         _give_up(look, part)
 
 
-def _give_up(look: Look, part: Replica) -> None:
-    note(look, Retry(replica=part.num, attempt=0, given_up=True))
+def _give_up(look: RunLook, part: Replica) -> None:
+    note(look, ReplicaRetry(replica=part.num, attempt=0, given_up=True))
 
 
-def _status(look: Look, groups: dict[str, _Group]) -> None:
+def _status(look: RunLook, groups: dict[str, _Group]) -> None:
     parts = replicas(look)
     if any(part.live for part in parts):
         if look.run.status == RunStatus.pending:
@@ -389,12 +399,12 @@ def _status(look: Look, groups: dict[str, _Group]) -> None:
             rest(look, None, without(_config(look)))
 
 
-def _wakes(look: Look) -> str:
+def _wakes(look: RunLook) -> str:
     reasons = (scale.why for scale in look.run.scales if scale.desired)
     return "retrying" if look.run.resume_at is not None else next(reasons, "")
 
 
-def _trouble(look: Look, group: _Group) -> str:
+def _trouble(look: RunLook, group: _Group) -> str:
     """Why a rollout doesn't go on; empty if it does."""
     if group.bad is not None:
         return f"the new version doesn't work, so the one before stays: {why(group.bad)}"

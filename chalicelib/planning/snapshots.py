@@ -30,7 +30,7 @@ from chalicelib.planning.sites import Site
 
 if TYPE_CHECKING:
     from chalicelib.planning.offers import OfferBook
-    from chalicelib.planning.quotas import Usage
+    from chalicelib.planning.quotas import QuotaUsage
     from chalicelib.planning.unused import Sample
 
 
@@ -65,7 +65,7 @@ class FleetView:
 
 
 @dataclass(frozen=True)
-class Given:
+class NounsSnapshot:
     """A few nouns as just read, for a user's request or an agent's report."""
 
     now: Micros
@@ -111,7 +111,7 @@ class QueueSnapshot:
     gangs: Mapping[str, Gang] = field(default_factory=dict)  # by the id of the first node's job
     volumes: Mapping[str, Volume] = field(default_factory=dict)  # by name, those that its jobs name
     ahead: tuple[QueuedJob, ...] = ()  # tasks on several nodes that wait further ahead than this part of the queue
-    usage: Usage | None = None  # None: the project has no quota
+    usage: QuotaUsage | None = None  # None: the project has no quota
 
     @property
     def unit(self) -> str:

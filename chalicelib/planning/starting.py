@@ -21,8 +21,8 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.machines.gang import LONGEST_WAIT, TO_SEAL
 from chalicelib.machines.workflow import COMES_WITHIN
 from chalicelib.planning.ends import bury, end
-from chalicelib.planning.executions import NOT_YET, Answer, Call, StartExecution, answer_execution, refusal
-from chalicelib.planning.look import Look
+from chalicelib.planning.executions import NOT_YET, StartExecution, StepAnswer, StepCall, answer_execution, refusal
+from chalicelib.planning.look import RunLook
 from chalicelib.planning.parts import in_parts
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.snapshots import RunSnapshot
@@ -70,7 +70,7 @@ def stage(gang: Gang, instances: Mapping[str, Instance]) -> WorkflowStep | None:
     return START_CLUSTER.steps[at] if going and at < len(START_CLUSTER.steps) else None
 
 
-def at_stage(look: Look) -> str:
+def at_stage(look: RunLook) -> str:
     """Which stage a start is at, for people; empty if no node waits for the others any more."""
     for gang in look.snapshot.gangs:
         at = stage(gang, look.instances) if gang.status is not GangStatus.starting else None
@@ -83,11 +83,11 @@ def at_stage(look: Look) -> str:
 def begun(draft: Draft, gang: Gang) -> None:
     """A gang claims its first place: have an execution of its own follow it."""
     until = draft.now + COMES_WITHIN
-    draft.act(StartExecution(gang.unit, "", until, gang.project_id, START_CLUSTER.name, str(Start.of(gang))))
+    draft.act(StartExecution(gang.unit, "", until, gang.project_id, START_CLUSTER.name, str(GangStart.of(gang))))
 
 
 @dataclass(frozen=True)
-class Start:
+class GangStart:
     """One attempt of one gang; as text, the name of its execution."""
 
     run_id: str
@@ -109,33 +109,33 @@ class Start:
 
     def gang(self, snapshot: RunSnapshot) -> Gang | None:
         """Its gang, unless that is over or at another attempt."""
-        return next((gang for gang in snapshot.gangs if Start.of(gang) == self), None)
+        return next((gang for gang in snapshot.gangs if GangStart.of(gang) == self), None)
 
 
-def start_answered(snapshot: RunSnapshot, start: Start, call: Call) -> Answer:
+def start_answered(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> StepAnswer:
     """What the gang says about that stage."""
     gang = start.gang(snapshot)
     return _ended() if gang is None and not call.undo else _answered(gang, snapshot.instances, call)
 
 
-def _ended(message: str = "") -> Answer:
+def _ended(message: str = "") -> StepAnswer:
     return refusal(None, message or "this attempt to start the nodes has ended")
 
 
-def _answered(gang: Gang | None, instances: Mapping[str, Instance], call: Call) -> Answer:
-    over = Answer({}, settled=True)
+def _answered(gang: Gang | None, instances: Mapping[str, Instance], call: StepCall) -> StepAnswer:
+    over = StepAnswer({}, settled=True)
     if call.undo:
         held = gang is not None and gang.holds
-        return Answer(error=NOT_YET, message="its places are being given back") if held else over
+        return StepAnswer(error=NOT_YET, message="its places are being given back") if held else over
     assert gang is not None
     if gang.status is GangStatus.undone:
         return _ended(gang.message)
     if reached(gang, instances) > START_CLUSTER.index(call.step):
         return over
-    return Answer() if call.token and gang.token == call.token else Answer(error=NOT_YET)
+    return StepAnswer() if call.token and gang.token == call.token else StepAnswer(error=NOT_YET)
 
 
-def await_stage(snapshot: RunSnapshot, start: Start, call: Call) -> Plan:
+def await_stage(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
     """Keep the token of a state that has to wait."""
     gang = start.gang(snapshot)
     if gang is None or not call.token or start_answered(snapshot, start, call).settled:
@@ -145,20 +145,20 @@ def await_stage(snapshot: RunSnapshot, start: Start, call: Call) -> Plan:
     return draft.plan()
 
 
-def tell_executions(look: Look) -> None:
+def tell_executions(look: RunLook) -> None:
     """Send the callbacks of stages that are over, and of attempts."""
     for gang in look.snapshot.gangs:
         if gang.token:
-            answer = _answered(gang, look.instances, Call(gang.awaits, token=gang.token))
+            answer = _answered(gang, look.instances, StepCall(gang.awaits, token=gang.token))
             if answer.settled:
                 about = gang.unit, "", look.now + COMES_WITHIN, gang.project_id
                 look.draft.act(answer_execution(about, gang.token, answer))
                 look.draft.save(gang.with_(token="", awaits=""))
 
 
-def give_up(snapshot: RunSnapshot, start: Start, call: Call) -> Plan:
+def give_up(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
     """End the attempt, as any failure of a node does, because its execution has given it up."""
-    gang, look = start.gang(snapshot), Look(snapshot)
+    gang, look = start.gang(snapshot), RunLook(snapshot)
     lead = look.jobs.get(gang_lead(gang)) if gang is not None and gang.holds else None
     if gang is None or lead is None or lead.finished or lead.status is JobStatus.terminating:
         return Plan()

@@ -14,7 +14,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.specs.profiles import UtilizationPolicy
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 
 HOLE: Micros = 2 * MINUTE  # between two samples: a longer pause proves nothing of the time between
 STALE: Micros = 5 * MINUTE  # samples come with the agent's messages, at the latest this much later
@@ -31,12 +31,12 @@ class Sample(NamedTuple):
     gpus: tuple[float | None, ...]
 
 
-def policy_of(look: Look, job: Job) -> UtilizationPolicy | None:
+def policy_of(look: RunLook, job: Job) -> UtilizationPolicy | None:
     spec = look.spec_of(job)
     return None if spec is None else spec.utilization_policy
 
 
-def unused(look: Look, job: Job) -> Verdict | None:
+def unused(look: RunLook, job: Job) -> Verdict | None:
     """Why a running job ends for want of use, if so; else when to look again is noted."""
     if job.status != JobStatus.running or job.disconnected_at is not None:
         return None
@@ -46,7 +46,7 @@ def unused(look: Look, job: Job) -> Verdict | None:
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def _inactive(look: Look, job: Job) -> Verdict | None:
+def _inactive(look: RunLook, job: Job) -> Verdict | None:
     config = look.snapshot.run_spec.configuration
     limit = config.inactivity_duration if isinstance(config, DevEnvironmentConfiguration) else None
     if limit is None or job.connections != 0:
@@ -64,7 +64,7 @@ def _inactive(look: Look, job: Job) -> Verdict | None:
 # --- GPUs -------------------------------------------------------------------------------------------------------------
 
 
-def _underused(look: Look, job: Job) -> Verdict | None:
+def _underused(look: RunLook, job: Job) -> Verdict | None:
     policy = policy_of(look, job)
     offer = job.assignment.offer if job.assignment else None
     if policy is None or offer is None or not offer.instance.resources.gpus:

@@ -14,7 +14,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, spoken
-from chalicelib.domain.volumes import Disk, Volume, VolumeReason, VolumeStatus
+from chalicelib.domain.volumes import ProviderDisk, Volume, VolumeReason, VolumeStatus
 from chalicelib.errors import Bug
 from chalicelib.machines.volume import ASK_EVERY, DELETE_EVERY, DELETE_SELDOM, LOOK_ACTIVE, TO_CREATE
 from chalicelib.planning import purchases
@@ -71,7 +71,7 @@ class DiskSeen(Outcome):
     """The disk as the provider shows it; None: it knows no such disk, or not yet."""
 
     epoch: int
-    disk: Disk | None
+    disk: ProviderDisk | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def unused_until(volume: Volume) -> Micros | None:
 
 def decide_volume(snapshot: VolumeSnapshot) -> Plan:
     """The next step of one volume."""
-    look = Look(snapshot)
+    look = VolumeLook(snapshot)
     look.tend()
     if look.volume.status is VolumeStatus.submitted:
         look.submitted()
@@ -130,7 +130,7 @@ def decide_volume(snapshot: VolumeSnapshot) -> Plan:
 
 def decide_disk(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
     """What follows from the outcome of an effect. One that comes too late has no consequences."""
-    look = _Outcome(snapshot)
+    look = _VolumeOutcome(snapshot)
     if isinstance(outcome, DiskAt | DiskNotMoved):
         look.volume = moved(snapshot, look.draft, look.volume, outcome)
     elif isinstance(outcome, VolumeMade | VolumeNotMade):
@@ -145,7 +145,7 @@ def decide_disk(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
     return look.plan()
 
 
-class Look:
+class VolumeLook:
     """One pass over a volume: the noun so far, and the draft of the step."""
 
     def __init__(self, snapshot: VolumeSnapshot) -> None:
@@ -254,7 +254,7 @@ class Look:
         self._move("gone", deleted_at=self.now, message="", act_until=None, deadline=None, due_at=None)
 
 
-class _Outcome(Look):
+class _VolumeOutcome(VolumeLook):
     def made(self, handle: Handle) -> None:
         if self.volume.status is VolumeStatus.submitted:
             self._move("accepted", note="its provider is creating it", message="", handle=handle, act_until=None)
@@ -288,7 +288,7 @@ class _Outcome(Look):
         else:
             self.not_done(outcome)
 
-    def seen(self, disk: Disk | None) -> None:
+    def seen(self, disk: ProviderDisk | None) -> None:
         if self.volume.status is VolumeStatus.active:
             self._still_there(disk)
             return
@@ -301,7 +301,7 @@ class _Outcome(Look):
         else:
             self._ready(disk)
 
-    def _still_there(self, disk: Disk | None) -> None:
+    def _still_there(self, disk: ProviderDisk | None) -> None:
         """Only the sweep asks for one of ours, after two listings without it. An external one is asked for twice."""
         since = self.volume.missing_since
         if disk is not None:
@@ -313,12 +313,12 @@ class _Outcome(Look):
             due_at = self.now if self.volume.attachments else None
             self._move("lost", reason=VolumeReason.lost, message="its provider doesn't know it any more", due_at=due_at)
 
-    def _creating(self, disk: Disk) -> None:
+    def _creating(self, disk: ProviderDisk) -> None:
         if self.volume.status is VolumeStatus.submitted:
             self._move("accepted", note="its provider is creating it", handle=disk.handle, act_until=None)
             self._keep(due_at=self.now + ASK_EVERY)
 
-    def _ready(self, disk: Disk) -> None:
+    def _ready(self, disk: ProviderDisk) -> None:
         stays = kept(self.volume)
         self._move(
             "ready",

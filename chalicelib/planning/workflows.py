@@ -23,7 +23,15 @@ from chalicelib.domain.noun import Noun
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.errors import Bug
 from chalicelib.machines.workflow import COMES_WITHIN, LOOK, MOST_STARTS, UNDO_EVERY, UNDO_SELDOM
-from chalicelib.planning.executions import BEHIND, NOT_YET, Answer, Call, StartExecution, answer_execution, refusal
+from chalicelib.planning.executions import (
+    BEHIND,
+    NOT_YET,
+    StartExecution,
+    StepAnswer,
+    StepCall,
+    answer_execution,
+    refusal,
+)
 from chalicelib.planning.failures import meaning
 from chalicelib.planning.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.snapshots import FleetView
@@ -120,7 +128,7 @@ def decide_workflow(snapshot: WorkflowSnapshot) -> Plan:
     return course.plan()
 
 
-def decide_call(snapshot: WorkflowSnapshot, call: Call) -> Plan:
+def decide_call(snapshot: WorkflowSnapshot, call: StepCall) -> Plan:
     """The attempt that a state asks for, unless another may be in flight or the step needs none any more."""
     if answered(snapshot, call).settled or (snapshot.workflow.act_until or 0) > snapshot.now:
         return Plan()
@@ -129,21 +137,21 @@ def decide_call(snapshot: WorkflowSnapshot, call: Call) -> Plan:
     return course.plan()
 
 
-def answered(snapshot: WorkflowSnapshot, call: Call) -> Answer:
+def answered(snapshot: WorkflowSnapshot, call: StepCall) -> StepAnswer:
     """What the record says about that step."""
     workflow, at = snapshot.workflow, snapshot.definition.index(call.step)
     undoing, running = workflow.status is WorkflowStatus.undoing, workflow.status is WorkflowStatus.running
     if workflow.status is WorkflowStatus.done or (workflow.ended and call.undo):
-        return Answer(workflow.state, settled=True)
+        return StepAnswer(workflow.state, settled=True)
     if not call.undo and not running:
         return refusal(workflow.reason, workflow.message)
     if (undoing and workflow.step < at) if call.undo else workflow.step > at:
-        return Answer(workflow.state, settled=True)
+        return StepAnswer(workflow.state, settled=True)
     if (workflow.act_until or 0) > snapshot.now or workflow.step != at or undoing != call.undo:
-        return Answer(error=BEHIND, message=f"{workflow.name} is at another attempt")
+        return StepAnswer(error=BEHIND, message=f"{workflow.name} is at another attempt")
     if call.token and workflow.token == call.token:
-        return Answer()
-    return Answer(error=(None if call.undo else workflow.reason) or NOT_YET, message=workflow.message)
+        return StepAnswer()
+    return StepAnswer(error=(None if call.undo else workflow.reason) or NOT_YET, message=workflow.message)
 
 
 def decide_step(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
@@ -193,7 +201,7 @@ class _Course:
         if self.workflow.token and self._stands != self._awaited:
             done = self.workflow.status in (WorkflowStatus.running, WorkflowStatus.done)
             why = refusal(self.workflow.reason, self.workflow.message)
-            self._answer(Answer(self.workflow.state) if done else why)
+            self._answer(StepAnswer(self.workflow.state) if done else why)
         return Plan(() if self.draft.empty else (self.draft.step(),), next_wake=self.workflow.due_at)
 
     @property
@@ -211,7 +219,7 @@ class _Course:
     def _move(self, event: str, **changes: Any) -> None:
         self.workflow = self.draft.move_workflow(self.workflow, event, **changes)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: StepAnswer) -> None:
         """To the execution that waits for this step, if one does. It then asks for the next by itself."""
         workflow = self.workflow
         if workflow.token:
@@ -260,7 +268,7 @@ class _Course:
         if failed.retry_after is not None:
             pause = max(pause, round(failed.retry_after * SECOND))
         reason = self.workflow.reason if self._undoing else failed.error
-        self._answer(Answer(error=failed.error, message=failed.message))
+        self._answer(StepAnswer(error=failed.error, message=failed.message))
         self._keep(failures=failures, reason=reason, message=failed.message)
         self._repeat_in(pause)
 
@@ -281,7 +289,7 @@ class _Course:
             name = workflow.definition, workflow.id
             self.draft.act(StartExecution(workflow.unit, workflow.backend, until, workflow.project_id, *name))
 
-    def called(self, call: Call, at: int) -> None:
+    def called(self, call: StepCall, at: int) -> None:
         """An execution asks for this step. If it asks for the undoing of one that counts as running, it gave it up."""
         waits = call.token if not call.undo and self.workflow.step == at else ""
         self.workflow = self.workflow.with_(driver=Driver.execution, starts=1, token=waits)

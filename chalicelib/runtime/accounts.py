@@ -20,7 +20,7 @@ from chalicelib.backends.offline import OfflinePrices
 from chalicelib.backends.registry import BACKENDS, Row, backend_class, built, facts_of
 from chalicelib.backends.spi import Backend
 from chalicelib.domain import keys
-from chalicelib.domain.backends import Configured, Roster
+from chalicelib.domain.backends import BackendRoster, Configured
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.reading import Spec
@@ -125,7 +125,7 @@ class StoredAccounts:
             return self._now
 
     def _read(self) -> None:
-        roster = nouns.find(self._store, Roster, keys.ROSTER) or Roster()
+        roster = nouns.find(self._store, BackendRoster, keys.ROSTER) or BackendRoster()
         if roster.version == self._version:
             return
         records = nouns.find_many(self._store, Configured, [keys.backend(*row) for row in roster.rows])

@@ -22,13 +22,13 @@ import orjson
 from chalicelib.agent import websocket
 from chalicelib.api import dispatch
 from chalicelib.api.auth import bearer
-from chalicelib.api.dispatch import Head, Reply
+from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.api.route import Access, of_agents
 from chalicelib.errors import Refused
-from chalicelib.runtime.health import PATH, Health
+from chalicelib.runtime.health import PATH, HealthEndpoint
 from chalicelib.runtime.lanes import Busy, Lane
-from chalicelib.runtime.streams import Streams
-from chalicelib.serving.ports import End, Receive, Scope, Send
+from chalicelib.runtime.streams import StreamBroker
+from chalicelib.serving.ports import Receive, Scope, Send, UpgradedEnd
 from chalicelib.usecases.gateway_words import GATEWAYS
 
 if TYPE_CHECKING:
@@ -61,18 +61,18 @@ class TooLarge(Exception):
     """The request's body is over the limit."""
 
 
-class Left(Exception):
+class LeftEarly(Exception):
     """The client left before its request was complete."""
 
 
-class Wire(Protocol):
+class RequestWire(Protocol):
     """The connection that a request came over."""
 
     def recognised(self) -> None: ...
 
     def leave(self) -> None: ...
 
-    def upgrade(self, head: bytes, end: End) -> None: ...
+    def upgrade(self, head: bytes, end: UpgradedEnd) -> None: ...
 
     def write(self, data: bytes) -> None: ...
 
@@ -127,8 +127,8 @@ class AsgiBridge:
 
     def __init__(
         self,
-        serve: Callable[[Head], Reply],
-        refusal: Callable[[Head, int], Reply | None],
+        serve: Callable[[RequestHead], Reply],
+        refusal: Callable[[RequestHead, int], Reply | None],
         users: Lane,
         agents: Lane,
         polls: Polls,
@@ -136,13 +136,13 @@ class AsgiBridge:
         has_news: Callable[[Mapping[str, Any]], bool],
         on_ready: Callable[[], None] = lambda: None,
         linger: float = DRAIN_SECONDS,
-        streams: Streams | None = None,
+        streams: StreamBroker | None = None,
         door: Door | None = None,
     ) -> None:
         self._serve, self._refusal, self._users, self._agents, self._polls = serve, refusal, users, agents, polls
         self._has_news, self._on_ready, self._linger = has_news, on_ready, linger
         self._streams, self._door = streams, door
-        self._health = Health(lambda head: agents.turns.run("", partial(self._call, head, b"", b"")))
+        self._health = HealthEndpoint(lambda head: agents.turns.run("", partial(self._call, head, b"", b"")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -172,7 +172,7 @@ class AsgiBridge:
             await self._door.serve(place, scope, receive)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        exchange = Exchange(scope, receive, send, _size_of(headers), self._linger)
+        exchange = AsgiExchange(scope, receive, send, _size_of(headers), self._linger)
         head = dispatch.head_of(dispatch.Request(scope["method"], scope["path"].rstrip("/") or "/", headers=headers))
         if isinstance(head, Reply):
             await exchange.answer(head)
@@ -183,7 +183,7 @@ class AsgiBridge:
         else:
             await self._routed(head, exchange)
 
-    async def _routed(self, head: Head, exchange: Exchange) -> None:
+    async def _routed(self, head: RequestHead, exchange: AsgiExchange) -> None:
         lane = self._agents if of_agents(head.route) else self._users
         caller = bearer(head.request.headers)
         try:
@@ -199,7 +199,7 @@ class AsgiBridge:
                 exchange.wire.recognised()
             async with lane.memory.held_now(caller, len(reply.body) if len(reply.body) > SMALL else 0):
                 await exchange.answer(reply)
-        except Left:
+        except LeftEarly:
             return
         except Turned as turned:
             await exchange.answer(turned.reply)
@@ -210,7 +210,7 @@ class AsgiBridge:
             reply = dispatch.refused(_BUSY)
             await exchange.answer(Reply(503, {**reply.headers, "retry-after": "2"}, reply.body))
 
-    async def _streamed(self, head: Head, exchange: Exchange, streams: Streams) -> None:
+    async def _streamed(self, head: RequestHead, exchange: AsgiExchange, streams: StreamBroker) -> None:
         """A request for a stream, or an agent's end of one: its response is the stream, unless it is refused."""
         lane = self._agents if of_agents(head.route) else self._users
         caller = bearer(head.request.headers)
@@ -224,9 +224,9 @@ class AsgiBridge:
                 if await exchange.unless_left(join(orjson.loads(reply.body)["stream"], exchange.wire, welcome)):
                     return
                 reply = dispatch.refused(_NO_AGENT if head.route.path == CLIENT_STREAM else _NO_CLIENT)
-        except websocket.Broken as broken:
+        except websocket.ProtocolBroken as broken:
             reply = dispatch.refused(Refused(f"{broken}."))
-        except Left:
+        except LeftEarly:
             return
         except Turned as turned:
             reply = turned.reply
@@ -234,7 +234,7 @@ class AsgiBridge:
             reply = dispatch.refused(_BUSY)
         await exchange.answer(reply)
 
-    async def _enter(self, head: Head, exchange: Exchange, lane: Lane, caller: str) -> None:
+    async def _enter(self, head: RequestHead, exchange: AsgiExchange, lane: Lane, caller: str) -> None:
         """Raises Turned for a request whose body isn't worth reading. With a token and a small body, that is checked
         only when the request is served."""
         if head.route.access is Access.public:
@@ -250,14 +250,14 @@ class AsgiBridge:
             raise Turned(reply)
         exchange.wire.recognised()
 
-    def _call(self, head: Head, query: bytes, body: bytes) -> Reply:
+    def _call(self, head: RequestHead, query: bytes, body: bytes) -> Reply:
         params = {name: unquote(value) for name, value in head.params.items()}
         fields = {
             name: values[-1] for name, values in parse_qs(query.decode("latin-1"), keep_blank_values=True).items()
         }
         return self._serve(head._replace(params=params, request=replace(head.request, query=fields, body=body)))
 
-    def _work(self, head: Head, query: bytes) -> Callable[[Lane, str, Ask, bytes], Coroutine[Any, Any, Reply]]:
+    def _work(self, head: RequestHead, query: bytes) -> Callable[[Lane, str, Ask, bytes], Coroutine[Any, Any, Reply]]:
         if head.route.path == SYNC_PATH:
             return self._sync
         if head.route.path == GATEWAY_PATH:
@@ -317,12 +317,12 @@ class Turned(Exception):
         self.reply = reply
 
 
-class Exchange:
+class AsgiExchange:
     """One request and its response on their connection."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, size: int | None, linger: float) -> None:
         self._head_only, self._receive, self._send = scope["method"] == "HEAD", receive, send
-        self.wire: Wire = scope.get("state", {}).get("connection") or _NO_WIRE
+        self.wire: RequestWire = scope.get("state", {}).get("connection") or _NO_WIRE
         self.query: bytes = scope["query_string"]
         self._linger = linger
         self.size = 2**62 if size is None else size  # of the body, as announced; at most
@@ -341,7 +341,7 @@ class Exchange:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                raise Left
+                raise LeftEarly
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
             if size > limit:
@@ -356,7 +356,7 @@ class Exchange:
         try:
             await asyncio.wait((wait, gone), return_when=asyncio.FIRST_COMPLETED)
             if not wait.done():
-                raise Left
+                raise LeftEarly
             return wait.result()
         finally:
             gone.cancel()
@@ -416,7 +416,7 @@ class _NoWire:
     def leave(self) -> None:
         return
 
-    def upgrade(self, head: bytes, end: End) -> None:
+    def upgrade(self, head: bytes, end: UpgradedEnd) -> None:
         raise AssertionError("there is no connection to upgrade")
 
     def write(self, data: bytes) -> None:

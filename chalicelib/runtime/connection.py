@@ -20,14 +20,14 @@ from chalicelib.runtime.accept import Seats
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from chalicelib.serving.ports import End
+    from chalicelib.serving.ports import UpgradedEnd
 
 HEAD_BYTES = 64 * 1024
 BUFFER = 128 * 1024  # bytes of a stream to this client from which on its other end isn't read
 PIPELINED = 8  # requests that may wait behind one on the same connection; our clients send none so
 
 
-class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
+class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
     head_seconds = 30.0
     body_seconds = 180.0  # for the whole body; the largest allowed takes a third of this at 1 Mbit/s
     read_seconds = 300.0  # for a client to read some of a response that is passed on as it comes
@@ -46,7 +46,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     _in_head = False
     _head_bytes = 0
     _early: bytearray | None = None  # what came behind a request for an upgrade
-    _stream: End | None = None  # to which this connection belongs, since its upgrade
+    _stream: UpgradedEnd | None = None  # to which this connection belongs, since its upgrade
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -173,7 +173,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         if self.transport.is_closing() or self.cycle.more_body:  # what is left of a body that nobody wants
             self._within(self.close_seconds)
 
-    def upgrade(self, head: bytes, end: End) -> None:
+    def upgrade(self, head: bytes, end: UpgradedEnd) -> None:
         """Answer the request with this; from now on the connection is one end of a stream. It keeps its seat."""
         self._stream, end.wire, early = end, self, bytes(self._early or b"")
         self._early = None

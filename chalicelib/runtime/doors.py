@@ -9,8 +9,8 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import STATUS
 from chalicelib.domain.services import SERVER, Traffic
 from chalicelib.domain.serving import Served
-from chalicelib.runtime.relays import Relays
-from chalicelib.serving.door import Door, Settings
+from chalicelib.runtime.relays import ReplicaRelays
+from chalicelib.serving.door import Door, DoorSettings
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete, Put
@@ -25,7 +25,7 @@ _DRAINING = b'"draining_at":'  # in the record of a job: unset fields aren't wri
 
 
 class StoredServices:
-    """`Services`, `Rights` and `Report` of a door."""
+    """`Services`, `MemberRights` and `Report` of a door."""
 
     def __init__(self, plane: Callable[[], Plane]) -> None:
         self._plane = plane
@@ -49,7 +49,9 @@ class StoredServices:
         traffic.report(self._plane(), SERVER, told)
 
 
-def door_of(plane: Callable[[], Plane], now: Callable[[], Micros], relays: Relays, settings: Settings) -> Door:
+def door_of(
+    plane: Callable[[], Plane], now: Callable[[], Micros], relays: ReplicaRelays, settings: DoorSettings
+) -> Door:
     stored = StoredServices(plane)
     return Door(stored, stored, stored.report, now, settings=settings, way=relays.way, gone=relays.forget)
 

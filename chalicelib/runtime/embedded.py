@@ -24,13 +24,13 @@ from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.data_folder import kept_secret, templates_in
 from chalicelib.runtime.doors import GatewayNews, door_of, tell
-from chalicelib.runtime.loop import Effects, Loop, Ticker
+from chalicelib.runtime.loop import EffectPools, ReconcileLoop, Ticker
 from chalicelib.runtime.ports import Ports
-from chalicelib.runtime.relays import Relays
+from chalicelib.runtime.relays import ReplicaRelays
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
-from chalicelib.runtime.streams import MOST, Streams
-from chalicelib.serving.door import Settings as DoorSettings
+from chalicelib.runtime.streams import MOST, StreamBroker
+from chalicelib.serving.door import DoorSettings
 from chalicelib.usecases.pace import EMBEDDED
 from chalicelib.usecases.traffic import opened
 
@@ -64,7 +64,7 @@ class EmbeddedRoot(Root):
     def __init__(
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
     ) -> None:
-        from chalicelib.hosts.connection import Ssh
+        from chalicelib.hosts.connection import SshLogins
         from chalicelib.identity.openid import providers_of_accounts
         from chalicelib.runtime.accounts import StoredAccounts, providers
         from chalicelib.runtime.subscribers import Subscribers
@@ -85,13 +85,13 @@ class EmbeddedRoot(Root):
         blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)
         publish(blobs, program.read_bytes())
-        self.polls, self.effects, self.figures = Polls(), Effects(), Figures()
+        self.polls, self.effects, self.figures = Polls(), EffectPools(), Figures()
         self.gateway_news = GatewayNews(self.polls.ring)
-        seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 4)))  # up to four descriptors each
-        self.relays = Relays(self.streams, self.polls.ring, folder)
+        seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # a stream takes up to four
+        self.streams = StreamBroker(random_id, random_token, min(MOST, max(1, seats // 4)))
+        self.relays = ReplicaRelays(self.streams, self.polls.ring, folder)
         self.door = door_of(lambda: self.plane, clock.now, self.relays, _door_settings(settings, server_url, seats))
-        self.loop = Loop(clock, store.next_due)
+        self.loop = ReconcileLoop(clock, store.next_due)
         seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
         known, clouds = providers(settings.catalog_file), self._clouds(settings, server_url, program)
         self.renewals = Gathered(store)
@@ -113,7 +113,7 @@ class EmbeddedRoot(Root):
                 random_id=random_id,
                 random_token=random_token,
                 measure=partial(used, folder),
-                logins=Ssh(keep=LOGIN_KEPT),
+                logins=SshLogins(keep=LOGIN_KEPT),
                 tunnels=self.tunnels,
                 limits=settings.limits,
                 images=settings.images,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 
-from chalicelib.api.dispatch import Head, Reply
+from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.runtime.lanes import Busy
 
 PATH = "/healthcheck"
@@ -20,14 +20,14 @@ STUCK = 30.0  # seconds after which a reading without a result means that the st
 _HEADERS = {"content-type": "application/json"}
 
 
-class Health:
-    def __init__(self, look: Callable[[Head], Awaitable[Reply]]) -> None:
+class HealthEndpoint:
+    def __init__(self, look: Callable[[RequestHead], Awaitable[Reply]]) -> None:
         self._look = look
         self._last = Reply(200, _HEADERS, orjson.dumps({"status": "running"}))
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
 
-    def reply(self, head: Head) -> Reply:
+    def reply(self, head: RequestHead) -> Reply:
         """The answer for now. Starts a reading, if the last is too old."""
         loop = asyncio.get_running_loop()
         age = loop.time() - self._looked_at
@@ -40,7 +40,7 @@ class Health:
             return Reply(500, _HEADERS, orjson.dumps({"detail": [{"msg": text, "code": "error"}]}))
         return self._last
 
-    async def _read(self, head: Head) -> None:
+    async def _read(self, head: RequestHead) -> None:
         try:
             self._last = await self._look(head)
         except Busy:

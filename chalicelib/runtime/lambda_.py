@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.backends.accounts import Account
 from chalicelib.backends.spi import Backend
-from chalicelib.domain.usage import Usage
+from chalicelib.domain.usage import StorageUsage
 from chalicelib.engine.ports import Clock, Effects
 from chalicelib.errors import Invalid
 from chalicelib.planning.hosts import ON_PREM
@@ -51,9 +51,9 @@ class LambdaRoot(Root):
     """Created from its settings alone, so one process can have any number."""
 
     def __init__(self, settings: LambdaSettings, *, clock: Clock | None = None, clients: Clients | None = None) -> None:
-        from chalicelib.hosts.connection import Ssh
+        from chalicelib.hosts.connection import SshLogins
         from chalicelib.runtime.accounts import StoredAccounts, providers
-        from chalicelib.runtime.step_functions import Said, StepFunctions
+        from chalicelib.runtime.step_functions import ExecutionEffects, StepFunctions
         from chalicelib.store.blobs import S3Blobs
         from chalicelib.store.dynamo import DynamoStore
         from chalicelib.store.history import HistoryStore
@@ -79,8 +79,8 @@ class LambdaRoot(Root):
                 install_key=settings.install_key,
                 backends=StoredAccounts(store, seal, clock, known, _always(settings), changed=refresh),
                 providers=known,
-                wake=Hints(clients, settings.wake_function),
-                effects=Said(workflows, effects),
+                wake=WakeUps(clients, settings.wake_function),
+                effects=ExecutionEffects(workflows, effects),
                 workflows=workflows,
                 news=nobody_waits,
                 pace=PER_CALL.at(settings.sync_seconds),
@@ -88,11 +88,11 @@ class LambdaRoot(Root):
                 clock=clock,
                 random_id=random_id,
                 random_token=random_token,
-                measure=Usage,
-                logins=Ssh() if settings.host_function else None,
+                measure=StorageUsage,
+                logins=SshLogins() if settings.host_function else None,
                 tunnels=False,
                 serves=False,
-                aside=Aside(clients, settings.aside_queue) if settings.aside_queue else nothing,
+                aside=DeadLetters(clients, settings.aside_queue) if settings.aside_queue else nothing,
                 count=partial(observing.count, settings.table),
                 bus=EventBus(clients, settings.bus) if settings.bus else None,
                 authority=_authority(settings.acme),
@@ -170,7 +170,7 @@ class Boto:
         return self._made[service]
 
 
-class Hints:
+class WakeUps:
     """Wake-ups for the reconcile function. They follow a commit, so a failure here must not fail the request: what was
     committed is due, and the schedule finds it within a minute. `lost` counts the hints that couldn't be sent."""
 
@@ -221,7 +221,7 @@ class InvokedEffects:
         _invoke(self._clients, self._own.get(effect.backend, self._function), to_message(effect))
 
 
-class Aside:
+class DeadLetters:
     """What Lambda gave up: it puts the event there, with what it knows of its failure."""
 
     def __init__(self, clients: Clients, queue: str) -> None:
@@ -277,9 +277,9 @@ def execute(root: Root, event: Mapping[str, Any]) -> None:
 
 def drive(driving: Driving | Starting, event: Mapping[str, Any]) -> dict[str, str]:
     """What a state of a workflow's state machine asks for. Raises the step's error under its class name."""
-    from chalicelib.planning.executions import Call
+    from chalicelib.planning.executions import StepCall
 
-    call = Call(event["step"], event["undo"], event.get("token", ""))
+    call = StepCall(event["step"], event["undo"], event.get("token", ""))
     return dict(driving.call(event["workflow"], call))
 
 

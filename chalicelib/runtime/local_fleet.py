@@ -34,14 +34,14 @@ MOST_ENDED = 1_000  # how many fleets of this machine its user may have deleted
 
 
 @dataclass(frozen=True)
-class Place:
+class LocalPlace:
     """This machine's instance. `first`: it is that of the first start."""
 
     instance_id: str
     first: bool
 
 
-def ensure_fleet(plane: Plane, project: Project, blocks: str, hosts: int | None = None) -> tuple[Place, ...]:
+def ensure_fleet(plane: Plane, project: Project, blocks: str, hosts: int | None = None) -> tuple[LocalPlace, ...]:
     """This machine's instances, created if missing, each split into `blocks`. `hosts`: how many, each with an agent of
     its own; None: as many as there are. Several are a cluster."""
     wanted: Blocks = "auto" if blocks == "auto" else int(blocks)
@@ -50,7 +50,7 @@ def ensure_fleet(plane: Plane, project: Project, blocks: str, hosts: int | None 
         fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet_id))
         if fleet is None:
             _make(plane, project, fleet_id, wanted, hosts or 1)
-            return tuple(Place(instance_id(fleet_id, num), first=count == num == 0) for num in range(hosts or 1))
+            return tuple(LocalPlace(instance_id(fleet_id, num), first=count == num == 0) for num in range(hosts or 1))
         if fleet.deleted or fleet.status is FleetStatus.terminated:
             continue
         live = _live(plane, fleet)
@@ -64,7 +64,7 @@ def ensure_fleet(plane: Plane, project: Project, blocks: str, hosts: int | None 
             fleet, live = _joined(plane, fleet, live, missing)
         if live:
             _respecify(plane, fleet, live, wanted)
-            return tuple(Place(instance.id, first=count == instance.num == 0) for instance in live)
+            return tuple(LocalPlace(instance.id, first=count == instance.num == 0) for instance in live)
     raise Bug("counting never ends")
 
 

@@ -31,7 +31,7 @@ class Passes(Protocol):
     def run(self, units: Iterable[str]) -> object: ...
 
 
-class Loop:
+class ReconcileLoop:
     """Wake-ups gather while a pass runs and in a pause after it, and the next pass takes them all: load grows the
     batch, not the queue."""
 
@@ -204,7 +204,7 @@ class EffectPool:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-class Effects:
+class EffectPools:
     """Two pools. A step on a host is a login that mostly waits for the network, and twenty hosts are added in the time
     of one only if each has a thread; calls to clouds are short, and cost this server more. So steps have many threads
     of their own, which cost memory, and calls have few. A workflow has only steps, so no unit has effects in both."""

@@ -13,7 +13,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure
 from chalicelib.engine.ports import unheard
-from chalicelib.usecases.context import Images, Limits, Providers, SignsOn
+from chalicelib.usecases.context import JobImages, Providers, SignsOn, SizeLimits
 
 if TYPE_CHECKING:
     from chalicelib.engine.authority import Authority
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Streams,
         Wake,
     )
-    from chalicelib.hosts.connection import Logins
+    from chalicelib.hosts.connection import HostLogins
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads
     from chalicelib.store.logs import LogStore
@@ -67,7 +67,7 @@ class Ports:
     random_id: Callable[[], str]  #    UUIDs                              UUIDs
     random_token: Callable[[], str]  # secrets                            secrets
     measure: Measure  #                the data folder                    nothing: AWS shows sizes
-    logins: Logins | None  #           SSH to hosts                       from functions.bootstrap_host
+    logins: HostLogins | None  #           SSH to hosts                       from functions.bootstrap_host
     tunnels: bool = True  #            carry hosts' calls over SSH        no connection lasts there
     workflows: Executions | None = None  # the looks drive them       executions of Step Functions
     uploads: Uploads | None = None  #  output comes in messages           into S3, without a function
@@ -82,8 +82,8 @@ class Ports:
     bus: Bus | None = None  #          webhooks and rules here            EventBridge
     authority: Authority | None = None  # from the environment           from SSM
     # What the operator chose:
-    limits: Limits = field(default_factory=Limits)
-    images: Images = field(default_factory=Images)
+    limits: SizeLimits = field(default_factory=SizeLimits)
+    images: JobImages = field(default_factory=JobImages)
     permissions: Permissions = field(default_factory=Permissions)
     providers: Providers = field(default_factory=Providers)
     retention: Retention = field(default_factory=Retention)

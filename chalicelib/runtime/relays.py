@@ -25,7 +25,7 @@ from typing import cast
 
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.errors import Refused
-from chalicelib.runtime.streams import End, Streams
+from chalicelib.runtime.streams import StreamBroker, StreamEnd
 
 log = logging.getLogger(__name__)
 
@@ -40,21 +40,21 @@ QUIET = 60.0  # seconds without a request after which no stream waits for one
 UNUSED = 600.0  # seconds after which a socket that nobody asks for is closed
 
 
-class Relays:
+class ReplicaRelays:
     """One a replica, made when it is asked for. On the event loop, but for `remove`."""
 
-    def __init__(self, streams: Streams, news: Callable[[Iterable[str]], None], folder: Path) -> None:
+    def __init__(self, streams: StreamBroker, news: Callable[[Iterable[str]], None], folder: Path) -> None:
         """`news`: lets the agents of these instances know that there is some. `folder`: the server's own."""
         self._streams, self._news = streams, news
         self._own = folder / "relays"
         self._folder: Path | None = None
-        self._relays: dict[str, Relay] = {}
+        self._relays: dict[str, ReplicaRelay] = {}
 
     def way(self, replica: ServedReplica) -> str:
         """The unix socket on which this replica is reached."""
         relay = self._relays.get(replica.job_id)
         if relay is None or relay.closed:
-            relay = Relay(replica, self._place(replica.job_id), self._streams, self._news, self._closed)
+            relay = ReplicaRelay(replica, self._place(replica.job_id), self._streams, self._news, self._closed)
             self._relays[replica.job_id] = relay
         relay.asked()
         return relay.path
@@ -71,7 +71,7 @@ class Relays:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _closed(self, relay: Relay) -> None:
+    def _closed(self, relay: ReplicaRelay) -> None:
         if self._relays.get(relay.job_id) is relay:
             del self._relays[relay.job_id]
 
@@ -87,16 +87,16 @@ class Relays:
         return str(self._folder / name)
 
 
-class Relay:
+class ReplicaRelay:
     """A replica's socket, the streams that wait for a caller, and the callers that wait for a stream."""
 
     def __init__(
         self,
         replica: ServedReplica,
         path: str,
-        streams: Streams,
+        streams: StreamBroker,
         news: Callable[[Iterable[str]], None],
-        closed: Callable[[Relay], None],
+        closed: Callable[[ReplicaRelay], None],
     ) -> None:
         self.job_id, self.path, self.closed = replica.job_id, path, False
         self._instance_id, self._streams, self._news, self._told = replica.instance_id, streams, news, closed
@@ -104,9 +104,9 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._asked = self._short = self._loop.time()
         self._wanted, self._begun = AT_FIRST, False  # streams to have in reserve; there was one
-        self._spare: deque[Line] = deque()
-        self._waiting: deque[Caller] = deque()
-        self._callers: set[Caller] = set()
+        self._spare: deque[RelayStream] = deque()
+        self._waiting: deque[RelayCaller] = deque()
+        self._callers: set[RelayCaller] = set()
         self._dialling: set[asyncio.Task[bool]] = set()
         self._refused = float("-inf")  # when that was last told
         self._reminder: asyncio.TimerHandle | None = None
@@ -141,11 +141,13 @@ class Relay:
             caller.leave()
 
     async def _serve(self) -> None:
-        self._server = await self._loop.create_unix_server(lambda: Caller(self), sock=self._socket, backlog=BACKLOG)
+        self._server = await self._loop.create_unix_server(
+            lambda: RelayCaller(self), sock=self._socket, backlog=BACKLOG
+        )
 
     # --- callers ------------------------------------------------------------------------------------------------------
 
-    def came(self, caller: Caller) -> None:
+    def came(self, caller: RelayCaller) -> None:
         self._callers.add(caller)
         self._asked = self._loop.time()
         if self._spare:
@@ -159,7 +161,7 @@ class Relay:
             self._remind_later()
         self._fill()
 
-    def left(self, caller: Caller) -> None:
+    def left(self, caller: RelayCaller) -> None:
         self._callers.discard(caller)
         if caller.line is None and caller in self._waiting:
             self._waiting.remove(caller)
@@ -183,7 +185,7 @@ class Relay:
         """Raises Refused."""
         who = f"replica {self.job_id}"
         stream = self._streams.open(self._instance_id, who, self._order, lambda: not self.closed, plain=True)
-        task = self._loop.create_task(self._streams.wait(stream, Line(self), b""))
+        task = self._loop.create_task(self._streams.wait(stream, RelayStream(self), b""))
         self._dialling.add(task)
         task.add_done_callback(self._dialled)
 
@@ -203,7 +205,7 @@ class Relay:
         if self._waiting:
             self._fill()
 
-    def ready(self, line: Line) -> None:
+    def ready(self, line: RelayStream) -> None:
         """A stream is there."""
         self._begun = True
         if self.closed:
@@ -213,7 +215,7 @@ class Relay:
         else:
             self._spare.append(line)
 
-    def lost(self, line: Line) -> None:
+    def lost(self, line: RelayStream) -> None:
         """A stream that nobody used has ended. Not at once another: its agent may have refused it."""
         if line in self._spare:
             self._spare.remove(line)
@@ -248,16 +250,16 @@ class Relay:
             self._spare.popleft().give_up()
 
 
-class Line:
+class RelayStream:
     """A stream, and the caller who uses it once there is one. To the stream it is the client's connection."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: ReplicaRelay) -> None:
         self._relay = relay
-        self._caller: Caller | None = None
-        self.end: End | None = None
+        self._caller: RelayCaller | None = None
+        self.end: StreamEnd | None = None
         self._loop = asyncio.get_running_loop()
 
-    def used_by(self, caller: Caller) -> None:
+    def used_by(self, caller: RelayCaller) -> None:
         self._caller = caller
 
     def give_up(self) -> None:
@@ -265,7 +267,7 @@ class Line:
         if self.end is not None:
             self.end.lost()
 
-    def upgrade(self, head: bytes, end: End) -> None:
+    def upgrade(self, head: bytes, end: StreamEnd) -> None:
         self.end, end.wire = end, self
         self._loop.call_soon(self._relay.ready, self)  # once its other end is there, too
 
@@ -294,17 +296,17 @@ class Line:
         self._relay.lost(self)
 
 
-class Caller(asyncio.Protocol):
+class RelayCaller(asyncio.Protocol):
     """A connection to the socket. Until there is a stream for it, no more is read of it than comes at first."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: ReplicaRelay) -> None:
         self._relay = relay
-        self.line: Line | None = None
+        self.line: RelayStream | None = None
         self.patience: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._early = b""
 
-    def join(self, line: Line) -> None:
+    def join(self, line: RelayStream) -> None:
         assert self._transport is not None and line.end is not None, "both are there"
         if self.patience is not None:
             self.patience.cancel()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.ports import Performer
     from chalicelib.engine.reconcile import Reconciler
     from chalicelib.engine.sweep import Sweeper
-    from chalicelib.hosts.connection import Login
+    from chalicelib.hosts.connection import HostLogin
 
 
 def install_id(key: bytes) -> str:
@@ -135,7 +135,7 @@ class Root:
 
         return Starting(self.executor, lambda units: self.reconciler.run(units, kinds=()))
 
-    def login_of(self, instance: Instance) -> Login:
+    def login_of(self, instance: Instance) -> HostLogin:
         from chalicelib.hosts.logins import login_of
 
         return login_of(self.ports.store, self.ports.seal, instance)
@@ -197,10 +197,10 @@ class Root:
     def automate(self, order: Mapping[str, Any]) -> dict[str, str]:
         """Carry out what a rule asks for. Returns what has become of it."""
         from chalicelib.configuration.reading import read
-        from chalicelib.domain.specs.automation import Order
+        from chalicelib.domain.specs.automation import AutomationOrder
         from chalicelib.usecases.automate import carry_out
 
-        done = carry_out(self.plane, read(Order, dict(order)))
+        done = carry_out(self.plane, read(AutomationOrder, dict(order)))
         return {"refused": "its project is gone" if done is None else done.refused}
 
     def publish(self, records: Iterable[Mapping[str, Any]]) -> list[str]:

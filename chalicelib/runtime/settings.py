@@ -14,7 +14,7 @@ from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid, NotDeployed
 from chalicelib.runtime.addresses import checked_url
-from chalicelib.usecases.context import Images, Limits
+from chalicelib.usecases.context import JobImages, SizeLimits
 from chalicelib.usecases.pace import PER_CALL
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class ServerSettings:
     docker_socket: Path = Path("/var/run/docker.sock")
     services_domain: str = "localhost"  # services have hosts under it: RUN.PROJECT.localhost
     authority: AuthoritySettings = field(default_factory=AuthoritySettings)
-    limits: Limits = field(default_factory=Limits)
-    images: Images = field(default_factory=Images)
+    limits: SizeLimits = field(default_factory=SizeLimits)
+    images: JobImages = field(default_factory=JobImages)
     retention: Retention = field(default_factory=Retention)
 
     @property
@@ -123,7 +123,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "services_domain": env.get("DSTACK_SERVER_SERVICES_DOMAIN", ServerSettings.services_domain),
         "trust_jobs": _switch(env, "DSTACK_SERVER_TRUST_JOBS", ServerSettings.trust_jobs),
         "authority": _authority(env),
-        "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
+        "limits": SizeLimits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", SizeLimits.upload)),
         "images": _images(env),
         "retention": _retention(env),
     }
@@ -177,7 +177,7 @@ class LambdaSettings:
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
     sign_on: str = field(default="", repr=False)  # the section of that name of a server's file, as YAML
     acme: str = field(default="", repr=False)  # the certificate authority's settings, as JSON
-    images: Images = field(default_factory=Images)
+    images: JobImages = field(default_factory=JobImages)
     retention: Retention = field(default_factory=Retention)
 
     @staticmethod
@@ -276,12 +276,12 @@ def _domain(text: str, *, flag: bool) -> str:
     return name
 
 
-def _images(env: Mapping[str, str]) -> Images:
-    return Images(
-        base=env.get("DSTACK_DOCKER_BASE_IMAGE", Images.base),
-        devel=env.get("DSTACK_DOCKER_DEVEL_IMAGE", Images.devel),
-        python=env.get("DSTACK_DEFAULT_PYTHON", Images.python),
-        docker=env.get("DSTACK_DIND_IMAGE", Images.docker),
+def _images(env: Mapping[str, str]) -> JobImages:
+    return JobImages(
+        base=env.get("DSTACK_DOCKER_BASE_IMAGE", JobImages.base),
+        devel=env.get("DSTACK_DOCKER_DEVEL_IMAGE", JobImages.devel),
+        python=env.get("DSTACK_DEFAULT_PYTHON", JobImages.python),
+        docker=env.get("DSTACK_DIND_IMAGE", JobImages.docker),
     )
 
 

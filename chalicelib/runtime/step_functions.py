@@ -48,7 +48,7 @@ class StepFunctions:
                 log.exception("%s failed for %s", call, given.get("name", "a step that is waited for"))
 
 
-class Said:
+class ExecutionEffects:
     """Effects for executions are said at once, where they were committed: no queue, and no other function. They are for
     nobody where there are no state machines (None)."""
 

@@ -40,10 +40,10 @@ _NO_TICKET = "This ticket isn't good for a stream, or not any more"
 SILENCE = 600.0  # seconds without a byte or a pong after which a side is gone; one that doesn't read can't answer pings
 
 
-class Wire(Protocol):
+class StreamWire(Protocol):
     """A client's or an agent's connection, whose request was read and not answered."""
 
-    def upgrade(self, head: bytes, end: End) -> None:
+    def upgrade(self, head: bytes, end: StreamEnd) -> None:
         """Send this response; from now on all that arrives is the end's."""
 
     def write(self, data: bytes) -> None: ...
@@ -73,12 +73,12 @@ class _Open:
     told: float = float("-inf")
     claimed: bool = False
     here: asyncio.Event = field(default_factory=asyncio.Event)  # the client waits on the event loop
-    client: tuple[Wire, bytes] | None = None  # with the head of the response that it waits for
+    client: tuple[StreamWire, bytes] | None = None  # with the head of the response that it waits for
     met: asyncio.Event = field(default_factory=asyncio.Event)
-    pair: Pair | None = None
+    pair: StreamPair | None = None
 
 
-class Streams:
+class StreamBroker:
     """`open`, `orders` and `claim` are called from any thread, `waiting` and `meet` on the event loop."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Streams:
 
     # --- connections, on the event loop -------------------------------------------------------------------------------
 
-    async def wait(self, stream_id: str, wire: Wire, head: bytes, patience: float = PATIENCE) -> bool:
+    async def wait(self, stream_id: str, wire: StreamWire, head: bytes, patience: float = PATIENCE) -> bool:
         """Has the agent come in time? Then the client's connection is a stream, and not ours any more."""
         stream = self._streams.get(stream_id)
         if stream is None:
@@ -180,7 +180,7 @@ class Streams:
                 self._ended(stream)
         return True
 
-    async def meet(self, stream_id: str, wire: Wire, head: bytes) -> bool:
+    async def meet(self, stream_id: str, wire: StreamWire, head: bytes) -> bool:
         """Join an agent that has claimed the stream to its client; False if that has left."""
         stream = self._streams.get(stream_id)
         if stream is None:
@@ -193,7 +193,7 @@ class Streams:
             return False
         stream.met.set()
         self._loop = asyncio.get_running_loop()
-        stream.pair = Pair(client, (wire, head), lambda: self._ended(stream), plain=stream.plain)
+        stream.pair = StreamPair(client, (wire, head), lambda: self._ended(stream), plain=stream.plain)
         self._look_later()
         return True
 
@@ -248,15 +248,20 @@ class Streams:
             self._drop(stream)
 
 
-class Pair:
+class StreamPair:
     """The two ends of a stream. Whatever ends one ends the other, and then nothing is left."""
 
     def __init__(
-        self, client: tuple[Wire, bytes], agent: tuple[Wire, bytes], ended: Callable[[], None], *, plain: bool = False
+        self,
+        client: tuple[StreamWire, bytes],
+        agent: tuple[StreamWire, bytes],
+        ended: Callable[[], None],
+        *,
+        plain: bool = False,
     ) -> None:
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        ends = (PlainEnd if plain else End)(self, "client"), End(self, "host")
+        ends = (PlainEnd if plain else StreamEnd)(self, "client"), StreamEnd(self, "host")
         ends[0].other, ends[1].other = ends[1], ends[0]
         self._ends = set(ends)
         self._deadline: asyncio.TimerHandle | None = None
@@ -280,7 +285,7 @@ class Pair:
         for end in tuple(self._ends):
             end.leave(reason)
 
-    def left(self, end: End) -> None:
+    def left(self, end: StreamEnd) -> None:
         self._ends.discard(end)
         if not self._ends:
             self._ping.cancel()
@@ -294,13 +299,13 @@ class Pair:
         self._ping = self._loop.call_later(PING_EVERY, self._ping_all)
 
 
-class End:
+class StreamEnd:
     """One side of a stream: what its connection's callbacks do."""
 
-    other: End
-    wire: Wire  # its connection, once that is upgraded
+    other: StreamEnd
+    wire: StreamWire  # its connection, once that is upgraded
 
-    def __init__(self, pair: Pair, name: str) -> None:
+    def __init__(self, pair: StreamPair, name: str) -> None:
         self._pair, self._name, self._peer = pair, name, Peer(client=False)
         self._full = self._gone = self._held = False  # it doesn't read; it is no more; we don't read it
         self._heard = pair.now()
@@ -358,7 +363,7 @@ class End:
         self._pair.left(self)
 
 
-class PlainEnd(End):
+class PlainEnd(StreamEnd):
     """A side that is no WebSocket. It ends with its connection, and says nothing about why."""
 
     def received(self, data: bytes) -> None:

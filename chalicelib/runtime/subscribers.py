@@ -8,10 +8,10 @@ from functools import partial
 
 from chalicelib.configuration.server_spec import RuleConfig, ServerConfig, WebhookConfig
 from chalicelib.domain import keys
-from chalicelib.domain.specs.automation import Order, is_of_automation
+from chalicelib.domain.specs.automation import AutomationOrder, is_of_automation
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
-from chalicelib.engine.following import Follower
+from chalicelib.engine.following import EventFollower
 from chalicelib.engine.ports import Feed
 from chalicelib.runtime.loop import Ticker
 from chalicelib.runtime.webhooks import Send, sender
@@ -48,13 +48,13 @@ class Subscribers:
                 self._followed[name] = (one, ticker)
                 ticker.start()
 
-    def follower(self, name: str, one: Subscriber) -> Follower:
+    def follower(self, name: str, one: Subscriber) -> EventFollower:
         plane = self._plane()
         if isinstance(one, WebhookConfig):
             meant, deliver = one.events.has, sender(one, plane.clock, self._send)
         else:
             meant, deliver = partial(_concerns, one), partial(_order, plane, one)
-        return Follower(name, plane.store, self._feed, plane.clock, meant, deliver)
+        return EventFollower(name, plane.store, self._feed, plane.clock, meant, deliver)
 
     def settled(self) -> int:
         """The place in the feed that everybody has passed."""
@@ -79,7 +79,7 @@ def _concerns(rule: RuleConfig, change: StateChange) -> bool:
 
 
 def _order(plane: Plane, rule: RuleConfig, change: StateChange) -> None:
-    order = Order(
+    order = AutomationOrder(
         rule=rule.name,
         event=change.id,
         project=rule.project,

@@ -16,7 +16,7 @@ import uvicorn
 from chalicelib.api import dispatch
 from chalicelib.runtime.accept import Acceptor, Seats, doors_share, most_connections
 from chalicelib.runtime.asgi import AsgiBridge
-from chalicelib.runtime.connection import Connection
+from chalicelib.runtime.connection import HttpConnection
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
 from chalicelib.usecases.agent import has_news
@@ -61,7 +61,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
                 log_level="error",  # clients get their errors in the response; logging each would fill the disk
                 access_log=False,
                 lifespan="on",
-                http=Connection,
+                http=HttpConnection,
                 proxy_headers=False,  # nothing asks where a call came from
                 ws="none",
                 server_header=False,
@@ -78,8 +78,8 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         seats = Seats(most - doors_share(most))
         self.servers = [Acceptor(each, seats, partial(self._connection, seats)) for each in sockets or ()]
 
-    def _connection(self, seats: Seats) -> Connection:
-        made = Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+    def _connection(self, seats: Seats) -> HttpConnection:
+        made = HttpConnection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
         made.seats = seats
         return made
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from chalicelib.serving.headers import one
-from chalicelib.serving.ports import Rights
+from chalicelib.serving.ports import MemberRights
 
 T = TypeVar("T")
 GOOD, BAD = 60.0, 5.0  # seconds that a verdict is believed
@@ -27,11 +27,11 @@ def bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return token.strip().decode("ascii") if good else ""
 
 
-class Access:
+class ServiceAccess:
     """Used on the event loop. `clock` is in seconds."""
 
     def __init__(
-        self, rights: Rights, aside: Callable[[Callable[[], bool]], Awaitable[bool]], clock: Callable[[], float]
+        self, rights: MemberRights, aside: Callable[[Callable[[], bool]], Awaitable[bool]], clock: Callable[[], float]
     ) -> None:
         self._rights, self._aside, self._clock = rights, aside, clock
         self._verdicts: OrderedDict[tuple[bytes, str], tuple[bool, float]] = OrderedDict()

@@ -18,7 +18,7 @@ REPEATABLE = 2**20  # bytes of a body that is kept for another attempt …
 KEPT = 64 * 2**20  # … and of all bodies together
 
 
-class Choice:
+class Balancer:
     """The replicas of all services, as this door knows them. `now` is in seconds."""
 
     def __init__(self) -> None:

@@ -22,16 +22,16 @@ from chalicelib.domain.services import BUCKET, SERVER, Traffic
 from chalicelib.domain.serving import Served, ServedReplica
 from chalicelib.serving import browsers, limits, problems, routing, websockets
 from chalicelib.serving import headers as heads
-from chalicelib.serving.access import Access, bearer
-from chalicelib.serving.catalogue import Catalogue
-from chalicelib.serving.choosing import ATTEMPTS, KEPT, REPEATABLE, Choice
+from chalicelib.serving.access import ServiceAccess, bearer
+from chalicelib.serving.catalogue import ServiceCatalogue
+from chalicelib.serving.choosing import ATTEMPTS, KEPT, REPEATABLE, Balancer
 from chalicelib.serving.counting import Counts
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.exchange import Body, Exchange, Room
-from chalicelib.serving.forward import Replicas
+from chalicelib.serving.forward import ReplicaConnections
 from chalicelib.serving.model_requests import PREFIX as MODELS
-from chalicelib.serving.model_requests import Asked, ModelRequests, by_path
-from chalicelib.serving.ports import Gone, Receive, Report, Rights, Scope, Services, Way
+from chalicelib.serving.model_requests import ModelRequest, ModelRequests, by_path
+from chalicelib.serving.ports import Gone, MemberRights, Receive, Report, Scope, Services, Way
 from chalicelib.serving.problems import Unanswered
 from chalicelib.serving.usage import Tail
 
@@ -46,7 +46,7 @@ AGAIN = 1.0  # seconds between two such reports
 
 
 @dataclass(frozen=True)
-class Settings:
+class DoorSettings:
     domain: str = routing.DOMAIN
     proto: str = "http"  # how clients reach the server, where something before it does TLS
     most: int = 4000  # requests under way at once: each needs a connection to a replica
@@ -59,23 +59,23 @@ class Door:
     def __init__(
         self,
         services: Services,
-        rights: Rights,
+        rights: MemberRights,
         report: Report,
         now: Callable[[], Micros],
         *,
-        settings: Settings = Settings(),
+        settings: DoorSettings = DoorSettings(),
         way: Way = lambda replica: "",
         gone: Gone = lambda job_id: None,
     ) -> None:
         self._report, self._now, self._settings, self._way, self._gone = report, now, settings, way, gone
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="door")
-        self._choice, self._counts, self._limiter = Choice(), Counts(SERVER), limits.Limiter()
+        self._choice, self._counts, self._limiter = Balancer(), Counts(SERVER), limits.Limiter()
         self._services = services
         self._directory = Directory(services, self._aside, self._looked_up)
-        self._access = Access(rights, self._aside, time.monotonic)
-        self._replicas = Replicas(way, self._aside)
-        self._catalogue = Catalogue(services, self._directory, self._aside)
+        self._access = ServiceAccess(rights, self._aside, time.monotonic)
+        self._replicas = ReplicaConnections(way, self._aside)
+        self._catalogue = ServiceCatalogue(services, self._directory, self._aside)
         self._models = ModelRequests(self._catalogue, self._admit, self._pass_on)
         self._held_bytes: dict[str, int] = {}
         self._room = Room(KEPT)
@@ -104,7 +104,7 @@ class Door:
         assert self._loop is not None, "the door isn't bound"
         return self._loop
 
-    def place(self, scope: Scope) -> routing.Place | Asked | None:
+    def place(self, scope: Scope) -> routing.ServicePath | ModelRequest | None:
         """Where this request goes, if it is one for a service."""
         path: bytes = scope.get("raw_path") or b"/"
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
@@ -154,7 +154,7 @@ class Door:
 
     # --- a request ------------------------------------------------------------------------------------------------
 
-    async def serve(self, place: routing.Place | Asked, scope: Scope, receive: Receive) -> None:
+    async def serve(self, place: routing.ServicePath | ModelRequest, scope: Scope, receive: Receive) -> None:
         """Answer a request that `place` is of."""
         exchange = Exchange(scope, receive)
         task = asyncio.current_task()
@@ -169,7 +169,7 @@ class Door:
         exchange.wire.lost = lost
         try:
             await self._answer(place, exchange, scope["query_string"])
-        except (problems.Left, TimeoutError):
+        except (problems.ClientGone, TimeoutError):
             exchange.wire.leave()
         except asyncio.CancelledError:
             if not left:  # the server is stopping, and has waited long enough
@@ -177,20 +177,20 @@ class Door:
         finally:
             exchange.wire.lost = None
 
-    async def _answer(self, place: routing.Place | Asked, exchange: Exchange, query: bytes) -> None:
+    async def _answer(self, place: routing.ServicePath | ModelRequest, exchange: Exchange, query: bytes) -> None:
         try:
             self._check(exchange)
-            if isinstance(place, Asked):
+            if isinstance(place, ModelRequest):
                 await self._models.serve(place, exchange, query)
                 return
             service = await self._found(place, exchange, query)
             if service is not None:
                 await self._pass_on(service, place, exchange, query)
-        except problems.Problem as problem:
-            openai = isinstance(place, Asked) or self._of_openai(place)
+        except problems.HttpProblem as problem:
+            openai = isinstance(place, ModelRequest) or self._of_openai(place)
             await exchange.refuse(problem, openai=openai)
 
-    def _of_openai(self, place: routing.Place) -> bool:
+    def _of_openai(self, place: routing.ServicePath) -> bool:
         return problems.of_openai(self._directory.peek((place.project, place.run)), place.rest)
 
     @staticmethod
@@ -202,7 +202,7 @@ class Door:
         if heads.size(exchange.headers) > heads.MOST:
             raise problems.header_too_large(heads.MOST)
 
-    async def _found(self, place: routing.Place, exchange: Exchange, query: bytes) -> Served | None:
+    async def _found(self, place: routing.ServicePath, exchange: Exchange, query: bytes) -> Served | None:
         """The service, once the caller may use it. None: the request has been answered."""
         if place.whole[:1] != b"/":
             raise problems.no_path()
@@ -238,7 +238,7 @@ class Door:
             raise problems.not_allowed(project, given=bool(token))
         exchange.wire.recognised()
 
-    async def _pass_on(self, service: Served, place: routing.Place, exchange: Exchange, query: bytes) -> None:
+    async def _pass_on(self, service: Served, place: routing.ServicePath, exchange: Exchange, query: bytes) -> None:
         path = place.rest if service.strip_prefix else place.whole
         if service.routed and not routing.through_router(routing.read(place.rest)):
             raise problems.not_routed()
@@ -483,7 +483,7 @@ class Door:
 class _Going:
     """A request on its way."""
 
-    place: routing.Place
+    place: routing.ServicePath
     target: bytes
     headers: list[tuple[bytes, bytes]]
     request_id: str

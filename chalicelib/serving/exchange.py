@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from chalicelib.serving.headers import one
 from chalicelib.serving.ports import Hears, Receive, Scope, Wire
-from chalicelib.serving.problems import Left, Problem, too_large
+from chalicelib.serving.problems import ClientGone, HttpProblem, too_large
 
 IDLE = 300.0  # seconds without a byte, from either side
 CONNECT_SECONDS = 10.0  # until a replica has accepted a connection
@@ -50,7 +50,7 @@ class Exchange:
         while not self.whole:
             message = await asyncio.wait_for(self._receive(), IDLE)
             if message["type"] == "http.disconnect":
-                raise Left
+                raise ClientGone
             self.whole = not message.get("more_body", False)
             if part := message.get("body", b""):
                 return bytes(part)
@@ -90,7 +90,7 @@ class Exchange:
         self.begin(status, raw, goes_on=True)
         await self.write(b"" if self.method == "HEAD" else body, last=True)
 
-    async def refuse(self, problem: Problem, *, openai: bool) -> None:
+    async def refuse(self, problem: HttpProblem, *, openai: bool) -> None:
         if self.begun:
             await self.break_off()
             return
@@ -151,7 +151,7 @@ class Body:
                 yield part
             while part := await self._next():
                 yield part
-        except (Problem, Left, TimeoutError) as problem:
+        except (HttpProblem, ClientGone, TimeoutError) as problem:
             self.problem = problem
             raise
 

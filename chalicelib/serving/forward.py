@@ -15,7 +15,7 @@ from chalicelib.serving import problems
 from chalicelib.serving.exchange import Body, Exchange
 from chalicelib.serving.headers import Raw, back
 from chalicelib.serving.problems import Unanswered
-from chalicelib.serving.upstream import Broken, Place, Upstreams, written
+from chalicelib.serving.upstream import AnswerCutShort, Place, Upstreams, written
 
 if TYPE_CHECKING:
     from chalicelib.serving.streaming import Streaming
@@ -46,7 +46,7 @@ class Response(Protocol):
         """It isn't needed any more."""
 
 
-class Replicas:
+class ReplicaConnections:
     """The ways to all replicas. Used on the event loop."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Replicas:
         try:
             while not without and (part := await response.part()):
                 await exchange.write(part, last=response.ended)
-        except Broken:  # half of it is with the client already
+        except AnswerCutShort:  # half of it is with the client already
             await exchange.break_off()
             return
         if not exchange.ended:

@@ -20,7 +20,7 @@ _SIGN = re.compile(rb'["{}\[\],:]')
 _IN_TEXT = re.compile(rb'["\\]')
 
 
-class Head(Protocol):
+class BodyFields(Protocol):
     """Reads fields from pieces of a body."""
 
     found: dict[str, str]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from chalicelib.domain.serving import Served
 from chalicelib.serving import browsers, models, problems, routing
-from chalicelib.serving.catalogue import Catalogue
+from chalicelib.serving.catalogue import ServiceCatalogue
 from chalicelib.serving.exchange import Exchange
 from chalicelib.serving.heads import MOST
 
@@ -23,21 +23,21 @@ _NAMED = re.compile(rb"/proxy/models/([A-Za-z0-9_-]{1,100})(?:/(.*))?", re.DOTAL
 _JSON = [("content-type", "application/json")]
 
 Admit = Callable[[str, Exchange], Awaitable[None]]
-PassOn = Callable[[Served, routing.Place, Exchange, bytes], Awaitable[None]]
+PassOn = Callable[[Served, routing.ServicePath, Exchange, bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelRequest:
     """The models of a project, and the path below them as it was sent."""
 
     project: str
     rest: bytes
 
 
-def by_path(path: bytes) -> Asked | None:
+def by_path(path: bytes) -> ModelRequest | None:
     """None: this isn't the address of a project's models."""
     found = _NAMED.fullmatch(path)
-    return None if found is None else Asked(found[1].decode(), found[2] or b"")
+    return None if found is None else ModelRequest(found[1].decode(), found[2] or b"")
 
 
 class ModelRequests:
@@ -45,13 +45,13 @@ class ModelRequests:
     `draw` is a random number from [0, 1)."""
 
     def __init__(
-        self, catalogue: Catalogue, admit: Admit, pass_on: PassOn, draw: Callable[[], float] = random.random
+        self, catalogue: ServiceCatalogue, admit: Admit, pass_on: PassOn, draw: Callable[[], float] = random.random
     ) -> None:
         self.catalogue = catalogue
         self._admit, self._pass_on, self._draw = admit, pass_on, draw
         self._makers = models.Makers()
 
-    async def serve(self, asked: Asked, exchange: Exchange, query: bytes) -> None:
+    async def serve(self, asked: ModelRequest, exchange: Exchange, query: bytes) -> None:
         """Raises Problem."""
         if browsers.asks_first(exchange):
             await browsers.allow(exchange)
@@ -62,7 +62,7 @@ class ModelRequests:
         await self._admit(asked.project, exchange)
         question = models.read(exchange.method, asked.rest.decode("latin-1"))
         services = await self.catalogue.of(asked.project)
-        if isinstance(question, models.Listing | models.One):
+        if isinstance(question, models.ModelListing | models.One):
             await exchange.answer(200, _JSON, json.dumps(models.listing(services, question)).encode())
             return
         if isinstance(question, models.Stored):
@@ -71,10 +71,10 @@ class ModelRequests:
             service = await self._called(services, asked.project, question, exchange)
         rest = models.target(service, question.path).encode("latin-1")
         prefix = f"/proxy/services/{service.project_name}/{service.run_name}"
-        place = routing.Place(service.project_name, service.run_name, prefix.encode() + rest, rest, prefix)
+        place = routing.ServicePath(service.project_name, service.run_name, prefix.encode() + rest, rest, prefix)
         await self._pass_on(service.with_(auth=True), place, exchange, query)  # the token was judged here
 
-    async def _called(self, services: list[Served], project: str, call: models.Call, exchange: Exchange) -> Served:
+    async def _called(self, services: list[Served], project: str, call: models.ModelCall, exchange: Exchange) -> Served:
         """The service for a request that names its model in its body, of which no more is read than that takes."""
         head = call.head(exchange.header("content-type"))
         while len(head.held) < MOST and (part := await exchange.piece()):

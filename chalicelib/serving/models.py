@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from chalicelib.domain.serving import Served
-from chalicelib.serving.heads import MOST, FormHead, Head, JsonHead
-from chalicelib.serving.problems import Problem
+from chalicelib.serving.heads import MOST, BodyFields, FormHead, JsonHead
+from chalicelib.serving.problems import HttpProblem
 
 JSON_CALLS = ("chat/completions", "completions", "embeddings", "responses", "rerank", "audio/speech")
 FORM_CALLS = ("audio/transcriptions", "audio/translations")  # a form with the model's name and a recording
@@ -30,7 +30,7 @@ FIRST_ID = 16 * 1024  # bytes of an answer in which its id must be
 
 
 @dataclass(frozen=True)
-class Listing:
+class ModelListing:
     """`models`: all that there are."""
 
 
@@ -42,7 +42,7 @@ class One:
 
 
 @dataclass(frozen=True)
-class Call:
+class ModelCall:
     """A request that names its model in its body."""
 
     path: str
@@ -53,7 +53,7 @@ class Call:
         """Does its answer get an id by which it can be asked for later?"""
         return self.path == "responses"
 
-    def head(self, content_type: str) -> Head:
+    def head(self, content_type: str) -> BodyFields:
         if self.form:
             return FormHead(content_type, "model")
         return JsonHead("model", *(["previous_response_id"] if self.makes else []))
@@ -67,7 +67,7 @@ class Stored:
     id: str
 
 
-Ask = Listing | One | Call | Stored
+Ask = ModelListing | One | ModelCall | Stored
 
 
 def read(method: str, path: str) -> Ask:
@@ -77,18 +77,20 @@ def read(method: str, path: str) -> Ask:
     asked, methods = _ask(path)
     if asked is None:
         there = ", ".join(("models", *JSON_CALLS, *FORM_CALLS, "responses/<id>"))
-        raise Problem(404, f"There is no `{path[:100]}` here; there are {there}.", "unknown_url")
+        raise HttpProblem(404, f"There is no `{path[:100]}` here; there are {there}.", "unknown_url")
     if method not in methods:
-        raise Problem(405, f"`{path[:100]}` takes {' and '.join(methods)}, not {method[:20]}.", "method_not_allowed")
+        raise HttpProblem(
+            405, f"`{path[:100]}` takes {' and '.join(methods)}, not {method[:20]}.", "method_not_allowed"
+        )
     return asked
 
 
 def _ask(path: str) -> tuple[Ask | None, tuple[str, ...]]:
     if path in JSON_CALLS or path in FORM_CALLS:
-        return Call(path, form=path in FORM_CALLS), ("POST",)
+        return ModelCall(path, form=path in FORM_CALLS), ("POST",)
     first, _, rest = path.partition("/")
     if first == "models":
-        return (One(unquote(rest)) if rest else Listing()), ("GET", "HEAD")
+        return (One(unquote(rest)) if rest else ModelListing()), ("GET", "HEAD")
     name, _, about = rest.partition("/")
     if first == "responses" and _ID.fullmatch(name) and about in _ABOUT_ONE:
         return Stored(path, name), _ABOUT_ONE[about]
@@ -103,7 +105,7 @@ def names(services: Iterable[Served]) -> list[str]:
     return sorted({each.model.name for each in services if each.model is not None})
 
 
-def listing(services: Sequence[Served], asked: Listing | One) -> dict[str, object]:
+def listing(services: Sequence[Served], asked: ModelListing | One) -> dict[str, object]:
     """The answer to a question about models, in OpenAI's shape. Raises Problem."""
     known: dict[str, dict[str, object]] = {}
     for each in sorted(services, key=lambda one: one.since):
@@ -118,18 +120,18 @@ def listing(services: Sequence[Served], asked: Listing | One) -> dict[str, objec
     return {"object": "list", "data": [known[name] for name in sorted(known)]}
 
 
-def nobody(services: Sequence[Served], name: str) -> Problem:
+def nobody(services: Sequence[Served], name: str) -> HttpProblem:
     """Nobody serves a model of this name."""
     there = names(services)
     more = f" and {len(there) - MENTIONED} more" if len(there) > MENTIONED else ""
     listed = ", ".join(f"`{each}`" for each in there[:MENTIONED])
     hint = f"there are {listed}{more}" if there else "no service of this project has a `model`; run one that does"
-    return Problem(
+    return HttpProblem(
         404, f"No running service serves the model `{name[:200]}`: {hint}.", "model_not_found", param="model"
     )
 
 
-def wanted(services: Sequence[Served], call: Call, head: Head, whole: bool) -> str:
+def wanted(services: Sequence[Served], call: ModelCall, head: BodyFields, whole: bool) -> str:
     """The name of the model; `whole` if the body is no longer than what was read.
 
     A body may have its pictures before the name. If the project has one model only, there is no question which. Raises
@@ -144,9 +146,9 @@ def wanted(services: Sequence[Served], call: Call, head: Head, whole: bool) -> s
         size = f"{MOST // 1024**2} MB"
         hint = "put it first, or use the service's own URL"
         text = f"The first {size} of the body don't say which `model` is asked for: {hint}."
-        raise Problem(400, text, "model_not_given", param="model")
+        raise HttpProblem(400, text, "model_not_given", param="model")
     what = "a form with a part `model`" if call.form else 'a JSON object with a `model`, for instance {"model": "…"}'
-    raise Problem(400, f"The body must be {what}.", "model_not_given", param="model")
+    raise HttpProblem(400, f"The body must be {what}.", "model_not_given", param="model")
 
 
 def chosen(candidates: Sequence[Served], draw: float) -> Served:
@@ -204,9 +206,9 @@ class Makers:
         maker = self._known.get((project, response))
         if maker is None:
             hint = f"the latest {self._kept} are, since the server started"
-            raise Problem(404, f"The response `{response}` isn't known here: {hint}.", "response_not_found")
+            raise HttpProblem(404, f"The response `{response}` isn't known here: {hint}.", "response_not_found")
         for each in services:
             if each.run_id == maker.run_id and any(one.job_id == maker.job_id and one.ready for one in each.replicas):
                 return each, maker.job_id
         text = f"The replica that made the response `{response}` is gone, and what it kept with it."
-        raise Problem(404, text, "response_not_found")
+        raise HttpProblem(404, text, "response_not_found")

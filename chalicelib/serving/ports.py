@@ -30,7 +30,7 @@ class Services(Protocol):
         """All live services of this project that have a model. On a thread."""
 
 
-class Rights(Protocol):
+class MemberRights(Protocol):
     def member(self, token: str, project: str) -> bool:
         """Is this the token of a member of the project, or of a global admin? On a thread."""
 
@@ -43,7 +43,7 @@ class Hears(Protocol):
     def part(self, data: bytes) -> None: ...
 
 
-class End(Protocol):
+class UpgradedEnd(Protocol):
     """What a connection is, once it isn't HTTP any more."""
 
     wire: Any
@@ -79,7 +79,7 @@ class Wire(Protocol):
     def leave(self) -> None:
         """Close at once, whatever is under way."""
 
-    def upgrade(self, head: bytes, end: End) -> None:
+    def upgrade(self, head: bytes, end: UpgradedEnd) -> None:
         """Answer the request with this; from now on the connection belongs to `end`."""
 
     def write(self, data: bytes) -> None: ...

@@ -14,19 +14,19 @@ from chalicelib.domain.serving import Served
 OPENAI = b"/v1/"
 
 
-class Left(Exception):
+class ClientGone(Exception):
     """The client has gone."""
 
 
 class Unanswered(Exception):
     """No byte of a response has come from a replica, so the request may go to another."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: HttpProblem) -> None:
         self.problem = problem
 
 
 @dataclass
-class Problem(Exception):
+class HttpProblem(Exception):
     status: int
     message: str
     code: str
@@ -48,50 +48,52 @@ def of_openai(service: Served | None, rest: bytes) -> bool:
     return service is not None and service.model is not None and rest.startswith(service.model.prefix.encode() + b"/")
 
 
-def no_host() -> Problem:
-    return Problem(400, "The request needs one `Host` header, and has none or several.", "bad_request")
+def no_host() -> HttpProblem:
+    return HttpProblem(400, "The request needs one `Host` header, and has none or several.", "bad_request")
 
 
-def no_method(method: str) -> Problem:
-    return Problem(405, f"{method} isn't passed on to services: use another method.", "method_not_allowed")
+def no_method(method: str) -> HttpProblem:
+    return HttpProblem(405, f"{method} isn't passed on to services: use another method.", "method_not_allowed")
 
 
-def unknown(project: str, run: str) -> Problem:
+def unknown(project: str, run: str) -> HttpProblem:
     text = f"There is no running service {run} in the project {project}. See `dstack ps -a`."
     if not run:
         text = "There is no service under this path: a service's is /proxy/services/<project>/<run>/."
-    return Problem(404, text, "resource_not_exists")
+    return HttpProblem(404, text, "resource_not_exists")
 
 
-def elsewhere(run: str, address: str) -> Problem:
-    return Problem(404, f"The service {run} is at {address}: its door is a gateway.", "resource_not_exists")
+def elsewhere(run: str, address: str) -> HttpProblem:
+    return HttpProblem(404, f"The service {run} is at {address}: its door is a gateway.", "resource_not_exists")
 
 
-def no_path() -> Problem:
+def no_path() -> HttpProblem:
     """Whoever put it behind a replica's address would make another address of both."""
-    return Problem(400, "The request's target isn't a path: it must begin with `/`.", "invalid_path")
+    return HttpProblem(400, "The request's target isn't a path: it must begin with `/`.", "invalid_path")
 
 
-def climbing() -> Problem:
+def climbing() -> HttpProblem:
     text = "The path has a segment `.` or `..`, which servers read differently. Send the path that it leads to."
-    return Problem(400, text, "invalid_path")
+    return HttpProblem(400, text, "invalid_path")
 
 
-def not_utf8() -> Problem:
-    return Problem(400, "A header of the request isn't UTF-8. Encode its value, for instance in Base64.", "bad_header")
+def not_utf8() -> HttpProblem:
+    return HttpProblem(
+        400, "A header of the request isn't UTF-8. Encode its value, for instance in Base64.", "bad_header"
+    )
 
 
-def header_too_large(most: int) -> Problem:
+def header_too_large(most: int) -> HttpProblem:
     text = f"The request's headers are larger than {most // 1024} KB. Send less in cookies and headers."
-    return Problem(431, text, "headers_too_large")
+    return HttpProblem(431, text, "headers_too_large")
 
 
-def too_large(most: int) -> Problem:
+def too_large(most: int) -> HttpProblem:
     size = f"{most / 2**20:g} MB"
-    return Problem(413, f"The request's body is larger than the {size} that this service takes.", "body_too_large")
+    return HttpProblem(413, f"The request's body is larger than the {size} that this service takes.", "body_too_large")
 
 
-def not_allowed(project: str, *, given: bool) -> Problem:
+def not_allowed(project: str, *, given: bool) -> HttpProblem:
     if not given:
         text = "This service asks for a token: send yours as `Authorization: Bearer <token>`."
     else:
@@ -99,53 +101,55 @@ def not_allowed(project: str, *, given: bool) -> Problem:
             f"The token in `Authorization` isn't one of a member of the project {project}. Send your own, as it stands "
             "in ~/.dstack/config.yml, or ask for being made a member."
         )
-    return Problem(403, text, "not_authenticated" if not given else "forbidden")
+    return HttpProblem(403, text, "not_authenticated" if not given else "forbidden")
 
 
-def not_routed() -> Problem:
+def not_routed() -> HttpProblem:
     text = "This path isn't reached through the service's router: it has /v1/…, /generate, /chat/completions, /health."
-    return Problem(403, text, "forbidden")
+    return HttpProblem(403, text, "forbidden")
 
 
-def too_many(seconds: int) -> Problem:
+def too_many(seconds: int) -> HttpProblem:
     text = f"Too many requests: this service limits them. Try again in {seconds} s."
     headers = [("retry-after", str(seconds)), ("x-ratelimit-remaining", "0")]
-    return Problem(429, text, "rate_limit_exceeded", headers)
+    return HttpProblem(429, text, "rate_limit_exceeded", headers)
 
 
-def no_replica(why: str) -> Problem:
+def no_replica(why: str) -> HttpProblem:
     text = f"No replica of this service is ready: {why}. Try again in a moment; `dstack ps -v` shows what it waits for."
-    return Problem(503, text, "no_replica", [("retry-after", "5")])
+    return HttpProblem(503, text, "no_replica", [("retry-after", "5")])
 
 
-def off() -> Problem:
+def off() -> HttpProblem:
     text = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
-    return Problem(503, text, "no_replica")
+    return HttpProblem(503, text, "no_replica")
 
 
-def busy() -> Problem:
-    return Problem(503, "The server passes on all the requests that it can. Try again.", "busy", [("retry-after", "2")])
+def busy() -> HttpProblem:
+    return HttpProblem(
+        503, "The server passes on all the requests that it can. Try again.", "busy", [("retry-after", "2")]
+    )
 
 
-def stopping() -> Problem:
-    return Problem(503, "The server is stopping. Try again in a moment.", "stopping", [("retry-after", "5")])
+def stopping() -> HttpProblem:
+    return HttpProblem(503, "The server is stopping. Try again in a moment.", "stopping", [("retry-after", "5")])
 
 
-def unreachable() -> Problem:
+def unreachable() -> HttpProblem:
     text = "The service's replica can't be reached. It may have just ended: see `dstack ps` and `dstack logs`."
-    return Problem(502, text, "bad_gateway")
+    return HttpProblem(502, text, "bad_gateway")
 
 
-def unanswered() -> Problem:
+def unanswered() -> HttpProblem:
     text = "The service's replica ended the connection instead of answering. See `dstack logs`."
-    return Problem(502, text, "bad_gateway")
+    return HttpProblem(502, text, "bad_gateway")
 
 
-def no_answer() -> Problem:
+def no_answer() -> HttpProblem:
     text = "The service's replica answered with what isn't HTTP, or with headers that are too large. See `dstack logs`."
-    return Problem(502, text, "bad_gateway")
+    return HttpProblem(502, text, "bad_gateway")
 
 
-def too_slow(seconds: float) -> Problem:
+def too_slow(seconds: float) -> HttpProblem:
     text = f"The service's replica has sent nothing for {seconds:.0f} s. See `dstack logs`."
-    return Problem(504, text, "gateway_timeout")
+    return HttpProblem(504, text, "gateway_timeout")

@@ -20,7 +20,7 @@ _LABEL = re.compile(r"[a-z0-9_-]{1,100}")
 _ROUTED = re.compile(rb"/(?:v1/.+|generate|chat/completions|health)", re.DOTALL)
 
 
-class Place(NamedTuple):
+class ServicePath(NamedTuple):
     """A service by its names, and the path there: `whole` as it was sent, `rest` without the service's own prefix."""
 
     project: str
@@ -30,10 +30,10 @@ class Place(NamedTuple):
     prefix: str = ""  # empty for a host of its own
 
 
-NOWHERE = Place("", "", b"/", b"/")  # under our prefix, but no path of a service
+NOWHERE = ServicePath("", "", b"/", b"/")  # under our prefix, but no path of a service
 
 
-def by_path(path: bytes) -> Place | None:
+def by_path(path: bytes) -> ServicePath | None:
     """The service of a path; None: it is none of a service. An empty `rest`: only the slash at its end is missing."""
     if not path.startswith(PREFIX):
         return None
@@ -41,10 +41,10 @@ def by_path(path: bytes) -> Place | None:
     if found is None:
         return None
     project, run = found[1].decode(), found[2].decode()
-    return Place(project, run, path, found[3] or b"", f"/proxy/services/{project}/{run}")
+    return ServicePath(project, run, path, found[3] or b"", f"/proxy/services/{project}/{run}")
 
 
-def by_host(host: str, domain: str, path: bytes) -> Place | None:
+def by_host(host: str, domain: str, path: bytes) -> ServicePath | None:
     """The service of a `Host` header; None: that isn't the host of a service."""
     name = host.lower().partition(":")[0].removesuffix(".")
     if not name.endswith(domain) or not name.endswith(f".{domain}"):
@@ -52,7 +52,7 @@ def by_host(host: str, domain: str, path: bytes) -> Place | None:
     run, dot, project = name[: -len(domain) - 1].partition(".")
     if not dot or not _LABEL.fullmatch(run) or not _LABEL.fullmatch(project):
         return None
-    return Place(project, run, path, path)
+    return ServicePath(project, run, path, path)
 
 
 def climbs(path: bytes) -> bool:

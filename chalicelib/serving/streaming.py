@@ -18,7 +18,7 @@ from chalicelib.serving import problems
 from chalicelib.serving.exchange import CONNECT_SECONDS, IDLE, Body
 from chalicelib.serving.headers import MOST as MOST_HEADERS
 from chalicelib.serving.problems import Unanswered
-from chalicelib.serving.upstream import BUFFER, KEPT_SECONDS, Broken, Place
+from chalicelib.serving.upstream import BUFFER, KEPT_SECONDS, AnswerCutShort, Place
 
 MOST_WAYS = 1000  # replicas reached over sockets of their own
 _NEVER = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # headers of the library's own
@@ -45,7 +45,7 @@ class Streamed:
         try:
             return await self._content.readany()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Broken from error
+            raise AnswerCutShort from error
 
 
 class Streaming:

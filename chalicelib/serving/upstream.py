@@ -26,7 +26,7 @@ MOST_PLACES = 1000  # for which connections were kept
 Place = str | tuple[str, int]  # a unix socket, or an address and a port
 
 
-class Broken(Exception):
+class AnswerCutShort(Exception):
     """The answer ended before its end."""
 
 
@@ -79,7 +79,7 @@ class Upstream(asyncio.Protocol):
             if self._whole:
                 return b""
             if self._failure is not None:
-                raise Broken from self._failure
+                raise AnswerCutShort from self._failure
             await self._news()
         found = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts, self._size = [], 0

@@ -34,7 +34,7 @@ def asked(method: str, headers: Raw) -> bool:
 
 
 @dataclass
-class Answered:
+class UpgradeAnswer:
     """What the replica says to the request: its head and, if it refuses, a body."""
 
     status: int = 0
@@ -56,7 +56,7 @@ class Answered:
         self.whole = True
 
 
-class Tunnel(asyncio.Protocol):
+class WebSocketTunnel(asyncio.Protocol):
     """The connection to the replica, and, once it is upgraded, what the client's connection belongs to."""
 
     read_seconds = IDLE  # for either side to read some of what it gets
@@ -66,8 +66,8 @@ class Tunnel(asyncio.Protocol):
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self._answered: asyncio.Future[Answered] = self._loop.create_future()
-        self._answer = Answered()
+        self._answered: asyncio.Future[UpgradeAnswer] = self._loop.create_future()
+        self._answer = UpgradeAnswer()
         self._parser = httptools.HttpResponseParser(self._answer)
         self._size = 0
         self._upgraded = self._gone = self._client_gone = False
@@ -162,7 +162,7 @@ class Tunnel(asyncio.Protocol):
 
     # --- from one to the other ------------------------------------------------------------------------------------
 
-    async def ask(self, head: bytes) -> Answered:
+    async def ask(self, head: bytes) -> UpgradeAnswer:
         """The replica's answer to this request. Raises Unanswered."""
         self._transport.write(head)
         try:
@@ -205,16 +205,18 @@ class Tunnel(asyncio.Protocol):
         self._ended()
 
 
-async def connect(replica: ServedReplica, way: Callable[[ServedReplica], str], ended: Callable[[], None]) -> Tunnel:
+async def connect(
+    replica: ServedReplica, way: Callable[[ServedReplica], str], ended: Callable[[], None]
+) -> WebSocketTunnel:
     """A connection of its own to a replica. Raises Unanswered. `ended` is called after `join`, once or twice."""
     loop = asyncio.get_running_loop()
     path = "" if replica.address else way(replica)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             if path:
-                _, tunnel = await loop.create_unix_connection(lambda: Tunnel(ended), path)
+                _, tunnel = await loop.create_unix_connection(lambda: WebSocketTunnel(ended), path)
             else:
-                _, tunnel = await loop.create_connection(lambda: Tunnel(ended), replica.address, replica.port)
+                _, tunnel = await loop.create_connection(lambda: WebSocketTunnel(ended), replica.address, replica.port)
     except (OSError, TimeoutError) as error:
         raise Unanswered(problems.unreachable()) from error
     return tunnel
@@ -228,7 +230,7 @@ def request(target: bytes, headers: Raw) -> bytes:
     return b"\r\n".join((*lines, b"", b""))
 
 
-def welcome(answer: Answered, request_id: str, replica: str) -> bytes:
+def welcome(answer: UpgradeAnswer, request_id: str, replica: str) -> bytes:
     """The head of the response that makes the client's connection a WebSocket."""
     lines = [b"HTTP/1.1 101 Switching Protocols", b"connection: Upgrade", b"upgrade: websocket"]
     lines += [name + b": " + value for name, value in back(answer.headers, request_id, replica)]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from chalicelib.domain.usage import Part, Usage
+from chalicelib.domain.usage import Part, StorageUsage
 from chalicelib.errors import DstackError, Invalid, Refused, StorageFull
 
 MOST_FILES = 200_000  # that one measurement counts: half a second's work
@@ -41,12 +41,12 @@ def disk_error(path: Path, error: OSError) -> DstackError:
     return Refused(f"{path} can't be used: {error.strerror}.", hint="Check the data folder's owner and permissions.")
 
 
-def used(folder: Path, *, most: int = MOST_FILES) -> Usage:
+def used(folder: Path, *, most: int = MOST_FILES) -> StorageUsage:
     """The space that a data folder takes: its database, and each of its folders. Files may come and go meanwhile."""
     parts = [_part("database", (entry for entry in _entries(folder) if entry.name.startswith("plane.db")), most)]
     folders = sorted(entry.name for entry in _entries(folder) if entry.is_dir(follow_symlinks=False))
     parts += [_part(name, _below(folder / name), most) for name in folders]
-    return Usage(tuple(parts), shutil.disk_usage(folder).free)
+    return StorageUsage(tuple(parts), shutil.disk_usage(folder).free)
 
 
 def _part(name: str, files: Iterable[os.DirEntry[str]], most: int) -> Part:

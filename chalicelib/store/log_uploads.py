@@ -19,13 +19,13 @@ MINUTES = 5
 
 
 @dataclass(frozen=True)
-class Upload:
+class LogUpload:
     url: str
     headers: dict[str, str]
 
 
 class Uploads(Protocol):
-    def offer(self, project_id: str, job_id: str, first: int, size: int, digest: str) -> Upload | int:
+    def offer(self, project_id: str, job_id: str, first: int, size: int, digest: str) -> LogUpload | int:
         """Where the log's part from this byte on may be put, or where the log goes on if that is elsewhere."""
 
     def enter(self, chunk: LogChunk, digest: str) -> int:
@@ -36,13 +36,13 @@ class S3Uploads:
     def __init__(self, logs: BlobLogs, blobs: S3Blobs) -> None:
         self._logs, self._blobs = logs, blobs
 
-    def offer(self, project_id: str, job_id: str, first: int, size: int, digest: str) -> Upload | int:
+    def offer(self, project_id: str, job_id: str, first: int, size: int, digest: str) -> LogUpload | int:
         end = self._logs.end(project_id, job_id)
         if end != first:
             return end
         checksum = base64.b64encode(bytes.fromhex(digest)).decode()
         name = self._logs.name(project_id, job_id, first, digest)
-        return Upload(*self._blobs.signed(name, size, checksum, MINUTES * 60))
+        return LogUpload(*self._blobs.signed(name, size, checksum, MINUTES * 60))
 
     def enter(self, chunk: LogChunk, digest: str) -> int:
         end = self._logs.end(chunk.project_id, chunk.job_id)

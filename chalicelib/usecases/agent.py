@@ -36,14 +36,14 @@ from chalicelib.planning.attachments import disks_of, kept_by
 from chalicelib.planning.following import finish, follow
 from chalicelib.planning.joining import should_leave
 from chalicelib.planning.reports import Fold, stop_word
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Record
 from chalicelib.usecases import agent_gateways, job_keys, rights, routing, stream_orders
 from chalicelib.usecases.agent_credentials import Admission, admit, outlived
 from chalicelib.usecases.agent_logs import take_chunks, take_logs
-from chalicelib.usecases.agent_message import Message, read_message
+from chalicelib.usecases.agent_message import AgentMessage, read_message
 from chalicelib.usecases.agent_tasks import task_of
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.health import check_put, health_of
@@ -73,7 +73,7 @@ def take(plane: Plane, credential: str, body: bytes) -> dict[str, Any]:
     return _exchange(plane, credential, read_message(body))
 
 
-def _exchange(plane: Plane, credential: str, message: Message) -> dict[str, Any]:
+def _exchange(plane: Plane, credential: str, message: AgentMessage) -> dict[str, Any]:
     """Raises Forbidden, Invalid, or StorageFull, after which the agent keeps what it has."""
     for _ in range(ATTEMPTS):
         try:
@@ -94,7 +94,7 @@ class _Exchange:
     """One attempt at one message, from a fresh read of the store."""
 
     plane: Plane
-    message: Message
+    message: AgentMessage
     now: Micros = 0
     jobs: dict[str, Job] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)  # of jobs that start or end, by id
@@ -122,7 +122,9 @@ class _Exchange:
             return _gone(self.message)
         self._load(instance)
         beside = () if self.gateway is None else (self.gateway,)
-        given = Given(self.now, (instance, *self.jobs.values(), *self.runs.values(), *self.volumes.values(), *beside))
+        given = NounsSnapshot(
+            self.now, (instance, *self.jobs.values(), *self.runs.values(), *self.volumes.values(), *beside)
+        )
         after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
         self._commit(given, entry, draft, known, awaited=instance.unreachable or _joining(instance))
         self._wake(instance, known)
@@ -266,7 +268,9 @@ class _Exchange:
         for task in sorted(said - self.jobs.keys() - going):
             log.info("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
-    def _commit(self, given: Given, entry: Admission, draft: Draft, known: Presence | None, *, awaited: bool) -> None:
+    def _commit(
+        self, given: NounsSnapshot, entry: Admission, draft: Draft, known: Presence | None, *, awaited: bool
+    ) -> None:
         """`awaited`: the next pass looks whether the agent was heard."""
         presence, news = self._presence(entry, changed=entry.presence != known)
         beside: list[Change] = [] if presence == known else [nouns.put(presence)]
@@ -396,7 +400,7 @@ class _Exchange:
         return task.workers is not None or (self.plane.streams is None and bool(task.listens))
 
 
-def _gone(message: Message) -> dict[str, Any]:
+def _gone(message: AgentMessage) -> dict[str, Any]:
     return {"seq": message.seq, "error": "gone", "tasks": [], "logs": [], "next_sync_in": 60, "news": True}
 
 
@@ -411,7 +415,7 @@ def _may_move(job: Job, state: str | None) -> bool:
     return state == "exited" or (state == "running" and job.running_at is None)
 
 
-def _said(known: Presence, message: Message, now: Micros) -> Presence:
+def _said(known: Presence, message: AgentMessage, now: Micros) -> Presence:
     """The presence with what a message says about its agent. A repeated one changes nothing: it may be out of date."""
     past = known.past_boots
     if message.boot != known.boot and known.boot:
@@ -429,6 +433,6 @@ def _said(known: Presence, message: Message, now: Micros) -> Presence:
     )
 
 
-def _repeated(known: Presence, message: Message) -> bool:
+def _repeated(known: Presence, message: AgentMessage) -> bool:
     """Was this message, or a later one of the same agent process, already applied?"""
     return message.boot in known.past_boots or (message.boot == known.boot and message.seq <= known.seq)

@@ -16,12 +16,12 @@ from chalicelib.domain.log_chunks import LogChunk
 from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.reports import over_quota
 from chalicelib.planning.transitions import Draft
-from chalicelib.usecases.agent_message import LogBytes, Message
+from chalicelib.usecases.agent_message import AgentMessage, LogBytes
 from chalicelib.usecases.context import Plane
 
 
 def take_logs(
-    plane: Plane, message: Message, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
+    plane: Plane, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
 ) -> tuple[dict[str, Job], dict[str, int]]:
     """The jobs, with any that is over its quota ended, and the stored bytes of each log that came. Can raise
     StorageFull: then nothing is acknowledged, and the agent keeps its bytes. `clock_off`: what the machine's clock is
@@ -35,7 +35,7 @@ def take_logs(
 
 
 def take_chunks(
-    plane: Plane, message: Message, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
+    plane: Plane, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
 ) -> tuple[dict[str, Job], dict[str, int], list[dict[str, Any]]]:
     """The same for output that goes to the store: what is announced gets an address, unless the log goes on elsewhere,
     and what is there becomes part of the log."""

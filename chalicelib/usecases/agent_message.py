@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 from chalicelib.domain.bounds import MOST_BLOCKS, Amount, Instant, Percent
 from chalicelib.domain.instances import GpuSeen, HostFacts
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.reports import GatewayReport, Said, ShortText, TaskReport, Words
+from chalicelib.domain.reports import AgentWords, GatewayReport, ShortText, TaskReport, Words
 from chalicelib.errors import Invalid, Problem
 from chalicelib.printable import printable
 
@@ -34,7 +34,7 @@ class Unacceptable(Invalid):
     status = 422
 
 
-class LogBytes(Said):
+class LogBytes(AgentWords):
     task: ShortText
     offset: Amount
     records: list[tuple[Instant, str]] = Field(max_length=MAX_RECORDS)
@@ -46,7 +46,7 @@ class LogBytes(Said):
             raise Unacceptable([Problem("a record is not base64", path="logs.records")]) from None
 
 
-class ChunkSaid(Said):
+class ChunkSaid(AgentWords):
     """A part of a log that is put into the store, or is there already."""
 
     task: ShortText
@@ -66,12 +66,12 @@ class ChunkSaid(Said):
         return self
 
 
-class GpuLoad(Said):
+class GpuLoad(AgentWords):
     memory_usage_bytes: Amount | None = None  # None: the GPU doesn't report it
     util_percent: Percent | None = None
 
 
-class MetricPoint(Said):
+class MetricPoint(AgentWords):
     task: ShortText
     at: Instant
     cpu_usage_micro: Amount = 0
@@ -80,13 +80,13 @@ class MetricPoint(Said):
     gpus: list[GpuLoad] = Field(default=[], max_length=MAX_GPUS)
 
 
-class TroubleSaid(Said):
+class TroubleSaid(AgentWords):
     status: Literal["warning", "failure"]
     message: Annotated[str, Field(min_length=1, max_length=MAX_TROUBLE), AfterValidator(printable)]
     age: Amount = 0  # seconds
 
 
-class Message(Said):
+class AgentMessage(AgentWords):
     v: Amount = PROTOCOL
     instance: ShortText
     boot: Annotated[str, Field(min_length=1, max_length=100)]
@@ -121,14 +121,16 @@ def _known_gpu(gpu: Any) -> Any:
     )
 
 
-def read_message(body: bytes | dict[str, Any]) -> Message:
+def read_message(body: bytes | dict[str, Any]) -> AgentMessage:
     """The message, or Unacceptable with everything that is wrong with it."""
     if isinstance(body, bytes) and len(body) > MAX_MESSAGE:
         raise Unacceptable(
             f"The message has {len(body)} bytes; the limit is {MAX_MESSAGE}.", hint="Send less log at a time."
         )
     try:
-        message = Message.model_validate_json(body) if isinstance(body, bytes) else Message.model_validate(body)
+        message = (
+            AgentMessage.model_validate_json(body) if isinstance(body, bytes) else AgentMessage.model_validate(body)
+        )
     except ValidationError as error:
         found = [Problem(e["msg"], path=".".join(map(str, e["loc"]))) for e in error.errors()]
         raise Unacceptable(found) from None

@@ -17,7 +17,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.automations import MOST_A_DAY, Automated, Automation, RuleCount
 from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.specs.automation import Order
+from chalicelib.domain.specs.automation import AutomationOrder
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User
 from chalicelib.errors import (
     AlreadyExists,
@@ -52,7 +52,7 @@ class _Acting:
     spec: dict[str, Any]
 
 
-def carry_out(plane: Plane, order: Order) -> Automated | None:
+def carry_out(plane: Plane, order: AutomationOrder) -> Automated | None:
     """What has become of the order, now or before. None if its project is gone, and with it the record."""
     project = _project(plane, order.project)
     if project is None:
@@ -68,7 +68,7 @@ def carry_out(plane: Plane, order: Order) -> Automated | None:
     raise Contended(f"What rule {order.rule} asks for about {order.configuration} keeps changing.", hint="Try again.")
 
 
-def _answered(plane: Plane, project: Project, order: Order) -> Automated:
+def _answered(plane: Plane, project: Project, order: AutomationOrder) -> Automated:
     count = _count(plane, project, order)
     if count.orders > MOST_A_DAY:
         return _stand_still(plane, project, order, count)
@@ -87,7 +87,7 @@ def _answered(plane: Plane, project: Project, order: Order) -> Automated:
         return _refuse(plane, project, order, count, str(refused)[:1000])
 
 
-def _count(plane: Plane, project: Project, order: Order) -> RuleCount:
+def _count(plane: Plane, project: Project, order: AutomationOrder) -> RuleCount:
     """With this order."""
     now = plane.clock.now()
     known = nouns.find(plane.store, RuleCount, keys.rule_count(project.id, order.rule))
@@ -115,7 +115,7 @@ def _acting(plane: Plane, project: Project, stored: Automation) -> _Acting:
 class _Record:
     """That the rule is done with the event, for itself and for people."""
 
-    order: Order
+    order: AutomationOrder
     count: RuleCount
     at: Micros
     refused: str = ""
@@ -137,14 +137,14 @@ class _Record:
         return told(EventType.automated, self.at, *about, project_id=project.id, seed=seed, actor=user, detail=said)
 
 
-def _refuse(plane: Plane, project: Project, order: Order, count: RuleCount, refused: str) -> Automated:
+def _refuse(plane: Plane, project: Project, order: AutomationOrder, count: RuleCount, refused: str) -> Automated:
     stored = nouns.find(plane.store, Automation, keys.automation(project.id, order.configuration))
     record = _Record(order, count, plane.clock.now(), refused)
     plane.store.commit(record.changes(project, stored, None))
     return record.mark
 
 
-def _stand_still(plane: Plane, project: Project, order: Order, count: RuleCount) -> Automated:
+def _stand_still(plane: Plane, project: Project, order: AutomationOrder, count: RuleCount) -> Automated:
     """Too often: said once a day. After that not even an event comes of it, which a rule could act on."""
     why = (
         f"it has had {MOST_A_DAY} orders within a day. If it causes what it acts on, change that; `retry` tries again."

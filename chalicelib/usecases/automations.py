@@ -129,7 +129,7 @@ def _checked(
     if type_ in RUNS:
         _refuse_uploads(spec)
         spec = {**spec, "run_name": name}
-        run_plans.get_plan(plane, user, project, spec, run_plans.Look(limit=1), role=role)
+        run_plans.get_plan(plane, user, project, spec, run_plans.PlanView(limit=1), role=role)
     elif type_ == "fleet":
         fleet_plans.get_plan(plane, user, project, spec)
         refuse_ssh(plane, user, role, FleetSpec.model_validate(spec))

@@ -16,7 +16,7 @@ import orjson
 from chalicelib.configuration.server import read_backend
 from chalicelib.configuration.server_spec import config_model
 from chalicelib.domain import keys
-from chalicelib.domain.backends import Configured, Roster
+from chalicelib.domain.backends import BackendRoster, Configured
 from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.ids import derive
@@ -268,7 +268,7 @@ def _put_back(plane: Plane, backend: Configured, actor: User) -> None:
 
 def _roster(store: Store, add: Iterable[tuple[str, str]] = (), drop: Iterable[tuple[str, str]] = ()) -> Change:
     """The roster as it will be, without those that were erased with their project."""
-    now = nouns.find(store, Roster, keys.ROSTER) or Roster()
+    now = nouns.find(store, BackendRoster, keys.ROSTER) or BackendRoster()
     records = store.get_many([keys.backend(*row) for row in now.rows]) if now.rows else []
     there = {row for row, record in zip(now.rows, records, strict=True) if record is not None}
     return nouns.put(now.with_(rows=tuple(sorted((there | set(add)) - set(drop)))))

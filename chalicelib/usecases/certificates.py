@@ -19,7 +19,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.errors import Conflict
 from chalicelib.planning.certificates import asked_again, heard, used
 from chalicelib.planning.plan import Plan
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
@@ -182,7 +182,7 @@ def _commit(plane: Plane, host: str, known: Sequence[Certificate], plan: Plan) -
     if plan.empty:
         return
     try:
-        plane.door.take(Given(plane.clock.now(), tuple(known)), plan)
+        plane.door.take(NounsSnapshot(plane.clock.now(), tuple(known)), plan)
     except Conflict:  # somebody else asked, or a pass moved it: the next question finds out
         log.info("the certificate of %s has changed meanwhile", host)
 

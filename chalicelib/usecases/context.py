@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
-from chalicelib.domain.usage import Measure, Usage
+from chalicelib.domain.usage import Measure, StorageUsage
 from chalicelib.engine.ports import Backends, Catalog, Clock, News, Rights, Streams, Wake, unheard
 from chalicelib.errors import Bug
 from chalicelib.store.kept import Lru
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.facts import BackendFacts
     from chalicelib.domain.specs.reading import Spec
     from chalicelib.domain.specs.sign_on import SignOnProvider
-    from chalicelib.engine.commit import Door
+    from chalicelib.engine.commit import CommitDoor
     from chalicelib.engine.figures import Figures
     from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Limits:
+class SizeLimits:
     """The size limits of the control plane, in bytes."""
 
     body: int = 8 * 1024 * 1024
@@ -41,7 +41,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Images:
+class JobImages:
     """The images of jobs that set none. `{python}` is filled in."""
 
     base: str = "python:{python}"
@@ -126,14 +126,14 @@ class Plane:
     backends: Backends
     pace: Pace
     providers: Providers = Providers()
-    limits: Limits = Limits()
-    images: Images = Images()
+    limits: SizeLimits = SizeLimits()
+    images: JobImages = JobImages()
     permissions: Permissions = field(default_factory=Permissions)
     retention: Retention = field(default_factory=Retention)
     uploads: Uploads | None = None  # None: all output comes in messages
     streams: Streams | None = None  # None: this root can't carry any
     serves: bool = True  # can it take services' requests itself? Else they need gateways
-    measure: Measure = Usage
+    measure: Measure = StorageUsage
     hosts: bool = True  # can it log in to hosts over SSH?
     joining: Joining | None = None  # how machines join by themselves
     rights: Rights = unheard
@@ -146,11 +146,11 @@ class Plane:
     pointed: Lru[str] = field(default_factory=lambda: Lru(4096))  # where names pointed lately: hints, to be checked
 
     @cached_property
-    def door(self) -> Door:
+    def door(self) -> CommitDoor:
         """The way in for user requests and agent reports: plans, checked and committed like any other."""
-        from chalicelib.engine.commit import Door  # it imports all the decisions, which only changes need
+        from chalicelib.engine.commit import CommitDoor  # it imports all the decisions, which only changes need
 
-        return Door(self.read, wake=self.wake, news=self.news, along=self.along)
+        return CommitDoor(self.read, wake=self.wake, news=self.news, along=self.along)
 
     @cached_property
     def read(self) -> Reader:

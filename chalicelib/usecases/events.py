@@ -34,7 +34,7 @@ Placed = tuple[str, Event | None]  # an event and its place in the streams; None
 
 
 @dataclass(frozen=True)
-class Filter:
+class EventFilter:
     """None: not filtered by this. `actors` may hold None, which is the control plane itself."""
 
     targets: frozenset[tuple[str, str]] | None = None  # events about one of these things, by type and id
@@ -50,7 +50,7 @@ class Filter:
     ascending: bool = False
 
 
-def list_events(store: Store, actor: User, projects: Mapping[str, Project], wanted: Filter) -> list[Event]:
+def list_events(store: Store, actor: User, projects: Mapping[str, Project], wanted: EventFilter) -> list[Event]:
     """`projects`: those that the caller may see, by id."""
     sources = _sources(actor, projects, wanted)
     size = max(FEWEST, PAGE // max(1, len(sources)))  # all streams are begun, however few events a page takes of each
@@ -67,7 +67,7 @@ def list_events(store: Store, actor: User, projects: Mapping[str, Project], want
     return list(found.values())
 
 
-def _words(wanted: Filter) -> list[tuple[bytes, ...]]:
+def _words(wanted: EventFilter) -> list[tuple[bytes, ...]]:
     """What a record must contain if an event of it fits, one of each choice. It spares parsing most that don't."""
     targets = None if wanted.targets is None else {id_ for _, id_ in wanted.targets}
     actors = None if wanted.actors is None or None in wanted.actors else wanted.actors
@@ -82,7 +82,7 @@ def gone_actors(store: Store, events: Sequence[Event]) -> Ids:
     return frozenset(user_id for user_id, record in zip(ids, found, strict=True) if record is None)
 
 
-def _sources(actor: User, projects: Mapping[str, Project], wanted: Filter) -> list[tuple[Index, str]]:
+def _sources(actor: User, projects: Mapping[str, Project], wanted: EventFilter) -> list[tuple[Index, str]]:
     """The narrowest streams that contain every requested event."""
     runs, fleets = wanted.within_runs, wanted.within_fleets
     if runs is None and fleets is None and wanted.targets is not None:
@@ -98,7 +98,7 @@ def _sources(actor: User, projects: Mapping[str, Project], wanted: Filter) -> li
     return [("main", keys.event(project, 0, "").pk) for project in (*shown, *own)]
 
 
-def _stream(store: Store, index: Index, partition: str, wanted: Filter, size: int) -> Iterator[Placed]:
+def _stream(store: Store, index: Index, partition: str, wanted: EventFilter, size: int) -> Iterator[Placed]:
     """The events of one stream, in order, from behind the page before."""
     ascending, words = wanted.ascending, _words(wanted)
     low, first, last = _bounds(wanted)
@@ -118,7 +118,7 @@ def _stream(store: Store, index: Index, partition: str, wanted: Filter, size: in
     yield from held if ascending else reversed(held)
 
 
-def _bounds(wanted: Filter) -> tuple[str, str, str]:
+def _bounds(wanted: EventFilter) -> tuple[str, str, str]:
     """The places from which on records are read, from which on their events count, and before which both end."""
     if wanted.prev_at is None:
         return "", "", ""
@@ -144,7 +144,7 @@ def _records(
             return
 
 
-def _fits(event: Event, actor: User, projects: Mapping[str, Project], wanted: Filter) -> bool:
+def _fits(event: Event, actor: User, projects: Mapping[str, Project], wanted: EventFilter) -> bool:
     targets = {(target.type, target.id) for target in event.targets}
     if event.project_id == EVERYWHERE:
         own = event.actor_id == actor.id or ("user", actor.id) in targets

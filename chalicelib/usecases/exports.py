@@ -33,7 +33,7 @@ class ExportView:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExportChange:
     """What an export gets and loses, by name."""
 
     importers: Sequence[str] = ()
@@ -70,7 +70,7 @@ def _view(plane: Plane, export: Export) -> ExportView:
 # --- change ----------------------------------------------------------------------------------------------------------
 
 
-def create(plane: Plane, actor: User, project: Project, name: str, asked: Asked) -> ExportView:
+def create(plane: Plane, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
     if wrong := names.problem(name, "export"):
         raise Invalid([Problem(": ".join(wrong), path="name")])
     if nouns.find(plane.store, Export, keys.export(project.id, name)) is not None:
@@ -85,7 +85,7 @@ def create(plane: Plane, actor: User, project: Project, name: str, asked: Asked)
     return _view(plane, made)
 
 
-def update(plane: Plane, actor: User, project: Project, name: str, asked: Asked) -> ExportView:
+def update(plane: Plane, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
     for _ in range(TRIES):
         before = _required(plane, project, name)
         after = _changed(plane, actor, project, before, asked)
@@ -141,7 +141,7 @@ def _required(plane: Plane, project: Project, name: str) -> Export:
     return found
 
 
-def _changed(plane: Plane, actor: User, project: Project, export: Export, asked: Asked) -> Export:
+def _changed(plane: Plane, actor: User, project: Project, export: Export, asked: ExportChange) -> Export:
     everybody = export.is_global if asked.is_global is None else asked.is_global
     more = not export.is_global or asked.fleets  # than every project had before
     if everybody and more and actor.role is not GlobalRole.admin:

@@ -23,7 +23,7 @@ from chalicelib.planning import listing, support
 from chalicelib.planning.combine import fleet_query, merged_fleet
 from chalicelib.planning.hosts import match_hosts
 from chalicelib.planning.plan import Plan
-from chalicelib.planning.snapshots import FleetSnapshot, FleetView, Given
+from chalicelib.planning.snapshots import FleetSnapshot, FleetView, NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import hosts, plans, specs
@@ -43,7 +43,7 @@ class FleetPlan:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenFleet:
     """The fleet as the client saw it when it planned."""
 
     id: str
@@ -75,7 +75,7 @@ def apply_plan(
     user: User,
     project: Project,
     raw: dict[str, Any],
-    seen: Seen | None,
+    seen: SeenFleet | None,
     *,
     force: bool,
     role: ProjectRole | None = None,
@@ -128,7 +128,7 @@ def _apply(
     name: str,
     spec: FleetSpec,
     raw: dict[str, Any],
-    seen: Seen | None,
+    seen: SeenFleet | None,
     force: bool,
     role: ProjectRole | None,
 ) -> FleetRow:
@@ -152,7 +152,7 @@ def _apply(
     return _update(plane, user, current, spec, raw)
 
 
-def _check_seen(current: FleetRow | None, seen: Seen, name: str) -> None:
+def _check_seen(current: FleetRow | None, seen: SeenFleet, name: str) -> None:
     if current is not None and current.fleet.id == seen.id:
         then = read(FleetSpec, seen.spec, "current_resource.spec")
         now = FleetSpec.model_validate_json(sealed_specs.shown(FleetSpec, current.spec))  # clients see no keys
@@ -190,7 +190,7 @@ def _create(
     made.tell(EventType.created, fleet)
     made.wake(f"fleet/{fleet.id}", f"queue/{project.id}")
     pointer = nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version)
-    plane.door.take(Given(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
+    plane.door.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
     return _with_hosts(plane, FleetRow(fleet.with_(version=1), body.spec, ()), spec)
 
 
@@ -219,7 +219,7 @@ def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: d
     fields = tuple(name.removeprefix("configuration.") for name in sorted(changed))
     change.tell(EventType.changed, fleet, fields=fields)
     change.wake(f"fleet/{fleet.id}", f"queue/{fleet.project_id}")
-    plane.door.take(Given(now, (current.fleet,)), change.plan())
+    plane.door.take(NounsSnapshot(now, (current.fleet,)), change.plan())
     row = FleetRow(fleet.with_(version=fleet.version + 1), body.spec, current.instances)
     return _with_hosts(plane, row, spec)
 

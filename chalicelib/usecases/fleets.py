@@ -16,7 +16,7 @@ from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.requests import delete_fleet, end_instance, forget_host
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
@@ -28,7 +28,7 @@ _GONE = (FleetStatus.terminated, FleetStatus.failed)
 
 
 @dataclass(frozen=True)
-class Filter:
+class FleetFilter:
     """Which fleets to list. `prev_*` is the last row of the previous page."""
 
     limit: int
@@ -53,7 +53,7 @@ def get(plane: Plane, project: Project, *, name: str | None, fleet_id: str | Non
     return plane.read.fleet_row(fleet)
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[tuple[Project, FleetRow]]:
+def list_rows(plane: Plane, projects: Sequence[Project], wanted: FleetFilter) -> list[tuple[Project, FleetRow]]:
     """A page of fleets of all `projects` together, newest first unless `ascending`."""
     low, high = plans.bounds(wanted.prev_created_at, wanted.prev_id, ascending=wanted.ascending)
     found: list[tuple[Project, Fleet]] = []
@@ -78,7 +78,9 @@ def list_all(plane: Plane, project: Project) -> list[FleetRow]:
     return [plane.read.fleet_row(fleet) for fleet in sorted(fleets, key=lambda fleet: (fleet.created_at, fleet.id))]
 
 
-def imported(plane: Plane, projects: Sequence[Project], wanted: Filter | None = None) -> list[tuple[str, FleetRow]]:
+def imported(
+    plane: Plane, projects: Sequence[Project], wanted: FleetFilter | None = None
+) -> list[tuple[str, FleetRow]]:
     """The fleets that others share with these projects, each once, beside the name of the project that it is of. The
     projects' own aren't among them. `wanted`: those of a page."""
     own = {project.id for project in projects}
@@ -102,7 +104,7 @@ def get_imported(plane: Plane, project: Project, name: str) -> tuple[str, FleetR
     raise NotFound(f"No project shares a fleet {name[:120]} with project {project.name}.")
 
 
-def _after(fleet: Fleet, wanted: Filter) -> bool:
+def _after(fleet: Fleet, wanted: FleetFilter) -> bool:
     """Does it come after the last row of the previous page?"""
     low, high = plans.bounds(wanted.prev_created_at, wanted.prev_id, ascending=wanted.ascending)
     sort = keys.by_time("", fleet.created_at, fleet.id)[1]
@@ -153,7 +155,7 @@ def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
             return
         now = plane.clock.now()
         try:
-            plane.door.take(Given(now, (fleet,)), delete_fleet(fleet, Draft(now, (user.id, user.name))))
+            plane.door.take(NounsSnapshot(now, (fleet,)), delete_fleet(fleet, Draft(now, (user.id, user.name))))
         except Conflict:
             fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet.id))
             continue
@@ -206,7 +208,7 @@ def _change(plane: Plane, user: User, instance: Instance | None, change: Callabl
             return
         refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
         try:
-            plane.door.take(Given(now, (instance,)), plan)
+            plane.door.take(NounsSnapshot(now, (instance,)), plan)
         except Conflict:
             instance = nouns.find(plane.store, Instance, keys.instance(instance.id))
             continue

@@ -20,7 +20,7 @@ from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec, 
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, Problem, Refused
 from chalicelib.planning.gateway_support import gateway_refusals
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
@@ -40,7 +40,7 @@ class GatewayPlan:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenGateway:
     """The gateway as the client saw it when it planned."""
 
     id: str
@@ -71,7 +71,7 @@ def create(plane: Plane, user: User, project: Project, configuration: dict[str, 
 
 
 def apply_plan(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: Seen | None, *, force: bool
+    plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: SeenGateway | None, *, force: bool
 ) -> Gateway:
     """Creates the gateway, or changes it in place if possible."""
     _, configuration = _checked(plane, user, project, raw)
@@ -208,7 +208,7 @@ def _taken(current: Gateway, obstacles: list[str]) -> AlreadyExists:
     return AlreadyExists(f"There is a gateway {current.name} already{what}.", hint=hint)
 
 
-def _check_seen(current: Gateway | None, seen: Seen, name: str) -> None:
+def _check_seen(current: Gateway | None, seen: SeenGateway, name: str) -> None:
     if current is not None and current.id == seen.id:
         then = read(GatewaySpec, {"configuration": seen.configuration}, "current_resource").configuration
         now = GatewaySpec.model_validate_json(shown(current)).configuration
@@ -264,7 +264,7 @@ def _create(plane: Plane, user: User, project: Project, configuration: GatewayCo
     made.wake(gateway.unit)
     pointer = nouns.pointer(keys.gateway_name(project.id, gateway.name), gateway.id, version=version)
     swap = gateways.default_change(plane, gateway, configuration.default)
-    plane.door.take(Given(now, ()), made.plan(), [pointer, *_present(swap), undeleted(plane.store, project)])
+    plane.door.take(NounsSnapshot(now, ()), made.plan(), [pointer, *_present(swap), undeleted(plane.store, project)])
     return gateways.get(plane, project, gateway.name)
 
 
@@ -286,7 +286,7 @@ def _update(
     change.save(gateway)
     change.tell(EventType.changed, gateway, fields=tuple(sorted(changed)))
     change.wake(gateway.unit)
-    plane.door.take(Given(now, (current,)), change.plan(), _present(swap))
+    plane.door.take(NounsSnapshot(now, (current,)), change.plan(), _present(swap))
     return gateways.get(plane, project, gateway.name)
 
 

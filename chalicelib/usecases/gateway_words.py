@@ -138,7 +138,7 @@ def report(plane: Plane, seat: Seat, told: Sequence[Traffic]) -> None:
 
 
 @dataclass(frozen=True)
-class Order:
+class GatewayStreamOrder:
     """A stream that a gateway wants to a replica: its agent dials the gateway with the ticket."""
 
     id: str
@@ -149,7 +149,7 @@ class Order:
     lazily: bool = True
 
 
-def pass_on(plane: Plane, seat: Seat, orders: Sequence[Order], pin: str) -> None:
+def pass_on(plane: Plane, seat: Seat, orders: Sequence[GatewayStreamOrder], pin: str) -> None:
     """To the agents of replicas of its services, with the gateway's address and the pin of the certificate that it
     shows them. Others are none of its business. Raises Refused for a pin without https, and for https without one: no
     agent sends its ticket to a gateway that it can't recognise."""
@@ -179,7 +179,7 @@ def _check_pin(seat: Seat, pin: str) -> None:
     )
 
 
-def _told(order: Order, gateway: str, pin: str) -> dict[str, Any]:
+def _told(order: GatewayStreamOrder, gateway: str, pin: str) -> dict[str, Any]:
     told = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
     told |= {"pin": pin} if pin else {}
     return {**told, "lazily": order.lazily, "gateway": gateway}

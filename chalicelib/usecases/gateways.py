@@ -20,7 +20,7 @@ from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Problem, Refused
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.requests import delete_gateway
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete
@@ -191,7 +191,7 @@ def _changed(
         if plan.empty:
             return gateway
         try:
-            plane.door.take(Given(now, (gateway,)), plan, beside)
+            plane.door.take(NounsSnapshot(now, (gateway,)), plan, beside)
         except Conflict:
             continue
         return nouns.find(plane.store, Gateway, keys.gateway(gateway.id)) or gateway  # it may be deleted by now

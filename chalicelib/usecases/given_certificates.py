@@ -25,7 +25,7 @@ _CHAIN, _KEY = "certificate.certificate", "certificate.key"
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenCertificate:
     chain: str  # PEM
     key: str = field(repr=False)
     names: tuple[str, ...]  # that it is for; `*.` for whatever has one label more
@@ -36,7 +36,7 @@ class Given:
         return host in self.names or "*." + host.partition(".")[2] in self.names
 
 
-def of_gateway(plane: Plane, gateway: Gateway) -> Given | list[Problem]:
+def of_gateway(plane: Plane, gateway: Gateway) -> GivenCertificate | list[Problem]:
     """What the gateway was given, as it is now; or what is wrong with it."""
     raw = {"configuration": gateway.written}
     clear = sealed_specs.opened(plane.seal, GatewaySpec, raw, sealed_specs.of_gateway(gateway.id))
@@ -45,13 +45,13 @@ def of_gateway(plane: Plane, gateway: Gateway) -> Given | list[Problem]:
     return found(plane, gateway.project_id, given)
 
 
-def found(plane: Plane, project_id: str, given: GivenGatewayCertificate) -> Given | list[Problem]:
+def found(plane: Plane, project_id: str, given: GivenGatewayCertificate) -> GivenCertificate | list[Problem]:
     chain, key = (_filled(plane, project_id, text) for text in (given.certificate, given.key))
     missing = [*_missing(chain, _CHAIN), *_missing(key, _KEY)]
     return missing or _read(chain, key)
 
 
-def wrong(read: Given, domain: str, now: Micros) -> Iterator[Problem]:
+def wrong(read: GivenCertificate, domain: str, now: Micros) -> Iterator[Problem]:
     """What speaks against showing it."""
     if now >= read.until:
         text = f"the certificate has expired: it was valid until {iso(read.until)[:10]}"
@@ -74,7 +74,7 @@ def _missing(text: str, path: str) -> Iterable[Problem]:
         yield Problem(what, path=path, hint=f"set it with `dstack secret set {name} <value>`", code="unknown-value")
 
 
-def _read(chain: str, key: str) -> Given | list[Problem]:
+def _read(chain: str, key: str) -> GivenCertificate | list[Problem]:
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
 
@@ -95,7 +95,7 @@ def _read(chain: str, key: str) -> Given | list[Problem]:
         hint = "give the key with which this certificate was asked for"
         return [Problem("the key isn't that of the certificate", path=_KEY, hint=hint, code="exclusive")]
     since, until = (round(at.timestamp()) * SECOND for at in (own.not_valid_before_utc, own.not_valid_after_utc))
-    return Given(chain, key, names, since, until)
+    return GivenCertificate(chain, key, names, since, until)
 
 
 def _private(key: str) -> Any:

@@ -40,7 +40,7 @@ class GpuGroup:
 
 
 @dataclass(frozen=True)
-class Look:
+class GpuView:
     """How to group and show GPUs."""
 
     by: frozenset[str] = frozenset()  # besides the model: backend, region, count
@@ -49,9 +49,9 @@ class Look:
 
 
 def list_gpus(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look, *, role: ProjectRole | None = None
+    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: GpuView, *, role: ProjectRole | None = None
 ) -> list[GpuGroup]:
-    wanted = run_plans.Look(limit=MANY_OFFERS, beyond_fleets=True, whole=look.whole)
+    wanted = run_plans.PlanView(limit=MANY_OFFERS, beyond_fleets=True, whole=look.whole)
     plan = run_plans.get_plan(plane, user, project, raw, wanted, role=role)
     groups = grouped((offer for job in plan.jobs[:1] for offer in job.offers), look.by)
     return sorted(groups, key=lambda group: min(group.prices), reverse=look.reverse)

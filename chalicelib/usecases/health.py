@@ -22,7 +22,7 @@ KEPT_SECONDS = 7 * 86_400
 MOST = 1_000  # checks in one response
 
 
-class Check(Value):
+class HealthCheck(Value):
     at: Micros
     health: Health
 
@@ -38,12 +38,12 @@ def health_of(said: list[TroubleSaid], now: Micros) -> Health:
 
 def check_put(instance: str, health: Health, now: Micros) -> Put:
     key = keys.health_check(instance, now - now % MINUTE, health.status)
-    body = Check.made(at=now, health=health).model_dump_json().encode()
+    body = HealthCheck.made(at=now, health=health).model_dump_json().encode()
     return Put(Record(key, 1, body, expires_at=now // SECOND + KEPT_SECONDS), expect=None)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedChecks:
     """Which checks of which instance; the bounds themselves aren't among them."""
 
     fleet_name: str
@@ -53,7 +53,7 @@ class Wanted:
     limit: int | None = None
 
 
-def list_checks(plane: Plane, project: Project, wanted: Wanted) -> list[Check]:
+def list_checks(plane: Plane, project: Project, wanted: WantedChecks) -> list[HealthCheck]:
     """Newest first."""
     instance = _instance(plane, project, wanted)
     low = "" if wanted.after is None else sortable(max(0, wanted.after - MINUTE))
@@ -61,13 +61,13 @@ def list_checks(plane: Plane, project: Project, wanted: Wanted) -> list[Check]:
     limit = MOST if wanted.limit is None else min(wanted.limit, MOST)
     partition = keys.health_check(instance.id, 0, "").pk
     found = plane.store.query("main", partition, low=low, high=high, limit=MOST, reverse=True)
-    checks = [Check.model_validate_json(record.body) for record in found.records]
+    checks = [HealthCheck.model_validate_json(record.body) for record in found.records]
     after, before = wanted.after, wanted.before
     kept = [check for check in checks if (after is None or check.at > after) and (before is None or check.at < before)]
     return sorted(kept, key=lambda check: check.at, reverse=True)[:limit]
 
 
-def _instance(plane: Plane, project: Project, wanted: Wanted) -> Instance:
+def _instance(plane: Plane, project: Project, wanted: WantedChecks) -> Instance:
     found = nouns.find_target(plane.store, keys.fleet_name(project.id, wanted.fleet_name))
     there = [] if found is None else plane.read.instances(found[0])
     instance = next((each for each in there if each.num == wanted.instance_num), None)

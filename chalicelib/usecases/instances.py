@@ -15,7 +15,7 @@ from chalicelib.usecases.context import Plane
 
 
 @dataclass(frozen=True)
-class Filter:
+class InstanceFilter:
     """Which live instances to list. `prev_*` is the last row of the previous page."""
 
     fleet_ids: frozenset[str] | None
@@ -33,7 +33,7 @@ def get(plane: Plane, project: Project, instance_id: str) -> Instance:
     return found
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[tuple[str, Instance]]:
+def list_rows(plane: Plane, projects: Sequence[Project], wanted: InstanceFilter) -> list[tuple[str, Instance]]:
     """A page of live instances of all `projects` together, newest first unless `ascending`, each with the name of its
     project."""
     fleets = {fleet.id: project.name for project in projects for fleet in plane.read.fleets(project.id)}
@@ -47,7 +47,7 @@ def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list
     return rows[: wanted.limit]
 
 
-def _after(instance: Instance, wanted: Filter) -> bool:
+def _after(instance: Instance, wanted: InstanceFilter) -> bool:
     """Whether the row comes after the last one of the previous page."""
     if wanted.prev_created_at is None:
         return True

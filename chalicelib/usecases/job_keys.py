@@ -20,16 +20,16 @@ from chalicelib.usecases import rights
 
 
 @dataclass(frozen=True)
-class Access:
+class LoginAccess:
     """Who may log in to a job, as of a revision."""
 
     revision: str
     keys: tuple[str, ...]
 
 
-def access(store: Store, job: Job) -> Access:
+def access(store: Store, job: Job) -> LoginAccess:
     revision = rights.revision_of(store.get(keys.rights()))
-    return Access(revision, tuple(keys_of(store, job)))
+    return LoginAccess(revision, tuple(keys_of(store, job)))
 
 
 def keys_of(store: Store, job: Job) -> list[str]:

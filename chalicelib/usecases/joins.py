@@ -23,7 +23,7 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Conflict, Contended, Forbidden, Invalid, NotFound, Refused
 from chalicelib.planning.joining import host_left, join_host
-from chalicelib.planning.snapshots import FleetView, Given
+from chalicelib.planning.snapshots import FleetView, NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.printable import printable
 from chalicelib.store import nouns
@@ -42,7 +42,7 @@ _UNKNOWN = "This command isn't known here"
 
 
 @dataclass(frozen=True)
-class Made:
+class NewJoin:
     join: Join
     command: str  # with the token, which isn't stored
 
@@ -52,7 +52,7 @@ class Made:
 
 def create(
     plane: Plane, user: User, project: Project, name: str, seconds: int, *, role: ProjectRole | None = None
-) -> Made:
+) -> NewJoin:
     """A new command for one machine."""
     row = _fleet(plane, user, project, name, role)
     joining, now = _joining(plane), plane.clock.now()
@@ -74,7 +74,7 @@ def create(
     )
     oldest = spent[: max(0, len(spent) - MOST_SPENT)][: MOST_UNUSED // 2]
     plane.store.commit([nouns.put(join), *(Delete(keys.join(each.id)) for each in oldest)])
-    return Made(join, joining.command(f"{join.id}.{secret}"))
+    return NewJoin(join, joining.command(f"{join.id}.{secret}"))
 
 
 def listed(plane: Plane, user: User, project: Project, name: str, *, role: ProjectRole | None = None) -> list[Join]:
@@ -143,7 +143,7 @@ def script(plane: Plane) -> str:
 
 
 @dataclass(frozen=True)
-class Said:
+class JoinRequest:
     """What a joining machine says: its token, a number that it made up for this try, its name, and the look at it."""
 
     token: str
@@ -152,14 +152,14 @@ class Said:
     look: str
 
 
-def read_said(body: bytes) -> Said:
+def read_said(body: bytes) -> JoinRequest:
     """Lines: the token, the number, the name, then the look."""
     lines = body[: MOST_LOOK + 1].decode("utf-8", "replace").split("\n")
     if len(body) > MOST_LOOK or len(lines) < 4:
         raise Invalid("A machine joins with its token, a number, its name and the look at it, each on a line.")
     token, attempt, hostname, *look = (line.strip() for line in lines)
     hostname = re.sub(r"[^A-Za-z0-9._-]", "", printable(hostname))[:60]
-    return Said(token, attempt[:100], hostname or "host", "\n".join(look))
+    return JoinRequest(token, attempt[:100], hostname or "host", "\n".join(look))
 
 
 def redeem(plane: Plane, body: bytes) -> str:
@@ -174,7 +174,7 @@ def redeem(plane: Plane, body: bytes) -> str:
     return "refused the fleet keeps changing; try again"
 
 
-def _redeem(plane: Plane, said: Said) -> str:
+def _redeem(plane: Plane, said: JoinRequest) -> str:
     join_id, _, secret = said.token.partition(".")
     join = nouns.find(plane.store, Join, keys.join(join_id)) if re.fullmatch(r"[0-9a-f-]{36}", join_id) else None
     if join is None or hash_token(secret) != join.secret_hash:
@@ -195,7 +195,7 @@ def _redeem(plane: Plane, said: Said) -> str:
         return f"refused {found}"
     instance, plan = join_host(found, said.hostname, Draft(now))
     used = join.with_(used_at=now, instance_id=instance.id, instance_name=instance.name, try_hash=attempt)
-    plane.door.take(Given(now, (found.fleet,)), plan, [nouns.put(used)])
+    plane.door.take(NounsSnapshot(now, (found.fleet,)), plan, [nouns.put(used)])
     return _welcome(plane, instance.id, instance.name)
 
 
@@ -242,7 +242,7 @@ def left(plane: Plane, credential: str, instance_id: str) -> None:
         if plan.empty:
             return
         try:
-            plane.door.take(Given(now, (instance,)), plan)
+            plane.door.take(NounsSnapshot(now, (instance,)), plan)
         except Conflict:
             continue
         return

@@ -51,7 +51,7 @@ def metric_puts(
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedPoints:
     """Which points of which job."""
 
     run_name: str
@@ -64,7 +64,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Usage:
+class UsagePoint:
     """What one job used at one moment."""
 
     at: Micros
@@ -78,11 +78,11 @@ class Usage:
 class JobUsage:
     """Points, newest first, with the resources of the job's machine."""
 
-    points: tuple[Usage, ...]
+    points: tuple[UsagePoint, ...]
     has: Resources | None
 
 
-def job_usage(plane: Plane, project: Project, wanted: Wanted) -> JobUsage:
+def job_usage(plane: Plane, project: Project, wanted: WantedPoints) -> JobUsage:
     job = newest_job(plane.store, project, wanted.run_name, wanted.replica_num, wanted.job_num, run_id=wanted.run_id)
     low = "" if wanted.after is None else sortable(wanted.after - wanted.after % SECOND)
     high = "" if wanted.before is None else sortable(wanted.before)
@@ -95,15 +95,15 @@ def job_usage(plane: Plane, project: Project, wanted: Wanted) -> JobUsage:
     return JobUsage(points, None if job.assignment is None else job.assignment.offer.instance.resources)
 
 
-def _within(wanted: Wanted, point: Mapping[str, Any]) -> bool:
+def _within(wanted: WantedPoints, point: Mapping[str, Any]) -> bool:
     """Its key tells only the second."""
     early = wanted.after is not None and point["at"] < wanted.after
     return not early and (wanted.before is None or point["at"] < wanted.before)
 
 
-def _usage(new: dict[str, Any], old: dict[str, Any]) -> Usage:
+def _usage(new: dict[str, Any], old: dict[str, Any]) -> UsagePoint:
     used, passed = new["cpu_usage_micro"] - old["cpu_usage_micro"], new["at"] - old["at"]
-    return Usage(
+    return UsagePoint(
         at=new["at"],
         cpu_percent=max(0, round(100 * used / passed)),  # used goes back when a container restarts
         memory_bytes=new["memory_usage_bytes"],

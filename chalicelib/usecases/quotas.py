@@ -19,8 +19,8 @@ from chalicelib.domain.quotas import EACH_USER, MOST_USERS, NONE, Limits, Quota
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.engine.quotas import quota_of, usage_of
 from chalicelib.errors import Conflict, Forbidden, Invalid, Refused
-from chalicelib.planning.quotas import Amounts, Usage, refusal, shown
-from chalicelib.planning.snapshots import FleetView, Given
+from chalicelib.planning.quotas import Amounts, QuotaUsage, refusal, shown
+from chalicelib.planning.snapshots import FleetView, NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
@@ -32,7 +32,7 @@ AT_ONCE = 40  # waiting runs that a changed quota makes due with its own commit;
 
 
 @dataclass(frozen=True)
-class Share:
+class UserShare:
     """A user's part in it."""
 
     username: str
@@ -44,7 +44,7 @@ class Share:
 class QuotaView:
     quota: Quota
     used: Amounts
-    shares: tuple[Share, ...]  # of users with limits of their own and, if users have limits, of those who use some
+    shares: tuple[UserShare, ...]  # of users with limits of their own and, if users have limits, of those who use some
 
 
 def view(plane: Plane, project: Project) -> QuotaView:
@@ -54,7 +54,7 @@ def view(plane: Plane, project: Project) -> QuotaView:
     ids = sorted({*quota.users, *using} - {EACH_USER})
     found = nouns.find_many(plane.store, User, [keys.user(user_id) for user_id in ids])
     shares = [
-        Share(user.name, quota.users.get(user.id, NONE), usage.users.get(user.id, Amounts()))
+        UserShare(user.name, quota.users.get(user.id, NONE), usage.users.get(user.id, Amounts()))
         for user in found
         if user is not None
     ]
@@ -73,7 +73,7 @@ def lines(
     quota = quota_of(plane.read, project.id)
     if quota is None:
         return
-    usage: Usage = usage_of(plane.read, quota, fleets, plane.clock.now())
+    usage: QuotaUsage = usage_of(plane.read, quota, fleets, plane.clock.now())
     yield from shown(usage, user.id, user.name)
     groups = [(len(offers[0].instance.resources.gpus) if offers else 0, nodes) for offers, nodes in planned]
     need = Amounts(sum(gpus * nodes for gpus, nodes in groups), sum(nodes for _, nodes in groups))
@@ -129,7 +129,9 @@ def _commit(
     event = told(
         EventType.changed, now, project_target(project), project_id=project.id, seed=seed, actor=actor, detail=detail
     )
-    plane.door.take(Given(now, (quota, *waiting)), draft.plan(), [nouns.put(event), undeleted(plane.store, project)])
+    plane.door.take(
+        NounsSnapshot(now, (quota, *waiting)), draft.plan(), [nouns.put(event), undeleted(plane.store, project)]
+    )
 
 
 def _waiting(plane: Plane, project_id: str) -> list[Job]:

@@ -92,7 +92,7 @@ def delete_repos(plane: Plane, user: User, project: Project, repo_ids: Sequence[
 
 
 @dataclass(frozen=True)
-class Access:
+class RepoAccess:
     """How a job reads its repository."""
 
     url: str
@@ -100,13 +100,13 @@ class Access:
     private_key: str | None = field(default=None, repr=False)
 
 
-def access(plane: Plane, project_id: str, user_id: str, repo_id: str) -> Access | None:
+def access(plane: Plane, project_id: str, user_id: str, repo_id: str) -> RepoAccess | None:
     """What this user has stored for a repo; None without an address."""
     repo = nouns.find(plane.store, Repo, keys.repo(project_id, repo_id)) if _ID.fullmatch(repo_id) else None
     creds = None if repo is None else _creds(plane, repo).get(user_id)
     if not creds or not creds.get("clone_url"):
         return None
-    return Access(creds["clone_url"], creds.get("oauth_token"), creds.get("private_key"))
+    return RepoAccess(creds["clone_url"], creds.get("oauth_token"), creds.get("private_key"))
 
 
 def refusals(plane: Plane, user: User, project: Project, spec: RunSpec) -> list[Problem]:

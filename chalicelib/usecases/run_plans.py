@@ -34,7 +34,7 @@ from chalicelib.planning.combine import as_placed, combined, wants_of
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
 from chalicelib.planning.sites import Volumes
-from chalicelib.planning.snapshots import FleetView, Given, QueuedJob
+from chalicelib.planning.snapshots import FleetView, NounsSnapshot, QueuedJob
 from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
@@ -75,7 +75,7 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
-class Look:
+class PlanView:
     """How to show a plan's offers."""
 
     limit: int = plans.DEFAULT_OFFERS
@@ -94,7 +94,7 @@ class _Draft:
     placed: RunSpec  # the same, for placing it
     job_specs: tuple[JobSpec, ...]  # of each job or, of a service, of each replica group
     scales: tuple[Scale, ...]  # of a service
-    door: service_gateways.Found  # of a service
+    door: service_gateways.FoundGateway  # of a service
 
     @property
     def starting(self) -> tuple[JobSpec, ...]:
@@ -132,7 +132,7 @@ class _Draft:
 
 
 def get_plan(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look, *, role: ProjectRole | None = None
+    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: PlanView, *, role: ProjectRole | None = None
 ) -> RunPlan:
     """`role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
@@ -188,7 +188,7 @@ def _job_plan(
     views: Sequence[FleetView],
     book: OfferBook,
     facts: Mapping[str, BackendFacts],
-    look: Look,
+    look: PlanView,
     volumes: Volumes,
 ) -> tuple[JobPlan, Sequence[Note]]:
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
@@ -288,7 +288,7 @@ def _clear(plane: Plane, row: RunRow) -> RunSpec:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRun:
     """The run as the client saw it when it planned."""
 
     id: str
@@ -300,7 +300,7 @@ def apply_plan(
     user: User,
     project: Project,
     raw: dict[str, Any],
-    seen: Seen | None,
+    seen: SeenRun | None,
     *,
     force: bool,
     role: ProjectRole | None = None,
@@ -320,7 +320,7 @@ def apply_plan(
     raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 
-def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen | None, force: bool) -> RunRow:
+def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: SeenRun | None, force: bool) -> RunRow:
     current, version = holder(plane.store, project, draft.name)
     if seen is not None and not force:
         _check_seen(current, seen, draft.name)
@@ -340,7 +340,7 @@ def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen
     return _update(plane, user, project, draft, row)
 
 
-def _check_seen(current: Run | None, seen: Seen, name: str) -> None:
+def _check_seen(current: Run | None, seen: SeenRun, name: str) -> None:
     if current is not None and (current.id, current.deployment_num) == (seen.id, seen.deployment_num):
         return
     what = "was deleted" if current is None else "was resubmitted or changed"
@@ -361,7 +361,7 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
     made.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
     beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
-    plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
+    plane.door.take(NounsSnapshot(now, () if finished is None else (finished,)), made.plan(), beside)
     _stop_if_deleted(plane, user, project, run)
     texts = body.job_texts()
     if body.groups:
@@ -467,11 +467,11 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
     change.tell(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
     change.wake(f"queue/{project.id}", f"run/{run.id}")
     beside = service_gateways.held(plane, draft.door) if way == draft.door.way else []
-    plane.door.take(Given(now, (row.run, *row.jobs)), change.plan(), beside)
+    plane.door.take(NounsSnapshot(now, (row.run, *row.jobs)), change.plan(), beside)
     return RunRow(run, body.run_spec, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))
 
 
-def _next_way(run: Run, draft: _Draft, changed: Sequence[str]) -> service_gateways.Way:
+def _next_way(run: Run, draft: _Draft, changed: Sequence[str]) -> service_gateways.GatewayWay:
     """Another default gateway moves no service that is there: its configuration says as much of it as before."""
     moves = "configuration.gateway" in changed or run.gateway_id == draft.door.way.gateway_id
     return draft.door.way if moves else service_gateways.way_of(run)

@@ -16,7 +16,7 @@ from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.read import Reader, RunRow
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
 from chalicelib.planning.requests import delete_run, stop_run
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
@@ -27,7 +27,7 @@ TRIES = 5  # commits under contention before the caller gets an error
 
 
 @dataclass(frozen=True)
-class Filter:
+class RunFilter:
     """Which runs to list. `prev_*` is the last row of the previous page."""
 
     only_active: bool
@@ -56,7 +56,7 @@ def get(plane: Plane, project: Project, *, name: str | None, run_id: str | None)
     return plane.read.run_row(run)
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[RunRow]:
+def list_rows(plane: Plane, projects: Sequence[Project], wanted: RunFilter) -> list[RunRow]:
     """A page of runs of all `projects` together, newest first unless `ascending`."""
     found: list[Run] = []
     for project in projects:
@@ -65,7 +65,7 @@ def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list
     return plane.read.run_rows(found[: wanted.limit])
 
 
-def _list_project(read: Reader, project_id: str, wanted: Filter) -> list[Run]:
+def _list_project(read: Reader, project_id: str, wanted: RunFilter) -> list[Run]:
     low, high = plans.bounds(wanted.prev_submitted_at, wanted.prev_run_id, ascending=wanted.ascending)
     found: list[Run] = []
     cursor: str | None = None
@@ -129,7 +129,7 @@ def _stop(plane: Plane, user: User, run: Run | None, reason: RunReason) -> None:
             return
         now = plane.clock.now()
         try:
-            plane.door.take(Given(now, (run,)), stop_run(run, reason, Draft(now, (user.id, user.name))))
+            plane.door.take(NounsSnapshot(now, (run,)), stop_run(run, reason, Draft(now, (user.id, user.name))))
         except Conflict:
             run = nouns.find(plane.store, Run, keys.run(run.id))
             continue
@@ -160,7 +160,7 @@ def _delete(plane: Plane, user: User, run: Run | None) -> None:
         own = pointer is not None and pointer[0] == run.id
         beside = [Delete(name, expect=pointer[1])] if pointer is not None and own else []
         try:
-            plane.door.take(Given(now, (run,)), delete_run(run, Draft(now, (user.id, user.name))), beside)
+            plane.door.take(NounsSnapshot(now, (run,)), delete_run(run, Draft(now, (user.id, user.name))), beside)
         except Conflict:
             run = nouns.find(plane.store, Run, keys.run(run.id))
             continue

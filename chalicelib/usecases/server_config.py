@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from chalicelib.configuration.server import ServerFile
 from chalicelib.configuration.server_spec import AESKey, ServerConfig
 from chalicelib.domain import keys
-from chalicelib.domain.backends import Configured, Roster
+from chalicelib.domain.backends import BackendRoster, Configured
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import Problem, Refused
@@ -104,7 +104,7 @@ def _leave(plane: Plane, known: Configured) -> Iterator[str]:
 
 
 def _configured(plane: Plane) -> list[Configured]:
-    roster = nouns.find(plane.store, Roster, keys.ROSTER)
+    roster = nouns.find(plane.store, BackendRoster, keys.ROSTER)
     if roster is None or not roster.rows:
         return []
     found = nouns.find_many(plane.store, Configured, [keys.backend(*row) for row in roster.rows])

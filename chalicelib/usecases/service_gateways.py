@@ -25,45 +25,45 @@ from chalicelib.usecases.context import Plane
 _FIELD, _HTTPS = "configuration.gateway", "configuration.https"
 
 
-class Way(NamedTuple):
+class GatewayWay(NamedTuple):
     """What a run keeps of it."""
 
     gateway_id: str | None = None  # None: the server
     url: str = ""
 
 
-def way_of(run: Run) -> Way:
-    return Way(run.gateway_id, run.url)
+def way_of(run: Run) -> GatewayWay:
+    return GatewayWay(run.gateway_id, run.url)
 
 
-AT_THE_SERVER = Way()
+AT_THE_SERVER = GatewayWay()
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundGateway:
     gateway: Gateway | None = None
-    way: Way = AT_THE_SERVER
+    way: GatewayWay = AT_THE_SERVER
     problems: tuple[Problem, ...] = ()
 
 
-def find(plane: Plane, project: Project, spec: RunSpec) -> Found:
+def find(plane: Plane, project: Project, spec: RunSpec) -> FoundGateway:
     """What the spec says, as things are."""
     config = spec.configuration
     if not isinstance(config, ServiceConfiguration):
-        return Found()
+        return FoundGateway()
     found = _chosen(plane, project, config)
     if isinstance(found, Problem):
-        return Found(problems=(found,))
+        return FoundGateway(problems=(found,))
     if found is None:
-        return Found(problems=tuple(_at_the_server(config)))
+        return FoundGateway(problems=tuple(_at_the_server(config)))
     problems = tuple(_obstacles(found, spec.run_name or "", config))
     if problems:
-        return Found(found, problems=problems)
+        return FoundGateway(found, problems=problems)
     url = url_of(found, spec.run_name or "", https=_https(found, config))
-    return Found(found, Way(found.id, url))
+    return FoundGateway(found, GatewayWay(found.id, url))
 
 
-def held(plane: Plane, found: Found) -> list[Change]:
+def held(plane: Plane, found: FoundGateway) -> list[Change]:
     """The gateway as it is now: whoever deletes it at the same moment sees the run, or the run isn't written."""
     if found.gateway is None:
         return []

@@ -25,7 +25,7 @@ _TARGETS = "`logs`, `ssh`, or a port as `port:8000`"
 
 
 @dataclass(frozen=True)
-class Target:
+class StreamTarget:
     """What of which job."""
 
     run_name: str
@@ -36,7 +36,7 @@ class Target:
 
 
 def open_stream(
-    plane: Plane, user: User, project: Project, role: ProjectRole | None, target: Target, token_hash: str
+    plane: Plane, user: User, project: Project, role: ProjectRole | None, target: StreamTarget, token_hash: str
 ) -> str:
     """The id of a stream, which the caller waits for. `token_hash`: of the token that it is asked for with."""
     if plane.streams is None:

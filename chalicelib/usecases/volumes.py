@@ -32,7 +32,7 @@ from chalicelib.errors import (
 )
 from chalicelib.machines.volume import TO_CREATE
 from chalicelib.planning.requests import delete_volume
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases import plans, specs
@@ -43,7 +43,7 @@ TRIES = 5  # commits under contention before the caller gets an error
 
 
 @dataclass(frozen=True)
-class Filter:
+class VolumeFilter:
     """Which volumes to list. `prev_*` is the last row of the previous page. Deleted ones are listed until their records
     are erased, unless `only_active`."""
 
@@ -69,14 +69,14 @@ def list_all(plane: Plane, project: Project) -> list[Volume]:
     return sorted(plane.read.volumes(project.id), key=lambda volume: (volume.created_at, volume.id))
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[tuple[Project, Volume]]:
+def list_rows(plane: Plane, projects: Sequence[Project], wanted: VolumeFilter) -> list[tuple[Project, Volume]]:
     """A page of volumes of all `projects` together, newest first unless `ascending`."""
     found = [(project, volume) for project in projects for volume in _list_project(plane, project, wanted)]
     found.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
     return found[: wanted.limit]
 
 
-def _list_project(plane: Plane, project: Project, wanted: Filter) -> list[Volume]:
+def _list_project(plane: Plane, project: Project, wanted: VolumeFilter) -> list[Volume]:
     low, high = plans.bounds(wanted.prev_created_at, wanted.prev_id, ascending=wanted.ascending)
     found: list[Volume] = []
     cursor: str | None = None
@@ -218,7 +218,7 @@ def _create(plane: Plane, user: User, project: Project, configuration: AnyVolume
     made.tell(EventType.created, volume)
     made.wake(volume.unit)
     pointer = nouns.pointer(keys.volume_name(project.id, volume.name), volume.id, version=version)
-    plane.door.take(Given(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
+    plane.door.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
     return volume.with_(version=1)
 
 
@@ -241,7 +241,7 @@ def _delete(plane: Plane, user: User, project: Project, name: str) -> None:
         _refuse_if_attached(volume)
         now = plane.clock.now()
         try:
-            plane.door.take(Given(now, (volume,)), delete_volume(volume, Draft(now, (user.id, user.name))))
+            plane.door.take(NounsSnapshot(now, (volume,)), delete_volume(volume, Draft(now, (user.id, user.name))))
         except Conflict:
             continue
         return

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.attachment import Attachment, Wishes, orderly_end
+from cli.attachment import JobAttachment, Wishes, orderly_end
 from cli.commands.logs import JobOption, SinceOption
 from cli.follow import Stages, ending, exit_code, follow
 from cli.job_log import JobLog
@@ -53,7 +53,7 @@ def attach(
     session = open_session(ctx, project)
     log = JobLog(session, run, since_moment(since, session.terminal.now())) if logs else None
     wishes = Wishes(ssh_identity, host, tuple(ports or ()), asked=True)
-    attachment = Attachment(session, run, wishes, needed=not logs or bool(ports))
+    attachment = JobAttachment(session, run, wishes, needed=not logs or bool(ports))
     stages = Stages(session)
     session.terminal.warn(f"Attaching to {run}. Ctrl-C detaches and leaves it running.")
     with orderly_end(), contextlib.closing(attachment):

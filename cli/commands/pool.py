@@ -12,7 +12,7 @@ from cli.definition import fleet_definition
 from cli.flags import IDLE, PLACES, PROFILE, RESOURCES, RETRY, SPOT, overrides, taking
 from cli.fleets import apply_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
-from cli.runs import ApplyOptions, Definition
+from cli.runs import ApplyOptions, LoadedConfiguration
 from cli.session import Session, open_session
 
 app = new_group("Older spelling of the fleet commands.", no_args_is_help=True)
@@ -144,7 +144,7 @@ def remove(
     delete_one(open_session(ctx, project), fleet, int(number), yes)
 
 
-def _apply(session: Session, definition: Definition, *, yes: bool) -> None:
+def _apply(session: Session, definition: LoadedConfiguration, *, yes: bool) -> None:
     with definition.places.told():
         raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes, in_place=True)))
 

@@ -9,7 +9,7 @@ import typer
 
 from chalicelib.errors import NotFound
 from cli.follow import reason_of
-from cli.parameters import Group, JsonOption, ProjectOption, command, new_group
+from cli.parameters import CommandGroup, JsonOption, ProjectOption, command, new_group
 from cli.render import as_json, facts
 from cli.session import completer, open_session
 from cli.tables.cells import local_time, money, requirements
@@ -17,7 +17,7 @@ from cli.tables.runs import run_name, run_status
 from cli.tables.services import places
 
 
-class RunGroup(Group):
+class RunGroup(CommandGroup):
     """Whatever isn't a command of this group is the older `dstack run`, which today is `dstack apply`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.agent.roster import Roster
-from chalicelib.agent.task_runtime import Usage
+from chalicelib.agent.task_runtime import TaskUsage
 from chalicelib.agent.tasks import TaskFolder
 
 CARDS = [{"id": f"GPU-{number}", "vendor": "nvidia"} for number in range(4)]
@@ -19,7 +19,7 @@ class Runtime:
 
     def __init__(self, name: str) -> None:
         self.name, self.removed, self.swept = name, list[str](), list[set[str]]()
-        self.used: Usage | None = None
+        self.used: TaskUsage | None = None
 
     def problem(self) -> str:
         return ""
@@ -33,7 +33,7 @@ class Runtime:
     def network(self, folder: TaskFolder) -> int | None:
         return None
 
-    def usage(self, folder: TaskFolder) -> Usage | None:
+    def usage(self, folder: TaskFolder) -> TaskUsage | None:
         return self.used
 
     def remove(self, folder: TaskFolder) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.chunks import Chunk
-from chalicelib.agent.commands import Put, Trim
-from chalicelib.agent.session import PUT_TRIES, Session
+from chalicelib.agent.commands import PutLog, Trim
+from chalicelib.agent.session import PUT_TRIES, AgentSession
 from chalicelib.store.log_pages import unpacked
 from tests.agent.test_session import Logs, greeted, message, report, session
 
@@ -21,7 +21,7 @@ class Side:
 
     def __init__(self, size: int = 500) -> None:
         self.logs, self.now = Logs(), 0.0
-        self.agent: Session = greeted(session(self.logs), **QUIET)
+        self.agent: AgentSession = greeted(session(self.logs), **QUIET)
         self.agent.task_changed(report())
         self.agent.answered(message(self.agent, 0), QUIET, 0)
         self.write("t", size)
@@ -37,9 +37,9 @@ class Side:
     def hears(self, said: Any, **answer: Any) -> list[Any]:
         return self.agent.answered(said, {**QUIET, **answer}, self.now)
 
-    def announced(self) -> Put:
+    def announced(self) -> PutLog:
         (order,) = self.hears(self.says(), uploads=[OFFER])
-        assert isinstance(order, Put)
+        assert isinstance(order, PutLog)
         return order
 
 

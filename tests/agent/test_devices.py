@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.devices import BlockDevice, find
-from chalicelib.agent.mountinfo import Mounted, parse
-from chalicelib.agent.signatures import Unusable
+from chalicelib.agent.mountinfo import MountEntry, parse
+from chalicelib.agent.signatures import UnusableDisk
 
 
 class Machine:
@@ -73,14 +73,14 @@ def test_by_link_and_by_file(machine: Machine) -> None:
 @pytest.mark.parametrize("name", ["../sda", "..", "a/b"])
 def test_a_link_is_a_plain_name(machine: Machine, name: str) -> None:
     machine.disk("sda", "8:0")
-    with pytest.raises(Unusable, match="isn't the name of a disk"):
+    with pytest.raises(UnusableDisk, match="isn't the name of a disk"):
         machine.find(by_id=name)
 
 
 def test_two_disks_with_one_identity_are_refused(machine: Machine) -> None:
     machine.disk("nvme0n1", "259:0", device__serial=b"same")
     machine.disk("nvme0n2", "259:1", device__serial=b"same")
-    with pytest.raises(Unusable, match="nvme0n1, nvme0n2"):
+    with pytest.raises(UnusableDisk, match="nvme0n1, nvme0n2"):
         machine.find(serial="same")
 
 
@@ -97,7 +97,7 @@ def test_a_disk_without_size_isnt_there_yet(machine: Machine) -> None:
 
 def test_without_identity_nothing_is_guessed(machine: Machine) -> None:
     machine.disk("sdb", "8:16", serial=b"")
-    with pytest.raises(Unusable, match="didn't say how to recognise"):
+    with pytest.raises(UnusableDisk, match="didn't say how to recognise"):
         machine.find(serial="")
 
 
@@ -122,8 +122,8 @@ def test_mounts_as_the_kernel_writes_them() -> None:
         "41 35 7:1 / /c rw,relatime - ext4 /dev/loop1 ro\n"
     )
     assert parse(text) == [
-        Mounted("0:21", "/", "/proc", False, "proc", "proc"),
-        Mounted("98:0", "/mnt1", "/mnt 2", False, "ext3", "/dev/root"),
-        Mounted("7:0", "/", "/a\\b", True, "ext4", "/dev/loop0"),
-        Mounted("7:1", "/", "/c", True, "ext4", "/dev/loop1"),
+        MountEntry("0:21", "/", "/proc", False, "proc", "proc"),
+        MountEntry("98:0", "/mnt1", "/mnt 2", False, "ext3", "/dev/root"),
+        MountEntry("7:0", "/", "/a\\b", True, "ext4", "/dev/loop0"),
+        MountEntry("7:1", "/", "/c", True, "ext4", "/dev/loop1"),
     ]

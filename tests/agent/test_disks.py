@@ -17,13 +17,13 @@ import pytest
 
 from chalicelib.agent import clearing, disks, folders, marks
 from chalicelib.agent.devices import BlockDevice
-from chalicelib.agent.disks import LOOK_EVERY, WAIT_SECONDS, Disk, probed
+from chalicelib.agent.disks import LOOK_EVERY, WAIT_SECONDS, TaskDisk, probed
 from chalicelib.agent.holds import Holds
 from chalicelib.agent.marks import Mark
-from chalicelib.agent.signatures import Unusable
+from chalicelib.agent.signatures import UnusableDisk
 from chalicelib.agent.task_runtime import TaskError
 from chalicelib.agent.tasks import TaskFolder
-from chalicelib.agent.volumes import Volumes
+from chalicelib.agent.volumes import TaskVolumes
 from tests.agent.desk import Desk
 from tests.agent.test_clearing import Obeyed
 from tests.agent.test_devices import Machine
@@ -35,8 +35,8 @@ def test_a_disk_that_doesnt_come_is_waited_for_and_named(tmp_path: Path) -> None
     Machine(tmp_path)
     holds, pauses, told = Holds(str(tmp_path / "holds")), [], []  # type: Holds, list[float], list[str]
     wanted = {"volume": "v", "name": "data", "device": {"serial": "vol1", "by_id": ""}}
-    with pytest.raises(Unusable, match=r"doesn't show its disk \(serial vol1\) after 60 seconds"):
-        Disk(wanted, holds, "t", str(tmp_path)).mount(pauses.append, told.append)
+    with pytest.raises(UnusableDisk, match=r"doesn't show its disk \(serial vol1\) after 60 seconds"):
+        TaskDisk(wanted, holds, "t", str(tmp_path)).mount(pauses.append, told.append)
     assert sum(pauses) == pytest.approx(WAIT_SECONDS, abs=LOOK_EVERY) and set(pauses) == {LOOK_EVERY}
     assert len(told) == 1 and told[0].startswith("waiting for the disk of volume data, until ")
 
@@ -69,7 +69,7 @@ def test_a_disk_on_which_blkid_hangs_isnt_blank() -> None:
 
 @pytest.mark.parametrize("volume", ["", "..", "a/b", ".x", "x" * 101])
 def test_a_volumes_id_is_a_plain_name(tmp_path: Path, volume: str) -> None:
-    with pytest.raises(Unusable, match="isn't a volume's id"):
+    with pytest.raises(UnusableDisk, match="isn't a volume's id"):
         Holds(str(tmp_path)).point(volume)
 
 
@@ -112,7 +112,7 @@ def test_a_disk_is_read_from_its_node(tmp_path: Path) -> None:
     node.write_bytes(b"x" * (1 << 20))
     assert disks.read(device).words() == "unknown data"
     node.unlink()
-    with pytest.raises(Unusable, match="disk can't be read: No such file or directory"):
+    with pytest.raises(UnusableDisk, match="disk can't be read: No such file or directory"):
         disks.read(device)
 
 
@@ -153,7 +153,7 @@ def test_what_isnt_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to("file")
     for path, words in (("file/x", "file isn't a folder"), ("link", "is a link to file"), ("no", "there is no folder")):
-        with pytest.raises(Unusable, match=words):
+        with pytest.raises(UnusableDisk, match=words):
             folders.opened(f"{tmp_path}/{path}")
 
 
@@ -181,7 +181,7 @@ def test_a_fresh_folder_is_nobodys_until_it_is_given(tmp_path: Path) -> None:
 
 def test_private_folders_are_refused_from_above_and_below() -> None:
     for path in ("/data/agent", "/data/agent/tasks", "/data"):
-        with pytest.raises(Unusable, match="/data/agent is the agent's"):
+        with pytest.raises(UnusableDisk, match="/data/agent is the agent's"):
             folders.refuse(path, {"/data/agent": "the agent's"})
     folders.refuse("/data/agents", {"/data/agent": "the agent's"})
 
@@ -216,7 +216,7 @@ def test_the_machines_own_folders_are_no_volumes(on_disk: Path, source: str, wor
     task.create({"socket": str(on_disk / "engine" / "docker.sock")})
     entry = {"kind": "folder", "source": source.format(data=data, above=on_disk), "path": "/data"}
     with pytest.raises(TaskError, match=re.escape(words)) as caught:
-        Volumes(task, [entry]).for_container()
+        TaskVolumes(task, [entry]).for_container()
     assert caught.value.reason == "volume_error" and caught.value.message.startswith("volume ")
 
 

@@ -19,8 +19,8 @@ from chalicelib.agent.docker import (
     working_dir,
 )
 from chalicelib.agent.docker_client import split_image
-from chalicelib.agent.task_runtime import Usage
-from chalicelib.agent.visibility import Cards, cards_of
+from chalicelib.agent.task_runtime import TaskUsage
+from chalicelib.agent.visibility import TaskCards, cards_of
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_privileged_container_which_sees_all_nodes_is_told_its_gpus() -> None:
 
 def test_shared_memory_is_the_jobs_own_or_the_hosts(tmp_path: Path) -> None:
     (tmp_path / "sys/bus/pci/devices/0000:05:00.0/accel/accel0").mkdir(parents=True)
-    cards = Cards("intel", ["0"], ["0000:05:00.0"], str(tmp_path))
+    cards = TaskCards("intel", ["0"], ["0000:05:00.0"], str(tmp_path))
     spec: dict[str, Any] = {"image": "i", "shm_bytes": 5}
     host = container_body(spec, "/w", cards, {})["HostConfig"]
     assert (host["Runtime"], host["ShmSize"], "IpcMode" in host) == ("habana", 5, False)
@@ -209,13 +209,13 @@ def test_a_line_about_no_layer_counts_nothing() -> None:
 @pytest.mark.parametrize(
     ("memory", "want"),
     [
-        ({"usage": 1000, "stats": {"total_inactive_file": 300, "inactive_file": 1}}, Usage(5, 1000, 700)),
-        ({"usage": 1000, "stats": {"inactive_file": 200}}, Usage(5, 1000, 800)),
-        ({"usage": 1000}, Usage(5, 1000, 1000)),
+        ({"usage": 1000, "stats": {"total_inactive_file": 300, "inactive_file": 1}}, TaskUsage(5, 1000, 700)),
+        ({"usage": 1000, "stats": {"inactive_file": 200}}, TaskUsage(5, 1000, 800)),
+        ({"usage": 1000}, TaskUsage(5, 1000, 1000)),
         ({}, None),
     ],
 )
-def test_usage_in_both_versions_of_cgroups(memory: dict[str, Any], want: Usage | None) -> None:
+def test_usage_in_both_versions_of_cgroups(memory: dict[str, Any], want: TaskUsage | None) -> None:
     assert usage_of({"cpu_stats": {"cpu_usage": {"total_usage": 5999}}, "memory_stats": memory}) == want
 
 

@@ -23,9 +23,9 @@ from chalicelib.agent import process_tree
 from chalicelib.agent.docker import STORAGE_SECONDS, DockerRuntime, DockerWork, container_name
 from chalicelib.agent.process import COLUMNS, ROWS
 from chalicelib.agent.process_tree import polite_signal
-from chalicelib.agent.task_runtime import Began, Interrupted, TaskError, Usage
+from chalicelib.agent.task_runtime import Began, Interrupted, TaskError, TaskUsage
 from chalicelib.agent.tasks import TaskFolder
-from chalicelib.agent.volumes import Volumes
+from chalicelib.agent.volumes import TaskVolumes
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Container, Engine
 from tests.agent.runtime_conformance import archive
@@ -59,7 +59,7 @@ class Bench:
     ) -> DockerWork:
         wanted = {"image": IMAGE, "commands": ["sh", "-c", "x"], "env": {}, **spec}
         earlier = {"state": state, "boot": boot or process_tree.boot()} if state else {}
-        volumes = Volumes(self.folder, wanted.get("volumes") or [])
+        volumes = TaskVolumes(self.folder, wanted.get("volumes") or [])
         return self.runtime.begin(
             Began(self.folder, wanted, earlier, spooled, self.report, self.pause, volumes, gpus=list(gpus))
         )
@@ -244,7 +244,7 @@ def test_a_home_that_the_image_has_is_left_alone(bench: Bench) -> None:
 
 def test_an_engine_inside_keeps_its_layers_on_a_volume(bench: Bench) -> None:
     bench.begin(docker=True, privileged=True)
-    assert bench.container.body["Volumes"] == {"/var/lib/docker": {}}
+    assert bench.container.body["TaskVolumes"] == {"/var/lib/docker": {}}
 
 
 def test_a_task_without_an_image_is_refused(bench: Bench) -> None:
@@ -566,7 +566,7 @@ def test_usage_is_one_look(bench: Bench) -> None:
     }
     assert bench.runtime.usage(bench.folder) is None, "there is no such container"
     bench.engine.container(NAME)
-    assert bench.runtime.usage(bench.folder) == Usage(7, 100, 0)
+    assert bench.runtime.usage(bench.folder) == TaskUsage(7, 100, 0)
     assert bench.engine.request(f"GET /containers/{NAME}/stats").query == {"stream": "0", "one-shot": "1"}
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.agent.gateway import entries
-from chalicelib.agent.gateway.relays import Replica, place
+from chalicelib.agent.gateway.relays import ReplicaAddress, place
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
 
@@ -51,7 +51,7 @@ def test_a_replica_without_an_address_is_behind_a_socket() -> None:
     word = {"services": [said(replicas=(ServedReplica(job_id="j", instance_id="i", port=1, ready=True),))]}
     (replica,) = told(word, "host|app.example.test")["replicas"]
     assert replica["address"] == "unix:" + place("/relays", "j")
-    assert entries.relayed(word) == {"j": Replica("j", "i", 1)}
+    assert entries.relayed(word) == {"j": ReplicaAddress("j", "i", 1)}
 
 
 def test_limits_keep_their_key() -> None:

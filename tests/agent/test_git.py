@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.accounts import Account
+from chalicelib.agent.accounts import TaskAccount
 from chalicelib.agent.git import Git
 
 NOBODY = "4711:4712"
 URL = "https://git.example/a.git"
 
 
-def settled(folder: Path, account: Account | None, url: str = URL, token: str = "top-secret") -> Git:
+def settled(folder: Path, account: TaskAccount | None, url: str = URL, token: str = "top-secret") -> Git:
     git = Git(str(folder), account, "t", lambda _: None, float("inf"))
     git.settle(url, token, "KEY\r\nOF MINE\r\n\n", "git.example ssh-ed25519 A\n")
     return git
@@ -45,6 +45,6 @@ def test_no_token_is_kept_that_git_could_not_use(tmp_path: Path, url: str, token
 @pytest.mark.skipif(os.getuid() != 0, reason="only root runs git as somebody else")
 def test_they_belong_to_whoever_runs_git(tmp_path: Path) -> None:
     """Or it couldn't read them: everybody else is shut out."""
-    settled(tmp_path / "private", Account(NOBODY))
+    settled(tmp_path / "private", TaskAccount(NOBODY))
     private = tmp_path / "private"
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (private, *private.iterdir())} == {(4711, 4712)}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import limits
-from chalicelib.agent.health import MIB, TOOLS_EVERY, Health
+from chalicelib.agent.health import MIB, TOOLS_EVERY, HealthChecks
 from chalicelib.agent.kernel_log import STANDS, KernelLog, address, xid_of
 from chalicelib.usecases import agent_message as server
 from tests.agent.test_session import greeted, message, session
@@ -38,8 +38,8 @@ class Machine:
         self.log.write_text("")
         self.health = self.restarted()
 
-    def restarted(self) -> Health:
-        return Health(lambda: dict.fromkeys(self.disks, "the agent's"), [lambda: self.engine], self.run,
+    def restarted(self) -> HealthChecks:
+        return HealthChecks(lambda: dict.fromkeys(self.disks, "the agent's"), [lambda: self.engine], self.run,
                       str(self.root), lambda: self.now, self.statvfs)  # fmt: skip
 
     def statvfs(self, path: str) -> Any:

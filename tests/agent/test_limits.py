@@ -28,7 +28,7 @@ class TinyRecords(Logs):
         return offset, [(NOW, b"x")] * count
 
 
-def taken(sent: Message) -> server.Message:
+def taken(sent: Message) -> server.AgentMessage:
     """As the server reads it; raises if it doesn't take it."""
     body = json.dumps(sent.body, separators=(",", ":")).encode()
     read = server.read_message(body)

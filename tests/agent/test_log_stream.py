@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.agent import log_stream, websocket
-from chalicelib.agent.log_stream import Follower, LogStreams, inode_of, since_of
+from chalicelib.agent.log_stream import LogFollower, LogStreams, inode_of, since_of
 from chalicelib.agent.spool import SpoolReader, SpoolWriter
-from chalicelib.agent.stream_loop import Loop
+from chalicelib.agent.stream_loop import StreamLoop
 from chalicelib.agent.tasks import TaskFolder
 from chalicelib.agent.websocket import Closed, Peer
 from tests.harness.descriptors import descriptors, opened_since
@@ -77,7 +77,7 @@ class Reader:
 @dataclass
 class Site:
     data: Path
-    loop: Loop
+    loop: StreamLoop
     logs: LogStreams
     port: int
     calls: list[socket.socket] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Site:
 def site(tmp_path: Path) -> Iterator[Site]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    loop = Loop()
+    loop = StreamLoop()
     made = Site(tmp_path, loop, LogStreams(loop, lambda task: TaskFolder(str(tmp_path), task), port), port)
     yield made
     for task in ("task", "other"):
@@ -213,7 +213,7 @@ def test_a_follower_reads_each_byte_once(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], data: st.DataObject
 ) -> None:
     task = Task.at(Path(tmp_path_factory.mktemp("follower")))
-    follower, agent, found = Follower(task.folder), SpoolReader(task.folder.log), b""
+    follower, agent, found = LogFollower(task.folder), SpoolReader(task.folder.log), b""
     task.writer.close()
     task.writer = SpoolWriter(task.folder.log, segment_bytes=40)
     for number, part in enumerate(parts):
@@ -261,7 +261,7 @@ def test_an_order_that_names_no_place_is_for_the_whole_log(site: Site) -> None:
 def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
     Task.at(site.data).writer.append(1, b"x")
     before, threads = descriptors(), set(threading.enumerate())
-    loop = Loop()
+    loop = StreamLoop()
     logs = LogStreams(loop, lambda task: TaskFolder(str(site.data), task), site.port)
     ours, theirs = socket.socketpair()
     with ours:
@@ -271,7 +271,7 @@ def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
         loop.close()
         loop.call(begun.step)
     assert not opened_since(before) and set(threading.enumerate()) <= threads
-    Loop().close()
+    StreamLoop().close()
     assert not opened_since(before)
 
 

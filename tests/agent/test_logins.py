@@ -42,7 +42,7 @@ def test_what_sshd_says_tells_when_its_login_succeeded_and_when_all_of_it_has_en
     said, sshd = os.pipe()
     os.set_blocking(said, False)
     with socket.socket() as listener:
-        connection = logins.Connection(1, said, logins.Door(listener, "config", 1), "127.0.0.1")
+        connection = logins.LoginConnection(1, said, logins.LoginPort(listener, "config", 1), "127.0.0.1")
     half = len(login_connections.ACCEPTED) // 2
     for words, accepted in (
         (b"hello\r\n", False),
@@ -118,7 +118,7 @@ def test_a_fingerprint_that_comes_in_two_parts_is_read_whole() -> None:
         said, says = os.pipe()
         os.set_blocking(said, False)
         with socket.socket() as listener:
-            connection = logins.Connection(1, said, logins.Door(listener, "config", 1), "127.0.0.1")
+            connection = logins.LoginConnection(1, said, logins.LoginPort(listener, "config", 1), "127.0.0.1")
         for part in (line[:cut], line[cut:]):
             os.write(says, part)
             assert connection.listen()

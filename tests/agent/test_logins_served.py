@@ -366,7 +366,7 @@ def test_a_server_that_was_killed_takes_its_connections_along(served: Served) ->
 def test_a_port_that_was_taken_meanwhile_is_left_to_whoever_has_it(served: Served) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         served.folder.create({"spec": {"authorized_keys": [KEY]}})
-        logins.News(served.folder).tell(ssh={"port": other.getsockname()[1]})
+        logins.LoginNews(served.folder).tell(ssh={"port": other.getsockname()[1]})
         served.begin()
         assert served.told["ssh"]["port"] != other.getsockname()[1]
         assert answer(served.client("in"))[:1] == b"4"

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.agent import metrics
 from chalicelib.agent.process import ProcessRuntime
-from chalicelib.agent.task_runtime import Usage
+from chalicelib.agent.task_runtime import TaskUsage
 from chalicelib.agent.tasks import TaskFolder
 from tests.agent.desk import Runtime
 from tests.agent.runtime_conformance import Workshop
@@ -25,8 +25,8 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
 
 
 class Measured(Runtime):
-    def usage(self, folder: TaskFolder) -> Usage | None:
-        return Usage(1, 3, 2) if folder.task == "t" else None
+    def usage(self, folder: TaskFolder) -> TaskUsage | None:
+        return TaskUsage(1, 3, 2) if folder.task == "t" else None
 
 
 def test_a_sample_in_full(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from chalicelib.agent.docker import container_body
 from chalicelib.agent.docker_client import DockerClient
 from chalicelib.agent.node_ssh import client_files, configuration, equip_container
 from chalicelib.agent.roster import Roster
-from chalicelib.agent.visibility import Cards
+from chalicelib.agent.visibility import TaskCards
 from tests.agent import docker_engine
 
 NODES: dict[str, Any] = {
@@ -115,8 +115,8 @@ def test_what_an_image_lacks_is_said(
     assert problem.startswith("ssh and mpirun don't reach the other nodes from here: ") and want in problem
 
 
-def host_config(spec: dict[str, Any], cards: Cards | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = container_body(spec, "/w", cards or Cards("", [], []), {})["HostConfig"]
+def host_config(spec: dict[str, Any], cards: TaskCards | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = container_body(spec, "/w", cards or TaskCards("", [], []), {})["HostConfig"]
     return found
 
 
@@ -152,7 +152,7 @@ def test_what_keeps_other_nodes_out_is_said_while_the_job_runs(tmp_path: Path) -
     roster = Roster(str(tmp_path), {}, "process", str, "", "")
     folder = roster.folder("t")
     folder.create({"spec": {}})
-    logins.News(folder).tell(nodes=logins.UNREACHABLE % "no sshd")
+    logins.LoginNews(folder).tell(nodes=logins.UNREACHABLE % "no sshd")
     folder.write_state({"state": "running", "message": "no client"})
     assert roster.report("t")["message"] == "no client; the other nodes can't reach this one by ssh: no sshd"
     folder.write_state({"state": "exited", "message": "exited with status 1"})

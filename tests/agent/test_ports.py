@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.listening import free
-from chalicelib.agent.ports import Ports
+from chalicelib.agent.ports import HostPorts
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.roster import Roster
 from chalicelib.agent.task_runtime import TaskError
@@ -25,37 +25,37 @@ def port() -> int:
 
 
 @pytest.fixture
-def ports() -> Iterator[list[Ports]]:
+def ports() -> Iterator[list[HostPorts]]:
     """Those of two agents on one machine, and of a third that comes later."""
-    made = [Ports(25_000, 25_019) for _ in range(3)]
+    made = [HostPorts(25_000, 25_019) for _ in range(3)]
     yield made
     for each in made:
         for task in list(each._held):
             each.release(task)
 
 
-def test_the_first_gets_the_services_own_and_the_others_get_others(ports: list[Ports], port: int) -> None:
+def test_the_first_gets_the_services_own_and_the_others_get_others(ports: list[HostPorts], port: int) -> None:
     one, two, _ = ports
     given = [one.give("a", port), one.give("b", port), two.give("c", port), two.give("d", port)]
     assert given[0] == port and len(set(given)) == 4, given
     assert all(25_000 <= other <= 25_019 and free(other) for other in given[1:])
 
 
-def test_a_port_on_which_somebody_listens_is_nobodys(ports: list[Ports], port: int) -> None:
+def test_a_port_on_which_somebody_listens_is_nobodys(ports: list[HostPorts], port: int) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
         assert ports[0].give("a", port) != port
 
 
-def test_a_port_is_free_again_once_its_task_has_gone(ports: list[Ports], port: int) -> None:
+def test_a_port_is_free_again_once_its_task_has_gone(ports: list[HostPorts], port: int) -> None:
     one, two, _ = ports
     assert one.give("a", port) == port
     one.release("a")
     assert two.give("b", port) == port
 
 
-def test_a_restarted_agent_keeps_what_its_tasks_were_given(ports: list[Ports], port: int) -> None:
+def test_a_restarted_agent_keeps_what_its_tasks_were_given(ports: list[HostPorts], port: int) -> None:
     one, two, again = ports
     assert one.give("a", port) == port
     one.release("a")  # as the kernel does when an agent ends
@@ -65,7 +65,7 @@ def test_a_restarted_agent_keeps_what_its_tasks_were_given(ports: list[Ports], p
     assert two.give("b", port) == port, "and asked once more for the same task, it gives up what it gave"
 
 
-def test_that_all_are_taken_is_said(ports: list[Ports], port: int) -> None:
+def test_that_all_are_taken_is_said(ports: list[HostPorts], port: int) -> None:
     one = ports[0]
     for task in range(21):
         one.give(str(task), port)

@@ -142,8 +142,8 @@ class Server:
         found: int = self.ask(lambda sock: asking.status_of(sock, request))
         return found
 
-    def answer(self, most: int = 1000) -> asking.Answer:
-        found: asking.Answer = self.ask(lambda sock: asking.answer(sock, asking.request("get", "/metrics"), most))
+    def answer(self, most: int = 1000) -> asking.HttpAnswer:
+        found: asking.HttpAnswer = self.ask(lambda sock: asking.answer(sock, asking.request("get", "/metrics"), most))
         return found
 
 

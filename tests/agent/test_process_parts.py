@@ -15,7 +15,7 @@ import pytest
 
 from chalicelib.agent import session_command
 from chalicelib.agent.accounts import (
-    Account,
+    TaskAccount,
     account_of,
     device_groups,
     outside,
@@ -28,8 +28,8 @@ from chalicelib.agent.process import ProcessRuntime, task_environment
 from chalicelib.agent.task_runtime import Began, TaskError
 from chalicelib.agent.tasks import TaskFolder
 from chalicelib.agent.users import Users
-from chalicelib.agent.visibility import Cards
-from chalicelib.agent.volumes import Volumes
+from chalicelib.agent.visibility import TaskCards
+from chalicelib.agent.volumes import TaskVolumes
 
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
 ME = pwd.getpwuid(os.getuid())
@@ -40,7 +40,7 @@ UNKNOWN = 54_321  # an id that no account has
 
 @pytest.mark.parametrize("wanted", [None, "", {}, {"username": "", "uid": None}])
 def test_nobody_in_particular_is_the_agents_own_account(wanted: Any) -> None:
-    account = Account(wanted)
+    account = TaskAccount(wanted)
     assert (account.uid, account.gid, account.name, account.foreign) == (os.getuid(), os.getgid(), ME.pw_name, False)
 
 
@@ -59,7 +59,7 @@ def test_nobody_in_particular_is_the_agents_own_account(wanted: Any) -> None:
     ],
 )
 def test_an_account_by_name_or_number(wanted: Any, uid: int, gid: int, name: str) -> None:
-    account = Account(wanted)
+    account = TaskAccount(wanted)
     assert (account.uid, account.gid, account.foreign) == (uid, gid, True)
     assert account.name == (name if uid != UNKNOWN else account.name)
 
@@ -85,7 +85,7 @@ def become(wanted: Any, first: Callable[[], object] = lambda: None) -> tuple[int
     if child == 0:
         try:
             first()
-            Account(wanted).become()
+            TaskAccount(wanted).become()
             os.write(writer, json.dumps([os.getuid(), os.getgid(), os.getgid() in os.getgroups()]).encode())
         finally:
             os._exit(0)
@@ -100,13 +100,13 @@ def become(wanted: Any, first: Callable[[], object] = lambda: None) -> tuple[int
 )
 def test_who_isnt_here_is_named(wanted: str, words: str) -> None:
     with pytest.raises(TaskError, match=f"{words}: there is no such") as caught:
-        Account(wanted)
+        TaskAccount(wanted)
     assert caught.value.reason == "executor_error"
 
 
 def test_a_tasks_environment_in_full() -> None:
-    account = Account(None)
-    assert task_environment({"env": {"A": 1}}, account, "/h", "t", Cards("", [])) == {
+    account = TaskAccount(None)
+    assert task_environment({"env": {"A": 1}}, account, "/h", "t", TaskCards("", [])) == {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/h",
         "USER": account.name,
@@ -121,10 +121,13 @@ def test_a_tasks_environment_in_full() -> None:
 
 def test_a_tasks_own_variables_win_but_for_the_mark() -> None:
     spec = {"shell": "/bin/bash", "env": {"HOME": "/mine", "CUDA_VISIBLE_DEVICES": "", "DSTACK_AGENT_TASK": "no"}}
-    found = task_environment(spec, Account(None), "/h", "t", Cards("nvidia", ["GPU-a", "GPU-b"]))
+    found = task_environment(spec, TaskAccount(None), "/h", "t", TaskCards("nvidia", ["GPU-a", "GPU-b"]))
     assert (found["HOME"], found["SHELL"], found["CUDA_VISIBLE_DEVICES"]) == ("/mine", "/bin/bash", "")
     assert found["DSTACK_AGENT_TASK"] == "t"
-    assert task_environment({}, Account(None), "/h", "t", Cards("nvidia", ["0", "1"]))["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert (
+        task_environment({}, TaskAccount(None), "/h", "t", TaskCards("nvidia", ["0", "1"]))["CUDA_VISIBLE_DEVICES"]
+        == "0,1"
+    )
 
 
 @root_only
@@ -147,13 +150,13 @@ def test_whom_a_folder_lets_through(tmp_path: Path, mode: int, owner: int, group
     folder.mkdir()
     os.chown(folder, owner, group)
     folder.chmod(mode)
-    assert reachable(str(folder / "home"), Account("nobody")) is may
-    assert reachable(str(folder / "home"), Account("root")) is True
+    assert reachable(str(folder / "home"), TaskAccount("nobody")) is may
+    assert reachable(str(folder / "home"), TaskAccount("root")) is True
 
 
 @root_only
 def test_what_is_made_for_a_task_is_made_with_its_accounts_rights(tmp_path: Path) -> None:
-    account = Account("nobody")
+    account = TaskAccount("nobody")
     for parent in (tmp_path, *tmp_path.parents[:-2]):
         if parent.stat().st_uid == 0 and "pytest" in str(parent):
             parent.chmod(0o755)
@@ -171,7 +174,7 @@ def test_what_is_made_for_a_task_is_made_with_its_accounts_rights(tmp_path: Path
 
 @root_only
 def test_what_is_done_for_an_account_is_done_with_its_groups_alone() -> None:
-    account = Account("nobody")
+    account = TaskAccount("nobody")
     account.groups = [12]
     ours = os.geteuid(), os.getegid(), os.getgroups()
     with account.acting():
@@ -190,7 +193,7 @@ def test_no_task_may_be_root_or_what_another_tasks_user_or_group_may_be(tmp_path
 
 def test_the_agents_own_tasks_have_a_home_that_is_closed_to_others(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), "t")
-    assert own_home(folder, Account(None)) == (folder.home, "")
+    assert own_home(folder, TaskAccount(None)) == (folder.home, "")
     assert stat.S_IMODE(Path(folder.home).stat().st_mode) == 0o700
 
 
@@ -203,9 +206,9 @@ def test_a_task_with_gpus_gets_the_groups_of_devices_that_arent_everybodys() -> 
 def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TaskError, match=rf"^working directory {tmp_path}/file/below: "):
-        own_folder(str(tmp_path / "file" / "below"), Account(None))
+        own_folder(str(tmp_path / "file" / "below"), TaskAccount(None))
     with pytest.raises(TaskError, match=rf"^{tmp_path}: Is a directory"):
-        own_file(str(tmp_path), "text", Account(None))
+        own_file(str(tmp_path), "text", TaskAccount(None))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +220,7 @@ def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
 )
 def test_what_plain_processes_cant_do_is_said(tmp_path: Path, spec: dict[str, Any], words: str) -> None:
     folder = TaskFolder(str(tmp_path), "t")
-    began = Began(folder, spec, {}, 0, lambda *_, **__: None, lambda _: None, Volumes(folder, []))
+    began = Began(folder, spec, {}, 0, lambda *_, **__: None, lambda _: None, TaskVolumes(folder, []))
     with pytest.raises(TaskError, match=words) as caught:
         ProcessRuntime().begin(began)
     assert caught.value.reason == "executor_error"
@@ -226,9 +229,9 @@ def test_what_plain_processes_cant_do_is_said(tmp_path: Path, spec: dict[str, An
 def test_a_task_that_ran_before_its_supervisor_died_is_over(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), "no such task")
     earlier = {"state": "running"}
-    began = Began(folder, {}, earlier, 0, lambda *_, **__: None, lambda _: None, Volumes(folder, []))
+    began = Began(folder, {}, earlier, 0, lambda *_, **__: None, lambda _: None, TaskVolumes(folder, []))
     began.folder.create({})
-    session_command.admit(began.folder, Account(None), {}, "/")
+    session_command.admit(began.folder, TaskAccount(None), {}, "/")
     with pytest.raises(TaskError, match="the task ended with it"):
         ProcessRuntime().begin(began)
     assert not (tmp_path / "tasks/no such task/session.json").exists(), "no session begins while its rest is ended"

@@ -12,10 +12,10 @@ import pytest
 
 from chalicelib.agent import gpus
 from chalicelib.agent.inventory import Inventory, Runner
-from chalicelib.agent.program import Address, Every, Program, Rounds, new_session
+from chalicelib.agent.program import Address, AgentProgram, Every, Rounds, new_session
 from chalicelib.agent.roster import Fetch, Roster
 from chalicelib.agent.spool import SpoolWriter
-from chalicelib.agent.task_runtime import CONTAINER, TaskError, Usage
+from chalicelib.agent.task_runtime import CONTAINER, TaskError, TaskUsage
 from chalicelib.agent.tasks import make_pipe
 from tests.agent.desk import Runtime
 from tests.agent.server import PATIENCE, Plane, Server
@@ -102,7 +102,7 @@ class Desk:
         (data / "token").write_text("token\n")
         self.address(self.server.url)
         self.roster, self.logs = Played(data), Logs()
-        self.program: Program | None = None
+        self.program: AgentProgram | None = None
         self.thread: threading.Thread | None = None
 
     def address(self, url: str) -> None:
@@ -123,7 +123,7 @@ class Desk:
         runtimes = {"played": self.roster.played}
         inventory = Inventory(str(self.data), tool)
         every = {"look": 1000.0, **every}  # what isn't told needn't be found
-        self.program = Program(
+        self.program = AgentProgram(
             str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every), notices
         )
         self.program.logs = self.logs  # type: ignore[assignment]
@@ -192,7 +192,7 @@ def test_facts_and_credential(desk: Desk) -> None:
 
 
 def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> None:
-    desk.roster.played.used = Usage(1, 3, 2)
+    desk.roster.played.used = TaskUsage(1, 3, 2)
     desk.begin(look=0.01, wait=1000.0)
     desk.run()
     desk.state("t", "running")
@@ -203,7 +203,7 @@ def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> 
 
 
 def test_running_tasks_are_measured_from_time_to_time(desk: Desk) -> None:
-    desk.roster.played.used = Usage(1, 3, 2)
+    desk.roster.played.used = TaskUsage(1, 3, 2)
     desk.begin(look=0.01, measure=0.0, wait=0.1)  # what was measured goes with the next message
     desk.run()
     desk.plane.until(lambda: len(desk.plane.metrics) > 1)

@@ -13,7 +13,7 @@ from chalicelib.agent import build
 from chalicelib.agent.commands import Abort, End, Remove, Start, Trim
 from chalicelib.agent.session import Message
 from chalicelib.agent.signatures import Contents
-from chalicelib.agent.users import Held
+from chalicelib.agent.users import HeldId
 
 
 def test_it_is_made_from_values_by_place_and_by_name() -> None:
@@ -53,7 +53,7 @@ def test_equal_means_the_same_kind_and_the_same_values() -> None:
     assert End() == End()
     assert len({Abort("t"), Abort("t"), Remove("u")}) == 2
     with pytest.raises(TypeError, match="unhashable"):
-        hash(Held(1, 2))
+        hash(HeldId(1, 2))
     with pytest.raises(TypeError, match="unhashable"):
         hash(Start("t", {}))
 

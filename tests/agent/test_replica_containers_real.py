@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.docker import DockerRuntime, container_name
-from chalicelib.agent.replicas import Replicas
+from chalicelib.agent.replicas import WatchedReplicas
 from chalicelib.agent.streams import port_opener
 from tests.agent.runtime_conformance import Workshop
 from tests.harness.docker import DockerEngine
@@ -25,7 +25,7 @@ PROBES = [{"url": "/", "interval": 1, "ready_after": 2}, {"url": "/nothing", "in
 class Watched:
     def __init__(self, workshop: Workshop) -> None:
         self.changed, self.log = threading.Condition(), []  # type: ignore[var-annotated]
-        self.replicas = Replicas(workshop.roster.runtime, self._change, self.log.append)
+        self.replicas = WatchedReplicas(workshop.roster.runtime, self._change, self.log.append)
 
     def _change(self, _: str) -> None:
         with self.changed:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.replicas import Replicas, Way
+from chalicelib.agent.replicas import PortWay, WatchedReplicas
 from tests.harness.server import until
 
 PATIENCE = 60.0
@@ -73,7 +73,7 @@ class Seen:
         self.runtime, self.changed = Runtime(), threading.Condition()
         self.changes: list[tuple[str, dict[str, Any]]] = []
         self.log: list[str] = []
-        self.replicas = Replicas(self.runtime.of, self._change, self.log.append)
+        self.replicas = WatchedReplicas(self.runtime.of, self._change, self.log.append)
 
     def _change(self, task: str) -> None:
         with self.changed:
@@ -172,7 +172,7 @@ def test_one_that_has_ended_is_asked_nothing_more_and_leads_nowhere(seen: Seen, 
 
 
 def test_its_network_is_looked_up_once(seen: Seen, app: App) -> None:
-    way = Way("t", app.server_port, seen.runtime.of)
+    way = PortWay("t", app.server_port, seen.runtime.of)
     for _ in range(3):
         way.connect().close()
     assert seen.runtime.asked == 1
@@ -180,7 +180,7 @@ def test_its_network_is_looked_up_once(seen: Seen, app: App) -> None:
 
 
 def test_an_address_is_told_only_if_it_leads_to_the_replica(seen: Seen, app: App) -> None:
-    way = Way("t", app.server_port, seen.runtime.of)
+    way = PortWay("t", app.server_port, seen.runtime.of)
     assert way.straight() == "", "it has none"
     seen.runtime.straight = "127.0.0.1"
     assert way.straight() == "", "in the machine's own network it needs none"

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import repositories
-from chalicelib.agent.accounts import Account
+from chalicelib.agent.accounts import TaskAccount
 from chalicelib.agent.git import SAID_MOST, kept
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.task_runtime import Began, TaskError
-from chalicelib.agent.volumes import Volumes
+from chalicelib.agent.volumes import TaskVolumes
 from tests.agent import git_hosts
 from tests.agent.git_hosts import Host, git
 from tests.agent.runtime_conformance import Workshop, archive, kill_supervisor, sleepers
@@ -430,14 +430,14 @@ def began(workshop: Workshop, wanted: dict[str, Any]) -> Began:
     def wait(seconds: float) -> None:
         threading.Event().wait(seconds)
 
-    return Began(folder, folder.launch()["spec"], {}, 0, lambda state, **fields: None, wait, Volumes(folder, []))
+    return Began(folder, folder.launch()["spec"], {}, 0, lambda state, **fields: None, wait, TaskVolumes(folder, []))
 
 
 def test_a_disk_that_is_full_while_git_fetches_is_the_reason(
     workshop: Workshop, host: Host, small: Path, big: str
 ) -> None:
     with pytest.raises(TaskError, match="the disk of this machine is full"):
-        repositories.clone(began(workshop, repo(host.open, branch=big)), Account(None), str(small))
+        repositories.clone(began(workshop, repo(host.open, branch=big)), TaskAccount(None), str(small))
     assert list(small.iterdir()) == []
 
 
@@ -451,7 +451,7 @@ def test_a_disk_that_is_full_where_the_code_goes_is_the_reason(
 
 def test_a_clone_that_takes_too_long_is_given_up(workshop: Workshop, host: Host, tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=f"repository {host.open}: it wasn't cloned in 0 minutes"):
-        repositories.clone(began(workshop, repo(host.open)), Account(None), str(tmp_path), seconds=0.0)
+        repositories.clone(began(workshop, repo(host.open)), TaskAccount(None), str(tmp_path), seconds=0.0)
 
 
 def test_a_server_that_talks_without_end_fills_no_memory() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.agent.commands import Abort, Carry, End, Keep, Rekey, Remove, Route, Start, Stop, Trim
+from chalicelib.agent.commands import Abort, Carry, End, Keep, Rekey, Remove, Reroute, Start, Stop, Trim
 from chalicelib.agent.limits import LOG_BYTES
-from chalicelib.agent.session import COALESCE, NEVER, STATES, Message, Session
+from chalicelib.agent.session import COALESCE, NEVER, STATES, AgentSession, Message
 from tests.harness.examples import many
 
 Body = dict[str, Any]
@@ -29,18 +29,18 @@ class Logs:
         return offset, [(1, piece)] if piece else []
 
 
-def session(logs: Logs | None = None, **more: Any) -> Session:
+def session(logs: Logs | None = None, **more: Any) -> AgentSession:
     more.setdefault("credential", "old")
-    return Session(instance="i", boot="b", read_log=(logs or Logs()).read, **more)
+    return AgentSession(instance="i", boot="b", read_log=(logs or Logs()).read, **more)
 
 
-def message(session: Session, now: float) -> Message:
+def message(session: AgentSession, now: float) -> Message:
     action = session.next(now)
     assert isinstance(action, Message), f"nothing to send before {action}"
     return action
 
 
-def greeted(session: Session, now: float = 0.0, **answer: Any) -> Session:
+def greeted(session: AgentSession, now: float = 0.0, **answer: Any) -> AgentSession:
     session.answered(message(session, now), answer, now)
     return session
 
@@ -471,12 +471,12 @@ def test_a_routers_workers_are_passed_on_once_for_each_change() -> None:
     agent = greeted(session())
     agent.task_changed(report(workers=""))
     wanted = {"id": "t", "want": "run", "workers": "1", "worker_urls": ["http://10.0.0.5:8000"]}
-    assert agent.answered(message(agent, 1), {"tasks": [wanted]}, 1) == [Route("t", "1", ["http://10.0.0.5:8000"])]
+    assert agent.answered(message(agent, 1), {"tasks": [wanted]}, 1) == [Reroute("t", "1", ["http://10.0.0.5:8000"])]
     assert agent.answered(message(agent, 100), {"tasks": [wanted]}, 100) == []
     agent.task_changed(report(workers="1"))
     assert agent.answered(message(agent, 200), {"tasks": [wanted]}, 200) == []
     none = {"id": "t", "want": "run", "workers": "2", "worker_urls": []}
-    assert agent.answered(message(agent, 300), {"tasks": [none]}, 300) == [Route("t", "2", [])]
+    assert agent.answered(message(agent, 300), {"tasks": [none]}, 300) == [Reroute("t", "2", [])]
 
 
 def test_a_response_without_keys_changes_none() -> None:

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import sftp
-from chalicelib.agent.sftp import Fields, Malformed, Server, text
+from chalicelib.agent.sftp import Fields, Malformed, SftpServer, text
 from tests.harness.descriptors import descriptors, open_under, opened_since
 
 NOTHING = struct.pack(">I", 0)  # no attributes
 
 
 class Client:
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SftpServer) -> None:
         self.server, self._number = server, 0
 
     def ask(self, kind: int, *parts: bytes) -> tuple[int, Fields]:
@@ -56,7 +56,7 @@ def u64(number: int) -> bytes:
 
 @pytest.fixture
 def client() -> Client:
-    return Client(Server())
+    return Client(SftpServer())
 
 
 def test_it_says_what_it_speaks(client: Client) -> None:
@@ -193,7 +193,7 @@ def line() -> Iterator[Any]:
 
     def work() -> None:
         try:
-            sftp.serve(Server(), theirs.fileno(), theirs.fileno())
+            sftp.serve(SftpServer(), theirs.fileno(), theirs.fileno())
             ended.append(None)
         except Malformed as problem:
             ended.append(problem)

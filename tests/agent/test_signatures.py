@@ -18,10 +18,10 @@ from chalicelib.agent.signatures import (
     PAGES,
     SWAP,
     ZFS,
-    Choice,
     Contents,
     Magic,
-    Unusable,
+    MountChoice,
+    UnusableDisk,
     choose,
     formattable,
     look,
@@ -131,7 +131,7 @@ def test_a_table_with_its_copy_is_one_table() -> None:
 
 def test_a_filesystem_may_begin_with_a_boot_sector_and_end_with_an_old_table() -> None:
     found = disk((0, mbr(kind=0)), (1080, b"\x53\xef"), (-512, b"EFI PART"))
-    assert choose("/dev/a", found, {}) == Choice("/dev/a", "ext4")
+    assert choose("/dev/a", found, {}) == MountChoice("/dev/a", "ext4")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_filesystem_may_begin_with_a_boot_sector_and_end_with_an_old_table() -
     ],
 )
 def test_a_filesystem_with_anything_else_is_left_alone(written: tuple[tuple[int, bytes], ...]) -> None:
-    with pytest.raises(Unusable, match=r"/dev/a has .*ext4.* and "):
+    with pytest.raises(UnusableDisk, match=r"/dev/a has .*ext4.* and "):
         choose("/dev/a", disk(*written), {})
 
 
@@ -154,7 +154,7 @@ TABLE = Contents(table="a GPT partition table")
 
 def test_the_only_partition_with_a_filesystem() -> None:
     parts = {"/dev/a1": EMPTY, "/dev/a2": EXT, "/dev/a3": SWAPPED}
-    assert choose("/dev/a", TABLE, parts) == Choice("/dev/a2", "ext4")
+    assert choose("/dev/a", TABLE, parts) == MountChoice("/dev/a2", "ext4")
     assert not formattable(EMPTY, parts, True), "a disk with partitions isn't blank"
 
 
@@ -167,12 +167,12 @@ def test_the_only_partition_with_a_filesystem() -> None:
     ],
 )
 def test_any_other_number_of_filesystems_is_refused(parts: dict[str, Contents], words: str) -> None:
-    with pytest.raises(Unusable, match=words):
+    with pytest.raises(UnusableDisk, match=words):
         choose("/dev/a", TABLE, parts)
 
 
 def test_a_disk_without_anything_is_refused_unless_it_is_formatted() -> None:
-    with pytest.raises(Unusable, match=r"no filesystem \(found: nothing\); make one"):
+    with pytest.raises(UnusableDisk, match=r"no filesystem \(found: nothing\); make one"):
         choose("/dev/a", EMPTY, {})
 
 

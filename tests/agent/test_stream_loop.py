@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from chalicelib.agent import networks, websocket
-from chalicelib.agent.stream_loop import CLOSE_SECONDS, FULL, SILENCE, STALLED, TICK, Deferred, Joined, Loop, Refusal
+from chalicelib.agent.stream_loop import (
+    CLOSE_SECONDS,
+    FULL,
+    SILENCE,
+    STALLED,
+    TICK,
+    Deferred,
+    Joined,
+    Refusal,
+    StreamLoop,
+)
 from chalicelib.agent.websocket import Closed, Peer
 
 FRAME = websocket.frame(websocket.BINARY, bytes(FULL), False)
@@ -20,7 +30,7 @@ FRAME = websocket.frame(websocket.BINARY, bytes(FULL), False)
 
 @dataclass
 class Stream:
-    loop: Loop
+    loop: StreamLoop
     joined: Joined
     server: socket.socket
     job: socket.socket
@@ -63,7 +73,7 @@ class Stream:
 @pytest.fixture
 def stream() -> Iterator[Stream]:
     at = [1000.0]
-    loop = Loop(lambda: at[0])
+    loop = StreamLoop(lambda: at[0])
     server, near = socket.socketpair()
     job, far = socket.socketpair()
     for end in (server, job):
@@ -174,7 +184,7 @@ def test_a_job_that_has_said_all_gets_nothing_more(stream: Stream) -> None:
 
 
 def test_a_job_that_broke_off_ends_its_stream_in_words() -> None:
-    loop = Loop(lambda: 0.0)
+    loop = StreamLoop(lambda: 0.0)
     server, near = socket.socketpair()
     server.setblocking(False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -194,7 +204,7 @@ def test_a_job_that_broke_off_ends_its_stream_in_words() -> None:
 
 
 def test_what_came_behind_the_handshake_is_passed_on_first() -> None:
-    loop = Loop(lambda: 0.0)
+    loop = StreamLoop(lambda: 0.0)
     server, near = socket.socketpair()
     job, far = socket.socketpair()
     job.setblocking(False)
@@ -212,7 +222,7 @@ def test_what_came_behind_the_handshake_is_passed_on_first() -> None:
 
 def test_a_refused_stream_says_why_and_waits_for_the_servers_close() -> None:
     at = [0.0]
-    loop = Loop(lambda: at[0])
+    loop = StreamLoop(lambda: at[0])
     server, near = socket.socketpair()
     refusal = Refusal(loop, near, Peer(client=True), "no such port")
     refusal.begin()
@@ -228,7 +238,7 @@ def test_a_refused_stream_says_why_and_waits_for_the_servers_close() -> None:
 
 
 def test_a_failure_of_one_action_is_printed_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
-    loop, done = Loop(), threading.Event()
+    loop, done = StreamLoop(), threading.Event()
     loop.call(lambda: 1 // 0)  # type: ignore[func-returns-value]
     loop.call(done.set)
     assert done.wait(60)
@@ -246,7 +256,7 @@ def test_a_failure_of_one_action_is_printed_and_the_others_go_on(capsys: pytest.
 class Waiting:
     """A stream that nobody has used yet, to whoever may listen on a port."""
 
-    loop: Loop
+    loop: StreamLoop
     stream: Deferred
     server: socket.socket
     begun: list[int]
@@ -272,7 +282,7 @@ class Waiting:
 
 @contextmanager
 def waiting_for(port: int) -> Iterator[Waiting]:
-    loop, begun = Loop(), []
+    loop, begun = StreamLoop(), []
     server, near = socket.socketpair()
     server.setblocking(False)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.streams import DIALS_OF_A_JOB, MOST, Streams, Unreachable
+from chalicelib.agent.streams import DIALS_OF_A_JOB, MOST, AgentStreams, Unreachable
 
 PATIENCE = 60.0
 
@@ -53,8 +53,8 @@ def targets() -> Iterator[Targets]:
 
 
 @pytest.fixture
-def streams(targets: Targets) -> Iterator[Streams]:
-    made = Streams(lambda: "http://127.0.0.1:0", targets.note)
+def streams(targets: Targets) -> Iterator[AgentStreams]:
+    made = AgentStreams(lambda: "http://127.0.0.1:0", targets.note)
     made.serve("port", targets.open)
     yield made
     targets.may["slow"].set()
@@ -66,7 +66,7 @@ def order(name: str, task: str) -> dict[str, str]:
     return {"id": name, "ticket": "t", "task": task, "target": "port:1"}
 
 
-def test_a_slow_target_holds_up_its_own_job_only(streams: Streams, targets: Targets) -> None:
+def test_a_slow_target_holds_up_its_own_job_only(streams: AgentStreams, targets: Targets) -> None:
     for number in range(100):
         streams.dial(order(f"slow-{number}", "slow"))
     streams.dial(order("other", "other"))
@@ -77,7 +77,7 @@ def test_a_slow_target_holds_up_its_own_job_only(streams: Streams, targets: Targ
     assert targets.asked["slow"] == 100, "they had their turn"
 
 
-def test_a_job_leaves_places_to_others(streams: Streams, targets: Targets) -> None:
+def test_a_job_leaves_places_to_others(streams: AgentStreams, targets: Targets) -> None:
     for number in range(MOST):
         streams.dial(order(f"slow-{number}", "slow"))
     taken = MOST - targets.refused()
@@ -92,7 +92,7 @@ def test_a_job_leaves_places_to_others(streams: Streams, targets: Targets) -> No
     targets.wait(lambda: targets.asked["slow"] == taken + 1)
 
 
-def test_an_order_that_is_told_twice_is_dialled_once(streams: Streams, targets: Targets) -> None:
+def test_an_order_that_is_told_twice_is_dialled_once(streams: AgentStreams, targets: Targets) -> None:
     for _ in range(3):
         streams.dial(order("one", "slow"))
     targets.wait(lambda: targets.asked["slow"])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import logins, websocket
-from chalicelib.agent.streams import HEAD_BYTES, Streams, Unreachable, dialled, port_opener, ssh_opener
+from chalicelib.agent.streams import HEAD_BYTES, AgentStreams, Unreachable, dialled, port_opener, ssh_opener
 from chalicelib.agent.task_runtime import TaskRuntime
 from chalicelib.agent.tasks import TaskFolder
 from tests.agent.desk import Runtime
@@ -110,7 +110,7 @@ def test_a_jobs_ssh_server(folder: TaskFolder) -> None:
     opened = ssh_opener(lambda task: (runtime, folder))
     with pytest.raises(Unreachable, match="nobody's key was given for this job"):
         opened("t", {})
-    news = logins.News(folder)
+    news = logins.LoginNews(folder)
     news.tell(ssh={"problem": "no sshd"})
     with pytest.raises(Unreachable, match="no sshd"):
         opened("t", {})
@@ -173,7 +173,7 @@ def slow(task: str, order: dict[str, Any]) -> socket.socket:
 )
 def test_a_target_out_of_reach_is_told_to_whoever_asked(plane: Plane, target: str, words: str) -> None:
     notes: list[str] = []
-    streams = Streams(lambda: plane.url, notes.append)
+    streams = AgentStreams(lambda: plane.url, notes.append)
     for kind, opener in (("known", unreachable), ("wordless", wordless), ("slow", slow)):
         streams.serve(kind, opener)
     streams.dial({"id": 7, "ticket": "t", "task": "t", "target": target})
@@ -186,7 +186,7 @@ def test_a_target_out_of_reach_is_told_to_whoever_asked(plane: Plane, target: st
 
 
 def test_an_order_of_a_gateway_leads_there_and_past_the_head_node(plane: Plane) -> None:
-    streams = Streams(lambda: "http://127.0.0.1:1", print, via=lambda: "127.0.0.1:1")
+    streams = AgentStreams(lambda: "http://127.0.0.1:1", print, via=lambda: "127.0.0.1:1")
     order = {"id": "7", "ticket": "t", "task": "job", "target": "none:1", "gateway": plane.url}
     try:
         streams.dial(order)
@@ -199,7 +199,7 @@ def test_an_order_of_a_gateway_leads_there_and_past_the_head_node(plane: Plane) 
 def test_a_server_that_cant_be_dialled_is_noted_and_the_target_let_go(plane: Plane) -> None:
     noted, notes = threading.Event(), list[str]()
     near, far = socket.socketpair()
-    streams = Streams(lambda: "ftp://nowhere", lambda text: (notes.append(text), noted.set())[0])
+    streams = AgentStreams(lambda: "ftp://nowhere", lambda text: (notes.append(text), noted.set())[0])
     streams.serve("port", lambda task, order: near)
     far.settimeout(PATIENCE)
     streams.dial({"id": 7, "ticket": "t", "task": "t", "target": "port:1"})
@@ -211,7 +211,7 @@ def test_a_server_that_cant_be_dialled_is_noted_and_the_target_let_go(plane: Pla
 
 
 def test_a_stream_that_comes_when_the_agent_leaves_is_closed(plane: Plane) -> None:
-    streams = Streams(lambda: plane.url, lambda line: None)
+    streams = AgentStreams(lambda: plane.url, lambda line: None)
     ours, jobs = socket.socketpair()
     with jobs:
         streams.serve("port", lambda task, order: ours)

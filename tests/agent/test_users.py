@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent import users
-from chalicelib.agent.accounts import Account
-from chalicelib.agent.users import Held, Users, id_range, sweep
+from chalicelib.agent.accounts import TaskAccount
+from chalicelib.agent.users import HeldId, Users, id_range, sweep
 from tests.harness.descriptors import descriptors, opened_since
 
 
@@ -56,7 +56,7 @@ def test_an_id_is_not_inherited_while_a_process_of_its_stays(tmp_path: Path, mon
     monkeypatch.setattr(users, "CLEAR_SECONDS", -1.0)
     (tmp_path / "home").mkdir()
     with (tmp_path / "lock").open("w+b") as lock:
-        held = Held(os.getuid(), lock.fileno())
+        held = HeldId(os.getuid(), lock.fileno())
         held.owns([str(tmp_path / "home")])
         assert not held.clear() and not held.inherit()
     assert (tmp_path / "home").is_dir()
@@ -64,7 +64,7 @@ def test_an_id_is_not_inherited_while_a_process_of_its_stays(tmp_path: Path, mon
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may act as somebody else")
 def test_what_cant_be_deleted_stops_nobody(tmp_path: Path) -> None:
-    account = Account("nobody")
+    account = TaskAccount("nobody")
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     os.chown(tmp_path / "folder", account.uid, account.gid)  # but not what is in it
     (tmp_path / "folder").chmod(0o500)

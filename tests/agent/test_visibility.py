@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.agent import gpus
 from chalicelib.agent.task_runtime import TaskError
-from chalicelib.agent.visibility import Cards, buses_of, cards_of, in_container, in_process
+from chalicelib.agent.visibility import TaskCards, buses_of, cards_of, in_container, in_process
 
 BUSES = [f"0000:{number:02x}:00.0" for number in range(5, 13)]
 
@@ -44,9 +44,9 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def block(machine: Path, vendor: str, ids: list[str] | None = None) -> Cards:
+def block(machine: Path, vendor: str, ids: list[str] | None = None) -> TaskCards:
     """The second of four blocks: the third and fourth card."""
-    return Cards(vendor, ["2", "3"] if ids is None else ids, BUSES[2:4] if ids is None else [], str(machine))
+    return TaskCards(vendor, ["2", "3"] if ids is None else ids, BUSES[2:4] if ids is None else [], str(machine))
 
 
 def nodes(host: dict[str, Any]) -> list[str]:
@@ -129,20 +129,22 @@ def test_an_older_gaudi_driver_has_no_modules(machine: Path) -> None:
 @pytest.mark.parametrize("vendor", ["amd", "intel", "tenstorrent"])
 def test_a_card_that_cant_be_found_is_never_guessed(tmp_path: Path, vendor: str) -> None:
     with pytest.raises(TaskError, match=r"0000:05:00\.0 has no .*is the driver loaded"):
-        in_container(Cards(vendor, ["0"], ["0000:05:00.0"], str(tmp_path)), privileged=False)
+        in_container(TaskCards(vendor, ["0"], ["0000:05:00.0"], str(tmp_path)), privileged=False)
     for buses in ([], [""]):
         with pytest.raises(TaskError, match="PCI address of each card isn't known"):
-            in_container(Cards(vendor, ["0"], buses, str(tmp_path)), privileged=False)
+            in_container(TaskCards(vendor, ["0"], buses, str(tmp_path)), privileged=False)
     with pytest.raises(TaskError, match="can't be given cards of acme"):
-        in_container(Cards("acme", ["0"], [""], str(tmp_path)), privileged=False)
+        in_container(TaskCards("acme", ["0"], [""], str(tmp_path)), privileged=False)
 
 
 def test_cards_are_read_as_the_agent_wrote_them_down() -> None:
     listed = [{"id": "0", "bus": "0000:05:00.0"}, {"id": "1", "bus": "0000:06:00.0"}, {"id": "2"}]
     assert buses_of(["1", "2", "x"], listed) == ["0000:06:00.0", "", ""]
-    assert cards_of({"gpu_vendor": "amd", "gpu_buses": ["b"]}, ["1"]) == Cards("amd", ["1"], ["b"])
-    assert cards_of({}, ["GPU-1"]) == Cards("nvidia", ["GPU-1"], []), "named by the server on a machine without a tool"
-    assert cards_of({}, []) == Cards("", [], [])
+    assert cards_of({"gpu_vendor": "amd", "gpu_buses": ["b"]}, ["1"]) == TaskCards("amd", ["1"], ["b"])
+    assert cards_of({}, ["GPU-1"]) == TaskCards("nvidia", ["GPU-1"], []), (
+        "named by the server on a machine without a tool"
+    )
+    assert cards_of({}, []) == TaskCards("", [], [])
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import disks, marks, namespaces
-from chalicelib.agent.accounts import Account
+from chalicelib.agent.accounts import TaskAccount
 from chalicelib.agent.holds import Holds
 from chalicelib.agent.tasks import TaskFolder
-from chalicelib.agent.volumes import Volumes
+from chalicelib.agent.volumes import TaskVolumes
 from tests.harness import loops
 from tests.harness.loops import MIB, LoopDisk, run
 
@@ -56,13 +56,13 @@ class Way:
     def file(self) -> Path:
         return Path(self.entry["path"], "file")
 
-    def volumes(self) -> Volumes:
-        return Volumes(self.folder, [self.entry], self.holds)
+    def volumes(self) -> TaskVolumes:
+        return TaskVolumes(self.folder, [self.entry], self.holds)
 
     def go(self, tell: Callable[[bytes], object]) -> None:
         volumes = self.volumes()
         volumes.mount(ready, lambda _: None)
-        volumes.enter(Account(None))
+        volumes.enter(TaskAccount(None))
         with self.file.open("w") as file:
             file.write("kept")
             file.flush()
@@ -76,7 +76,7 @@ class Way:
         volumes = self.volumes()
         volumes.mount(lambda seconds: None, lambda _: None)  # a killed mkfs may still hold the lock
         assert self.disk.places() == [self.holds.point(self.entry["volume"])], "mounted once"
-        volumes.enter(Account(None))
+        volumes.enter(TaskAccount(None))
         assert self.file.parent.stat().st_mode & 0o777 == 0o777
         assert not written or self.file.read_text() == "kept"
         volumes.leave()

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import clearing, mountinfo, volumes
-from chalicelib.agent.accounts import Account
+from chalicelib.agent.accounts import TaskAccount
 from chalicelib.agent.holds import Holds
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.task_runtime import TaskError
 from chalicelib.agent.tasks import TaskFolder
-from chalicelib.agent.volumes import Volumes
+from chalicelib.agent.volumes import TaskVolumes
 from tests.agent.runtime_conformance import Workshop, kill_supervisor
 from tests.agent.ssh_client import Ssh, key_pair
 from tests.harness import loops
@@ -116,7 +116,7 @@ def test_nobody_exchanges_a_folder_between_the_check_and_the_engine(tmp_path: Pa
     (source / "sub" / "file").touch()
     folder = TaskFolder(str(tmp_path / "agent"), str(uuid.uuid4()))
     folder.create({})
-    wants = Volumes(folder, [{"kind": "folder", "source": str(source), "path": "/data"}])
+    wants = TaskVolumes(folder, [{"kind": "folder", "source": str(source), "path": "/data"}])
     try:
         (mount,) = wants.for_container()
         source.rename(source.with_name("moved"))
@@ -126,7 +126,7 @@ def test_nobody_exchanges_a_folder_between_the_check_and_the_engine(tmp_path: Pa
         assert seen.parent.stat().st_mode & 0o777 == 0o700, "only root gets there"
         with pytest.raises(TaskError, match="is a link to /etc"):
             wants.for_container()
-        assert Volumes(folder, []).release() == {}, "by whoever comes to it"
+        assert TaskVolumes(folder, []).release() == {}, "by whoever comes to it"
         assert not seen.exists() and Holds().of(folder.task) is None
         assert (source.with_name("moved") / "sub" / "file").exists(), "what is mounted there stays"
     finally:
@@ -492,9 +492,9 @@ def test_nobodys_links_are_followed(workshop: Workshop, shared: Path, path: str)
 
 @pytest.mark.parametrize("target", ["/", "/etc", "/usr/lib/python3", "/var/tmp", "/proc/self"])
 def test_nothing_is_mounted_over_what_the_agent_needs(tmp_path: Path, shared: Path, target: str) -> None:
-    found = Volumes(TaskFolder(str(tmp_path), "t"), [folder(shared, target)])
+    found = TaskVolumes(TaskFolder(str(tmp_path), "t"), [folder(shared, target)])
     with pytest.raises(TaskError, match=f"^volume {shared}: ") as caught:
-        found.enter(Account(None))
+        found.enter(TaskAccount(None))
     assert caught.value.reason == "volume_error"
 
 
@@ -532,7 +532,7 @@ def test_an_agent_that_isnt_root_refuses_with_the_reason(workshop: Workshop, dis
         os.setuid(65534)
         data = workshop.roster.folder("t")
         try:
-            Volumes(data, [wanted(disk, path)]).mount(lambda _: None, lambda _: None)
+            TaskVolumes(data, [wanted(disk, path)]).mount(lambda _: None, lambda _: None)
         except TaskError as problem:
             return 0 if (problem.reason == "volume_error") and "isn't root" in problem.message else 1
         return 2

@@ -11,7 +11,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chalicelib.agent import websocket
-from chalicelib.agent.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Broken, Closed, Decoder, Peer
+from chalicelib.agent.websocket import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PING,
+    PONG,
+    TEXT,
+    Closed,
+    Decoder,
+    Peer,
+    ProtocolBroken,
+)
 
 
 @dataclass(frozen=True)
@@ -188,7 +199,7 @@ def test_only_codes_that_may_be_sent_are_heard(code: int, exists: bool) -> None:
     if exists:
         assert websocket.read_close(payload) == Closed(code)
         return
-    with pytest.raises(websocket.Broken, match="a code that doesn't exist"):
+    with pytest.raises(websocket.ProtocolBroken, match="a code that doesn't exist"):
         websocket.read_close(payload)
 
 
@@ -234,11 +245,11 @@ def test_a_request_of_ours_is_one_that_we_accept() -> None:
     ],
 )
 def test_another_request_isnt(change: dict[str, str], words: str) -> None:
-    with pytest.raises(Broken, match=words):
+    with pytest.raises(ProtocolBroken, match=words):
         websocket.asked({**GOOD, **change})
 
 
 def test_a_frame_of_2_to_the_63_bytes_is_none_and_one_of_a_byte_less_may_come() -> None:
     assert Decoder(False).feed(b"\x82\x7f\x7f" + b"\xff" * 7 + b"x") == [(BINARY, b"x")]
-    with pytest.raises(websocket.Broken, match=r"a frame claims more than 2\^63 bytes"):
+    with pytest.raises(websocket.ProtocolBroken, match=r"a frame claims more than 2\^63 bytes"):
         Decoder(False).feed(b"\x82\x7f\x80" + bytes(7))

@@ -202,7 +202,7 @@ def test_a_credential_is_known_before_its_message_is_read(rig: Rig, host: Host) 
     def turned_away(credential: str, size: int) -> bool:
         headers = {"authorization": f"Bearer {credential}"}
         head = dispatch.head_of(dispatch.Request("POST", "/agent/sync", headers=headers))
-        assert isinstance(head, dispatch.Head)
+        assert isinstance(head, dispatch.RequestHead)
         reply = dispatch.refusal(rig.world.plane, head, size)
         assert reply is None or reply.status == 403
         return reply is not None

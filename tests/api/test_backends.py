@@ -14,7 +14,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.spi import Owned
 from chalicelib.configuration.server import read_backend
 from chalicelib.domain import keys
-from chalicelib.domain.backends import Configured, Roster
+from chalicelib.domain.backends import BackendRoster, Configured
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
@@ -176,7 +176,7 @@ def test_a_copied_record_does_not_open_elsewhere(desk: Desk) -> None:
     desk.add()
     known, other = desk.stored(), desk.another_project("other")
     assert known is not None
-    roster = nouns.find(desk.world.store, Roster, keys.ROSTER)
+    roster = nouns.find(desk.world.store, BackendRoster, keys.ROSTER)
     assert roster is not None
     desk.save(known.with_(project_id=other.id, version=0), roster.with_(rows=(*roster.rows, (other.id, "aws"))))
     desk.accounts.look_again()
@@ -396,5 +396,5 @@ def test_a_deleted_projects_backend_goes_with_it_and_the_roster_forgets_it(desk:
     desk.accounts.look_again()
     assert desk.accounts.accounts(other.id) == ()
     desk.add()
-    roster = nouns.find(desk.world.store, Roster, keys.ROSTER)
+    roster = nouns.find(desk.world.store, BackendRoster, keys.ROSTER)
     assert roster is not None and roster.rows == ((desk.project.id, "aws"),)

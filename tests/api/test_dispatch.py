@@ -14,7 +14,7 @@ from chalicelib.api.encode import encode
 from chalicelib.api.route import Access, Answer, Call, Route
 from chalicelib.api.routes import ROUTES
 from chalicelib.errors import Bug, Conflict, Invalid, Problem
-from chalicelib.usecases.context import Limits
+from chalicelib.usecases.context import SizeLimits
 from tests.api.rig import ADMIN, Rig
 
 KNOWN = orjson.loads((Path(__file__).parent / "known_paths.json").read_bytes())
@@ -126,7 +126,7 @@ def test_every_problem_of_a_body_is_told_with_its_field(rig: Rig) -> None:
 
 
 def test_a_large_body_is_refused_with_the_limit(tmp_path: Path) -> None:
-    rig = Rig.at(tmp_path, limits=Limits(body=1000))
+    rig = Rig.at(tmp_path, limits=SizeLimits(body=1000))
     assert "MB" in rig.refused("/api/runs/list", b" " * 1001)
 
 
@@ -223,7 +223,7 @@ def test_a_run_of_many_submissions_keeps_the_latest() -> None:
 
 
 def test_what_no_cut_makes_small_enough_is_refused_with_the_way_out(rig: Rig) -> None:
-    plane = replace(rig.world.plane, limits=Limits(answer=10_000))
+    plane = replace(rig.world.plane, limits=SizeLimits(answer=10_000))
     route = Route("POST", "/api/x", Access.public, lambda call: [{"id": number} for number in range(2000)])
     reply = dispatch.serve(plane, route, {}, dispatch.Request("POST", "/api/x"))
     assert reply.status == 400 and b"limit" in reply.body

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import StorageFull
-from chalicelib.usecases.context import Limits
+from chalicelib.usecases.context import SizeLimits
 from tests.agent.hostile_tars import ALL_HOSTILE, HARMLESS, HOSTILE
 from tests.api.rig import Rig, task
 from tests.api.uploads import BOUNDARY, link, message, multipart, send, tar, upload
@@ -69,7 +69,7 @@ def test_what_would_leave_its_folder_is_refused(rig: Rig, content: bytes) -> Non
 @pytest.mark.parametrize("what", ALL_HOSTILE)
 def test_a_hostile_archive_is_refused_with_its_entry_and_the_reason(tmp_path: Path, what: str) -> None:
     content, name, word = HOSTILE[what]
-    rig = Rig.at(tmp_path, limits=Limits(upload=len(content), body=2 * len(content)))
+    rig = Rig.at(tmp_path, limits=SizeLimits(upload=len(content), body=2 * len(content)))
     code = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
     rig.ok("P/repos/init", code)
     for path, query in ((FILES, {}), ("P/repos/upload_code", {"repo_id": "none"})):

@@ -17,7 +17,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
-from chalicelib.domain.usage import Part, Usage
+from chalicelib.domain.usage import Part, StorageUsage
 from chalicelib.planning.cost_rates import CHANGES
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN
@@ -300,7 +300,7 @@ def asked(rig: Rig, **fields: Any) -> tuple[list[Event], int]:
     (admin,) = rig.ok("/api/users/list", {})
     actor = nouns.find(rig.world.plane.store, User, keys.user(admin["id"]))
     assert actor is not None
-    found = events.list_events(cast(Store, store), actor, {rig.project.id: rig.project}, events.Filter(**fields))
+    found = events.list_events(cast(Store, store), actor, {rig.project.id: rig.project}, events.EventFilter(**fields))
     return found, store.read
 
 
@@ -330,7 +330,7 @@ def test_many_projects_are_begun_with_small_pages(rig: Rig) -> None:
     projects = {f"project-{number}": rig.project for number in range(100)} | {rig.project.id: rig.project}
     store = Counted(rig.world.plane.store)
     actor = User(id="x", name="x", role=GlobalRole.admin, created_at=1, token_hash="")
-    found = events.list_events(cast(Store, store), actor, projects, events.Filter(limit=5))
+    found = events.list_events(cast(Store, store), actor, projects, events.EventFilter(limit=5))
     assert len(found) == 5 and store.read <= 3 * events.FEWEST
 
 
@@ -383,7 +383,7 @@ def test_the_server_says_who_it_is_without_a_token(rig: Rig) -> None:
 
 def test_the_room_that_a_server_takes_is_shown_to_its_admins_only(tmp_path: Path) -> None:
     parts = (Part("logs", 7, 1), Part("blobs", 9, 3, whole=False))
-    rig = Rig.at(tmp_path, measure=lambda: Usage(parts, 5), retention=Retention(events=3))
+    rig = Rig.at(tmp_path, measure=lambda: StorageUsage(parts, 5), retention=Retention(events=3))
     found = rig.ok("/api/server/get_usage")
     assert found["parts"] == [
         {"name": "logs", "bytes": 7, "files": 1, "whole": True},

@@ -13,7 +13,7 @@ from chalicelib.domain.ids import is_id
 from chalicelib.domain.instants import HOUR, MINUTE, from_iso, iso
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
-from chalicelib.domain.runs import Retry, Run, RunStatus
+from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
 from tests.api.rig import OFFERS, Rig, submit, task
@@ -330,7 +330,9 @@ def test_the_status_cell_says_how_a_job_ended(
 def test_a_run_that_waits_for_another_try_says_so(rig: Rig) -> None:
     made = submit(rig, task())
     rig.save(
-        run_of(rig, made["id"]).with_(status=RunStatus.pending, retries=(Retry(attempt=1),), message="no capacity")
+        run_of(rig, made["id"]).with_(
+            status=RunStatus.pending, retries=(ReplicaRetry(attempt=1),), message="no capacity"
+        )
     )
     run = rig.ok("P/runs/get", {"run_name": "hello"})
     assert (run["status"], run["status_message"], run["message"]) == ("pending", "retrying", "no capacity")

@@ -15,7 +15,7 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import ProjectRole, User
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import fleet_plans, specs
-from chalicelib.usecases.run_plans import Look, get_plan
+from chalicelib.usecases.run_plans import PlanView, get_plan
 from tests.api.rig import ADMIN, Rig, submit, task
 from tests.api.test_agent_routes import Host
 from tests.api.test_runs import finish, run_of
@@ -111,7 +111,7 @@ def test_a_plan_holds_no_password_that_could_be_logged(rig: Rig) -> None:
     assert found is not None
     user = nouns.find(rig.world.plane.store, User, keys.user(found[0]))
     assert user is not None
-    plan = get_plan(rig.world.plane, user, rig.project, private(), Look())
+    plan = get_plan(rig.world.plane, user, rig.project, private(), PlanView())
     assert "registry.example" in repr(plan) and PASSWORD not in repr(plan)
 
 

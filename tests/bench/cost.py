@@ -62,7 +62,7 @@ def commits(of: Sequence[Written], then: str = "") -> list[str]:
     return [*lines, f"  {sum(each.units for each in of):5}  in all{then}"]
 
 
-def table(instances: int, bill: list[costs.Line], budget: float) -> list[str]:
+def table(instances: int, bill: list[costs.CostLine], budget: float) -> list[str]:
     total = costs.total(bill)
     lines = [f"{instances:,} instances, {instances * costs.RUNS:,} runs a month: ${total:,.2f} of ${budget:,.2f}"]
     for line in bill:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from chalicelib.agent.commands import Remove, Start
-from chalicelib.agent.session import Message, Session
+from chalicelib.agent.session import AgentSession, Message
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.ids import derive
@@ -95,7 +95,7 @@ class Host:
     def __init__(self, url: str, instance_id: str, token: str, job_seconds: float, started: Started) -> None:
         self._address = urlsplit(url)
         self._job_seconds, self._started = job_seconds, started
-        self._session = Session(instance_id, str(uuid.uuid4()), "", self._read_log, agent="bench", token=token)
+        self._session = AgentSession(instance_id, str(uuid.uuid4()), "", self._read_log, agent="bench", token=token)
         self._session.facts_changed(FACTS)
         self._changed = asyncio.Event()
         self._lines: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}

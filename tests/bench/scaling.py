@@ -9,7 +9,7 @@ from functools import partial
 from chalicelib.domain.instants import SECOND
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.run import decide_run
-from chalicelib.planning.scaling import Seen, scale
+from chalicelib.planning.scaling import GroupState, scale
 from chalicelib.planning.snapshots import RunSnapshot
 from tests.bench.measure import cpu_ms, report
 from tests.world.services import ServiceWorld, service
@@ -55,7 +55,7 @@ def main() -> None:
 
     def decisions() -> None:
         for _ in range(CALLS):
-            scale(config.scaling, (1, 200), rest.traffic, rest.run.scales[0], Seen(REPLICAS), rest.now)  # type: ignore[union-attr]
+            scale(config.scaling, (1, 200), rest.traffic, rest.run.scales[0], GroupState(REPLICAS), rest.now)  # type: ignore[union-attr]
 
     report(
         "scaling",

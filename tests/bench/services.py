@@ -27,7 +27,7 @@ from pathlib import Path
 
 from chalicelib.agent.gateway.nginx import MODULES
 from chalicelib.domain.serving import Served
-from chalicelib.serving.door import Settings
+from chalicelib.serving.door import DoorSettings
 from tests.bench.gateway import CLIENTS, LINES, added_ms, carried, changes, rate, streams, upstream
 from tests.bench.gateway import opened as limited
 from tests.bench.measure import report
@@ -41,7 +41,7 @@ KILLED_AFTER, LOAD = 1.0, 3.0  # seconds
 
 def keep_open() -> None:
     """A door in this process, until the standard input ends: it serves what each line there says."""
-    with opened(Settings(domain=DOMAIN)) as door:
+    with opened(DoorSettings(domain=DOMAIN)) as door:
         door.allow(TOKEN, PROJECT)
         print(door.address[1], flush=True)
         for line in sys.stdin:

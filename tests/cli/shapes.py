@@ -12,7 +12,7 @@ import orjson
 from chalicelib.api import dispatch
 from chalicelib.configuration.server import read_backend
 from chalicelib.domain import keys
-from chalicelib.domain.certificates import Certificate, Pair, certificate_id
+from chalicelib.domain.certificates import Certificate, CertificatePair, certificate_id
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus, PullProgress
@@ -111,7 +111,7 @@ def certificate(of: Gateway, **fields: Any) -> Certificate:
     at, host = of.created_at, "chat.example.com"
     of_it = {"project_id": of.project_id, "gateway_id": of.id, "gateway_name": of.name, "name": host}
     times = {"used_at": at, "created_at": at, "last_processed_at": at, "due_at": at + MINUTE}
-    pair = Pair(chain="", key="", since=at, until=at + MINUTE)
+    pair = CertificatePair(chain="", key="", since=at, until=at + MINUTE)
     return Certificate(id=certificate_id(of.id, host), pair=pair, **of_it, **times, **fields)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.usage import Part, Usage
+from chalicelib.domain.usage import Part, StorageUsage
 from cli.shapes import COMMANDS, SHAPES
 from docs import json_shapes
 from tests.api.rig import OFFERS, Rig
@@ -25,7 +25,7 @@ from tests.cli.test_help import LEAVES
 from tests.world.ports import Books, accounts
 
 BACKENDS = accounts(BackendFacts(name="vultr"), BackendFacts(name="aws", volumes=True, gateways=True))
-USAGE = Usage((Part("database", 4096, 1),), 10**9)
+USAGE = StorageUsage((Part("database", 4096, 1),), 10**9)
 
 
 @pytest.fixture

@@ -18,14 +18,14 @@ import pytest
 
 from chalicelib.errors import Refused
 from cli.reach import ways_to
-from cli.ssh_config import Book, Hop, Layout, config_text, include_in, known_hosts_text, with_include
+from cli.ssh_config import Book, Hop, JobHops, config_text, include_in, known_hosts_text, with_include
 from tests.cli.fake_ssh import HOST_KEY, FakeSsh
 
 LINE = "Include ~/.dstack/ssh/runs/*/config"
 JOB = Hop("localhost", 40022, "root", HOST_KEY)
 
 
-def ways(**data: Any) -> list[Layout]:
+def ways(**data: Any) -> list[JobHops]:
     placed = {
         "hostname": "10.0.0.7",
         "ssh_port": 22,
@@ -109,7 +109,7 @@ def test_what_users_are_called_is_accepted(user: str) -> None:
 def test_a_runs_files_are_private_and_gone_afterwards(tmp_path: Path) -> None:
     book = Book(tmp_path / "ssh")
     attached = book.attach("train")
-    book.write(attached, Layout("train", JOB, proxy=("x",)), {"token": "secret"})
+    book.write(attached, JobHops("train", JOB, proxy=("x",)), {"token": "secret"})
     assert {path.name: path.stat().st_mode & 0o777 for path in attached.folder.iterdir() if path.name != "lock"} == {
         "config": 0o600,
         "known_hosts": 0o600,
@@ -125,7 +125,7 @@ def test_a_runs_files_are_private_and_gone_afterwards(tmp_path: Path) -> None:
 def test_the_last_one_to_detach_removes_them(tmp_path: Path) -> None:
     book = Book(tmp_path)
     one, two = book.attach("train"), book.attach("train")
-    book.write(one, Layout("train", JOB))
+    book.write(one, JobHops("train", JOB))
     book.detach(one)
     assert two.config.exists()
     book.detach(two)
@@ -137,7 +137,7 @@ def test_namesakes_of_two_projects_have_a_folder_each(tmp_path: Path) -> None:
     one, two, same = book.attach("train", "run-1"), book.attach("train", "run-2"), book.attach("train", "run-1")
     assert (one.folder, one.named) == (same.folder, True) and (two.folder.name, two.named) == ("train@2", False)
     for attached, host in ((one, "here"), (two, "there")):
-        book.write(attached, Layout("train", Hop(host, 22, "root")))
+        book.write(attached, JobHops("train", Hop(host, 22, "root")))
     assert "HostName here" in one.config.read_text() and "HostName there" in two.config.read_text()
     assert [path.parent.name for path in tmp_path.glob("runs/*/config")] == ["train"], "what `ssh train` reads"
     book.detach(one)
@@ -153,7 +153,7 @@ def test_namesakes_of_two_projects_have_a_folder_each(tmp_path: Path) -> None:
 def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
     book = Book(tmp_path)
     killed = book.attach("old")
-    book.write(killed, Layout("old", JOB))
+    book.write(killed, JobHops("old", JOB))
     killed.lock.close()  # as its end does
     kept = book.attach("other")
     book.attach("new")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.ssh_config import Attached, Book, Hop, Layout, include_in
+from cli.ssh_config import Attached, Book, Hop, JobHops, include_in
 from tests.cli.fake_ssh import HOST_KEY
 
 TRAPS = """Host *
@@ -31,7 +31,7 @@ class Home:
         self.own.write_text(TRAPS)
         self.attached: list[Attached] = []
 
-    def attach(self, layout: Layout) -> None:
+    def attach(self, layout: JobHops) -> None:
         self.attached.append(self.book.attach(layout.alias))
         self.book.write(self.attached[-1], layout)
         include_in(self.own, self.folder / ".dstack")
@@ -53,7 +53,7 @@ def test_every_hop_is_as_written_whatever_the_user_has_for_all_hosts(home: Home)
     key = str(home.folder / ".dstack" / "ssh" / "0a1b2c3d")
     jump = Hop("login.lab", 2222, "bob", "", ("/keys/lab", key), identities_only=False)
     host = Hop("10.0.0.7", 22, "ubuntu", HOST_KEY, (key,))
-    home.attach(Layout("train", Hop("localhost", 40022, "root", HOST_KEY, (key,)), (jump, host)))
+    home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY, (key,)), (jump, host)))
     ours = home.folder / ".dstack" / "ssh"
     job = home.asked("train")
     assert (job["hostname"], job["port"], job["user"]) == ("localhost", "40022", "root")
@@ -75,8 +75,8 @@ def test_every_hop_is_as_written_whatever_the_user_has_for_all_hosts(home: Home)
 
 def test_a_run_that_is_called_like_anothers_hop_is_no_hop(home: Home) -> None:
     host = Hop("10.0.0.7", 22, "ubuntu", HOST_KEY)
-    home.attach(Layout("train", Hop("localhost", 40022, "root", HOST_KEY), (host,)))
-    home.attach(Layout("train-host", Hop("localhost", 40023, "root", HOST_KEY), (Hop("10.0.0.8", 22, "ubuntu"),)))
+    home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY), (host,)))
+    home.attach(JobHops("train-host", Hop("localhost", 40023, "root", HOST_KEY), (Hop("10.0.0.8", 22, "ubuntu"),)))
     hop = home.asked(home.asked("train")["proxyjump"])
     assert (hop["hostname"], hop["port"], hop["user"]) == ("10.0.0.7", "22", "ubuntu")
     run = home.asked("train-host")
@@ -87,7 +87,7 @@ def test_a_run_that_is_called_like_anothers_hop_is_no_hop(home: Home) -> None:
 def test_two_jobs_of_one_machine_are_told_apart_by_their_keys(home: Home) -> None:
     other = HOST_KEY.replace("IB1y", "IB2y")
     for name, port, key in (("one", 40022, HOST_KEY), ("two", 40023, other)):
-        home.attach(Layout(name, Hop("localhost", port, "root", key), (Hop("10.0.0.7", 22, "ubuntu"),)))
+        home.attach(JobHops(name, Hop("localhost", port, "root", key), (Hop("10.0.0.7", 22, "ubuntu"),)))
     one, two = home.asked("one"), home.asked("two")
     assert (one["hostkeyalias"], two["hostkeyalias"]) == ("one", "two")
     assert one["userknownhostsfile"] != two["userknownhostsfile"]
@@ -97,7 +97,7 @@ def test_two_jobs_of_one_machine_are_told_apart_by_their_keys(home: Home) -> Non
 
 def test_the_command_that_carries_the_bytes_survives_the_shell(home: Home) -> None:
     words = ("/opt/my python", "-P", "-m", "cli.carry", "/home/me/100%/it's $HOME")
-    home.attach(Layout("train", Hop("localhost", 40022, "root", HOST_KEY), proxy=words))
+    home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY), proxy=words))
     (ours,) = (home.book.folder / "runs").iterdir()
     command = next(line for line in (ours / "config").read_text().splitlines() if "ProxyCommand" in line)
     shell = command.split(None, 1)[1].replace("%%", "%")  # what SSH does before it hands it to a shell
@@ -109,6 +109,6 @@ def test_the_command_that_carries_the_bytes_survives_the_shell(home: Home) -> No
 
 
 def test_hosts_that_arent_ours_are_the_users(home: Home) -> None:
-    home.attach(Layout("train", Hop("localhost", 40022, "root")))
+    home.attach(JobHops("train", Hop("localhost", 40022, "root")))
     elsewhere = home.asked("example")
     assert (elsewhere["user"], elsewhere["port"], elsewhere["proxyjump"]) == ("ann", "2200", "bastion")

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from chalicelib.domain.ids import derive
-from chalicelib.domain.owner import EPOCHS, LONGEST, Kind, Owner, from_name, from_tags, is_ours, mark, read
+from chalicelib.domain.owner import EPOCHS, LONGEST, OwnedKind, Owner, from_name, from_tags, is_ours, mark, read
 from chalicelib.errors import Bug
 
 IDS = st.uuids().map(str)
@@ -21,19 +21,19 @@ INSTALL, PROJECT = derive("here", "install"), derive("tests", "project")
 
 @st.composite
 def owners(draw: st.DrawFn) -> Owner:
-    kind = draw(st.sampled_from(Kind))
-    if kind is Kind.group:
+    kind = draw(st.sampled_from(OwnedKind))
+    if kind is OwnedKind.group:
         return Owner(kind, draw(INSTALLS), draw(IDS), draw(IDS), fleet_id=draw(IDS))
     return Owner(kind, draw(INSTALLS), draw(IDS), draw(IDS), draw(EPOCH))
 
 
 def one(**changes: object) -> Owner:
-    given: dict[str, object] = {"kind": Kind.instance, "install": INSTALL, "project_id": PROJECT}
+    given: dict[str, object] = {"kind": OwnedKind.instance, "install": INSTALL, "project_id": PROJECT}
     return Owner(**{**given, "id": derive("one", "instance"), **changes})  # type: ignore[arg-type]
 
 
 def known_by_name(owner: Owner) -> Owner:
-    project = "" if owner.kind is Kind.group else owner.project_id
+    project = "" if owner.kind is OwnedKind.group else owner.project_id
     return Owner(owner.kind, mark(owner.install), project, owner.id, owner.epoch, owner.fleet_id)
 
 

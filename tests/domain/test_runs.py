@@ -8,7 +8,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY
 from chalicelib.domain.reasons import RunReason
-from chalicelib.domain.runs import Retry, Run, RunStatus
+from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.store import nouns
 from chalicelib.store.port import Record
 from tests.world import nouns as b
@@ -22,12 +22,14 @@ OLD |= {"last_processed_at": 1, "status": "pending"}
     [
         ({}, ()),
         ({"resubmission_attempt": 0}, ()),
-        ({"resubmission_attempt": 2, "resume_at": 9 * DAY}, (Retry(attempt=2, resume_at=9 * DAY),)),
-        ({"resubmission_attempt": 3}, (Retry(attempt=3),)),  # submitted again, and without a place so far
-        ({"retries": [{"replica": 4, "attempt": 1}]}, (Retry(replica=4, attempt=1),)),
+        ({"resubmission_attempt": 2, "resume_at": 9 * DAY}, (ReplicaRetry(attempt=2, resume_at=9 * DAY),)),
+        ({"resubmission_attempt": 3}, (ReplicaRetry(attempt=3),)),  # submitted again, and without a place so far
+        ({"retries": [{"replica": 4, "attempt": 1}]}, (ReplicaRetry(replica=4, attempt=1),)),
     ],
 )
-def test_a_run_that_counted_its_own_attempts_still_parses(stored: dict[str, int], retries: tuple[Retry, ...]) -> None:
+def test_a_run_that_counted_its_own_attempts_still_parses(
+    stored: dict[str, int], retries: tuple[ReplicaRetry, ...]
+) -> None:
     run = nouns.read(Run, Record(keys.run("r"), 1, orjson.dumps(OLD | stored)))
     assert run.retries == retries
     assert run.resubmission_attempt == max((retry.attempt for retry in retries), default=0)
@@ -52,5 +54,5 @@ def test_a_status_item_is_small() -> None:
         finished_at=b.NOW,
     )
     assert len(nouns.put(run).record.body) <= 700
-    waiting = tuple(Retry(replica=num, attempt=3, resume_at=b.NOW) for num in range(5))
+    waiting = tuple(ReplicaRetry(replica=num, attempt=3, resume_at=b.NOW) for num in range(5))
     assert len(nouns.put(run.with_(retries=waiting)).record.body) <= 1024

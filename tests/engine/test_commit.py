@@ -6,12 +6,12 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.engine.commit import Committer, Door
+from chalicelib.engine.commit import CommitDoor, Committer
 from chalicelib.engine.kinds import KINDS
 from chalicelib.errors import Bug, Conflict, Invalid
 from chalicelib.planning.plan import Effect, Plan, Step
 from chalicelib.planning.purchases import Describe
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_BODY, MAX_CHANGES, Put
 from tests.world.engine import Engine
@@ -137,21 +137,21 @@ def test_store_really_refuses_a_stale_version(place: Engine) -> None:
 
 def test_a_request_that_breaks_a_rule_is_not_committed(place: Engine) -> None:
     (host,) = place.hosts(1)
-    door = Door(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
+    door = CommitDoor(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
     forgotten = host.with_(due_at=None, message="nobody will look at it again")
     plan = Plan((Step((forgotten,), wake=(f"instance/{host.id}",)),))
     with pytest.raises(Bug, match="nothing will look at it again"):
-        door.take(Given(place.at, (host,)), plan)
+        door.take(NounsSnapshot(place.at, (host,)), plan)
     assert place.again(host) == host
     assert (place.woken, place.rung) == ([], [])
 
 
 def test_a_request_that_lost_a_race_is_decided_again(place: Engine) -> None:
     (host,) = place.hosts(1)
-    door = Door(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
+    door = CommitDoor(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
     place.store.commit([nouns.put(host.with_(message="faster"))])
     with pytest.raises(Conflict):
-        door.take(Given(place.at, (host,)), Plan((Step((host.with_(message="late"),), wake=("run/x",)),)))
+        door.take(NounsSnapshot(place.at, (host,)), Plan((Step((host.with_(message="late"),), wake=("run/x",)),)))
     assert place.again(host).message == "faster"
     assert (place.woken, place.rung) == ([], [])
 
@@ -159,7 +159,7 @@ def test_a_request_that_lost_a_race_is_decided_again(place: Engine) -> None:
 def test_a_request_has_no_effects_of_its_own(place: Engine) -> None:
     """They would run in the process that serves the request, which has no clouds' SDKs."""
     (host,) = place.hosts(1)
-    door = Door(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
+    door = CommitDoor(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
     effect = Describe(f"instance/{host.id}", host.offer.backend, 77)
     with pytest.raises(Bug, match="wake its unit instead"):
-        door.take(Given(place.at, (host,)), Plan((Step((host.with_(message="x"),), effects=(effect,)),)))
+        door.take(NounsSnapshot(place.at, (host,)), Plan((Step((host.with_(message="x"),), effects=(effect,)),)))

@@ -223,7 +223,7 @@ def test_undoing_waits_and_is_asked_for_again() -> None:
 
 def test_a_state_that_asks_about_a_forgotten_workflow_is_told_to_undo() -> None:
     course = driven(Meadow(wet=1))
-    with pytest.raises(Exception, match="no workflow") as told:
+    with pytest.raises(Exception, match="no longer exists") as told:
         course.executions.invoke({"workflow": "other", "step": "place", "undo": False})
     assert type(told.value).__name__ == CANCELLED
 

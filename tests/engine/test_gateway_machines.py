@@ -15,7 +15,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.planning.requests import delete_gateway
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases.backends import uses
@@ -68,7 +68,7 @@ class Door:
     def delete(self) -> None:
         plane, gateway = self.site.root.plane, self.now
         draft = Draft(self.site.time.now())
-        plane.door.take(Given(draft.now, (gateway,)), delete_gateway(gateway, draft), [])
+        plane.door.take(NounsSnapshot(draft.now, (gateway,)), delete_gateway(gateway, draft), [])
         plane.wake([gateway.unit])
 
     def owned(self) -> list[str]:

@@ -13,7 +13,7 @@ from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.machines.gateway import LOOK_FOR_HOSTS, TO_LEAVE
 from chalicelib.planning.gateways import heard
 from chalicelib.planning.requests import delete_gateway
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from tests.api.rig import Rig
@@ -47,7 +47,7 @@ def report(place: Engine, of: Gateway, says: str) -> None:
         assert machine is not None
         draft = Draft(place.at)
         heard(draft, now, machine, says, "")
-        place.plane.door.take(Given(place.at, (now, machine)), draft.plan())
+        place.plane.door.take(NounsSnapshot(place.at, (now, machine)), draft.plan())
 
 
 def test_it_is_placed_runs_moves_and_goes(place: Engine) -> None:
@@ -67,7 +67,7 @@ def test_it_is_placed_runs_moves_and_goes(place: Engine) -> None:
     moved = [(each.instance_name, each.state) for each in place.again(of).replicas]
     assert moved == [(second.name, ReplicaState.provisioning)]
     gone = place.again(of)
-    place.plane.door.take(Given(place.at, (gone,)), delete_gateway(gone, Draft(place.at)))
+    place.plane.door.take(NounsSnapshot(place.at, (gone,)), delete_gateway(gone, Draft(place.at)))
     passes(place)
     told = place.again(second)
     assert told.gateway is not None and told.gateway.leaving

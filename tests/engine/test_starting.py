@@ -24,10 +24,10 @@ from chalicelib.engine.read import Reader
 from chalicelib.machines.gang import LONGEST_WAIT, TO_MEET
 from chalicelib.machines.job import PULL_TIMEOUT, TO_START
 from chalicelib.machines.volume import TO_ATTACH
-from chalicelib.planning.executions import CANCELLED, AnswerExecution, Call, StartExecution
+from chalicelib.planning.executions import CANCELLED, AnswerExecution, StartExecution, StepCall
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.snapshots import RunSnapshot
-from chalicelib.planning.starting import START_CLUSTER, Start, reached, stage, start_answered
+from chalicelib.planning.starting import START_CLUSTER, GangStart, reached, stage, start_answered
 from chalicelib.store.port import Change, Put
 from tests.engine.test_gang_purchases import SMALL, World, gang
 from tests.world import nouns as b
@@ -66,7 +66,7 @@ class Plane(World):
         load = Loader(Reader(self.store), self.plane.catalog, self.plane.backends)
         executor = Executor(here, load, wake=self.woken.extend)
         starting = Starting(executor, lambda units: self.reconciler().run(units, kinds=()))
-        call = Call(payload["step"], payload["undo"], payload.get("token", ""))
+        call = StepCall(payload["step"], payload["undo"], payload.get("token", ""))
         return starting.call(payload["workflow"], call)
 
     def execution(self, run: Run, attempt: int = 0) -> Execution:
@@ -356,7 +356,7 @@ def test_how_far_a_start_is_follows_from_the_gang(found: Gang, first: Instance |
         assert (now.name if now else None) == at
     snapshot = RunSnapshot(b.NOW, RUN, b.run_spec(), (), (), instances, {}, gangs=(found,))
     for name in STAGES if found.status is not GangStatus.undone else ():
-        over = start_answered(snapshot, Start.of(found), Call(name)).made is not None
+        over = start_answered(snapshot, GangStart.of(found), StepCall(name)).made is not None
         assert over == (at is None or STAGES.index(name) < STAGES.index(at))
 
 
@@ -367,5 +367,5 @@ def test_stages_are_reached_in_the_order_in_which_they_are_declared() -> None:
 
 def test_an_executions_name_is_short_enough_and_read_back() -> None:
     name = f"{RUN.id}-12-3-4"
-    assert str(Start.named(name)) == name and Start.named(name) == Start(RUN.id, 12, 3, 4)
+    assert str(GangStart.named(name)) == name and GangStart.named(name) == GangStart(RUN.id, 12, 3, 4)
     assert len(f"{RUN.id}-1000-100000-100000") <= 80

@@ -74,7 +74,7 @@ def volume_lives(stage: Stage) -> None:
     volume = stage.created()
     assert volume.status is VolumeStatus.active
     assert [each.id for each in volumes.list_all(stage.place.plane, stage.project)] == [volume.id]
-    every = volumes.Filter(limit=10, only_active=True, ascending=False, prev_created_at=None, prev_id=None)
+    every = volumes.VolumeFilter(limit=10, only_active=True, ascending=False, prev_created_at=None, prev_id=None)
     assert len(volumes.list_rows(stage.place.plane, [stage.project], every)) == 1
     stage.delete()
     stage.until(lambda: stage.again(volume).deleted)

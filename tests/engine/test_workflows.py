@@ -13,7 +13,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import NotYet, Transient, Unfit
-from chalicelib.planning.executions import BEHIND, NOT_YET, Call
+from chalicelib.planning.executions import BEHIND, NOT_YET, StepCall
 from chalicelib.planning.workflows import Definition, WorkflowSnapshot, WorkflowStep, answered
 from chalicelib.store import nouns
 from tests.engine.workflow_kit import Course, Fault, check, faults
@@ -194,7 +194,7 @@ def test_a_state_may_ask_again_from_the_moment_on_at_which_no_attempt_is_in_flig
     (attempt,) = course.engine.effects
     for ahead, error in ((1, BEHIND), (0, NOT_YET)):
         snapshot = WorkflowSnapshot(attempt.act_until - ahead, course.workflow, TENT)
-        assert answered(snapshot, Call("place")).error == error
+        assert answered(snapshot, StepCall("place")).error == error
 
 
 def test_the_history_says_what_was_done_and_undone() -> None:

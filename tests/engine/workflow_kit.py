@@ -16,13 +16,13 @@ from chalicelib.engine import asl
 from chalicelib.engine.driving import Driving
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.executions import Driven
-from chalicelib.engine.effects.workflows import Steps
+from chalicelib.engine.effects.workflows import StepEffects
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Performer
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Transient, Unfit
-from chalicelib.planning.executions import Call
+from chalicelib.planning.executions import StepCall
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.transitions import Draft
 from chalicelib.planning.workflows import Definition, begin, cancel
@@ -175,11 +175,11 @@ class Course:
             performers={self.definition.name: self.performer},
             executions=self.executions if self.driver is Driver.execution else None,
         )
-        return Executor(here, self.load, wake=self.woken.extend, families=(Steps, Driven))
+        return Executor(here, self.load, wake=self.woken.extend, families=(StepEffects, Driven))
 
     def invoked(self, payload: Mapping[str, Any]) -> Mapping[str, str]:
         """What the state machine's function does."""
-        call = Call(payload["step"], payload["undo"], payload.get("token", ""))
+        call = StepCall(payload["step"], payload["undo"], payload.get("token", ""))
         try:
             return Driving(self.executor).call(payload["workflow"], call)
         except Crash as crash:

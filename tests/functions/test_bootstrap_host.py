@@ -20,7 +20,7 @@ from chalicelib.hosts import install
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.runtime.lambda_ import InvokedEffects
 from chalicelib.runtime.root import Root
-from chalicelib.runtime.step_functions import Said
+from chalicelib.runtime.step_functions import ExecutionEffects
 from functions import agent_sync, bootstrap_host, reconcile
 from tests.api.rig import Rig
 from tests.functions.test_handlers import Asked, Stack
@@ -87,7 +87,7 @@ def bastion(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bastion]
         executions = StepFunctions(
             machines, now, lambda payload: bootstrap_host.handler(dict(payload), None, made.own or root)
         )
-    said = Said(executions, effects)
+    said = ExecutionEffects(executions, effects)
     ports = replace(stack.root.ports, logins=HeadAndHost(head, host), effects=said, tunnels=False)
     root = Root(replace(ports, workflows=executions))
     rig = Rig(World(root.plane, stack.rig.world.clock, tmp_path), stack.rig.project)
@@ -164,7 +164,7 @@ def test_the_bastion_needs_what_its_policy_allows_and_nothing_else(bastion: Bast
     its = deployed(bastion.stack.root, policed, "bootstrap_host", bastion.executions).ports
     bastion.own = Root(replace(its, logins=bastion.root.ports.logins, tunnels=False))
     passes = deployed(bastion.stack.root, policed, "reconcile", bastion.executions).ports
-    effects = Said(passes.workflows, bastion.effects)
+    effects = ExecutionEffects(passes.workflows, bastion.effects)
     bastion.passes = Root(replace(passes, logins=bastion.root.ports.logins, effects=effects, tunnels=False))
     bastion.host.reaches = False
     (instance,) = applied(bastion, BEHIND)["instances"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chalicelib.runtime import observing
-from chalicelib.runtime.lambda_ import Aside
+from chalicelib.runtime.lambda_ import DeadLetters
 from chalicelib.runtime.root import Root
 from functions import dead_letters
 from tests.functions.test_handlers import Stack
@@ -60,7 +60,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 def told(stack: Stack, sqs: Sqs) -> tuple[Any, dict[str, int]]:
     counted: dict[str, int] = {}
-    aside = Aside(lambda service: sqs, ASIDE)
+    aside = DeadLetters(lambda service: sqs, ASIDE)
     root = Root(replace(stack.root.ports, aside=aside, count=counted.__setitem__))
     return dead_letters.handler(scheduled_event("dead-letters"), None, root), counted
 
@@ -100,6 +100,6 @@ def test_more_than_a_batch_is_told_in_one_turn(stack: Stack) -> None:
 def test_a_message_stays_until_it_was_told(stack: Stack) -> None:
     """Whoever dies while it is told finds it again."""
     sqs = Sqs("one", "two")
-    messages = Aside(lambda service: sqs, ASIDE)()
+    messages = DeadLetters(lambda service: sqs, ASIDE)()
     assert next(messages) == "one" and sqs.left() == 2
     assert next(messages) == "two" and sqs.left() == 1

@@ -26,7 +26,7 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Bug, Transient
 from chalicelib.runtime import observing
 from chalicelib.runtime.embedded import EmbeddedRoot
-from chalicelib.runtime.lambda_ import Hints, InvokedEffects
+from chalicelib.runtime.lambda_ import InvokedEffects, WakeUps
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.first_start import first_start
@@ -149,7 +149,7 @@ def test_a_wake_up_that_cant_be_sent_fails_no_request(stack: Stack, caplog: pyte
         def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
             raise ConnectionError("Lambda doesn't answer")
 
-    hints = Hints(lambda service: Away(), "reconcile")
+    hints = WakeUps(lambda service: Away(), "reconcile")
     root = Root(replace(stack.root.ports, wake=hints))
     rig = Rig(World(root.plane, stack.rig.world.clock, stack.rig.world.folder), stack.rig.project)
     assert rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})["name"] == "pool"

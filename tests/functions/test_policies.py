@@ -26,7 +26,7 @@ from chalicelib.planning.instance import CHECK_EVERY
 from chalicelib.planning.orphans import apart
 from chalicelib.planning.plan import Effect
 from chalicelib.runtime.root import Root
-from chalicelib.runtime.step_functions import Said
+from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store import nouns
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.port import Change, Check, Delete, Put
@@ -131,7 +131,7 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
     driven: Any = None if executions is None else Noting(executions, of("stepfunctions"), of_machines(executions))
     of_its_own = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "wake": wake, "workflows": driven}
     of_its_own |= {"streams": None}  # no connection lasts there
-    return Root(replace(ports, **of_its_own, effects=Said(driven, Asking())))
+    return Root(replace(ports, **of_its_own, effects=ExecutionEffects(driven, Asking())))
 
 
 # What no story here plays: what every function does before its first event, and what AWS does in its name; what is said

@@ -15,7 +15,7 @@ from chalicelib.engine import asl
 from chalicelib.planning.executions import CANCELLED
 from chalicelib.planning.starting import START_CLUSTER
 from chalicelib.runtime.root import Root
-from chalicelib.runtime.step_functions import Said
+from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store.port import Change, Put
 from functions import reconcile, refresh_catalog, workflow_step
 from tests.functions.test_handlers import Stack
@@ -48,7 +48,7 @@ def test_its_states_start_a_task_that_a_pass_has_left_half_claimed(stack: Stack,
 
     executions = StepFunctions({START_CLUSTER.name: asl.render(START_CLUSTER)}, clock.now, invoke)
     ports = stack.root.ports
-    root = Root(replace(ports, workflows=executions, effects=Said(executions, ports.effects)))
+    root = Root(replace(ports, workflows=executions, effects=ExecutionEffects(executions, ports.effects)))
     place = Engine(root.plane, clock, tmp_path)
     cluster(place, 31)
     run = task(place, "train", 31)
@@ -93,7 +93,7 @@ def test_a_state_needs_what_its_policy_allows_and_nothing_else(stack: Stack, tmp
     executions = StepFunctions({START_CLUSTER.name: asl.render(START_CLUSTER)}, clock.now, invoke)
     its = deployed(stack.root, policed, "workflow_step", executions)
     ports = stack.root.ports
-    others = Root(replace(ports, workflows=executions, effects=Said(executions, ports.effects)))
+    others = Root(replace(ports, workflows=executions, effects=ExecutionEffects(executions, ports.effects)))
     place = Engine(others.plane, clock, tmp_path)
     cluster(place, 31)
     run = task(place, "train", 31)

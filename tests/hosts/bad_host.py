@@ -12,7 +12,7 @@ import paramiko
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from chalicelib.hosts.connection import Login
+from chalicelib.hosts.connection import HostLogin
 
 _HOST_KEY = paramiko.ECDSAKey.generate()
 KEY = (
@@ -49,7 +49,7 @@ class _Doors(paramiko.ServerInterface):
 @contextlib.contextmanager
 def bad_host(
     answer: Callable[[paramiko.Channel], object] | None = None, forwards: Callable[[int], int] = lambda port: 4321
-) -> Iterator[tuple[Login, list[Any]]]:
+) -> Iterator[tuple[HostLogin, list[Any]]]:
     """A login to a host that answers commands with `answer`, or never. And its transports, one for each connection."""
     transports: list[paramiko.Transport] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -67,7 +67,7 @@ def bad_host(
 
         threading.Thread(target=serve, daemon=True).start()
         try:
-            yield Login("127.0.0.1", listener.getsockname()[1], "me", KEY), transports
+            yield HostLogin("127.0.0.1", listener.getsockname()[1], "me", KEY), transports
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             for transport in transports:

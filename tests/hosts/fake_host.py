@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from chalicelib.errors import Transient
 from chalicelib.hosts import install
-from chalicelib.hosts.connection import File, Login, Ran
-from chalicelib.hosts.look import OWNER, RELAYING, SHORT, Report
+from chalicelib.hosts.connection import File, HostLogin, Ran
+from chalicelib.hosts.look import OWNER, RELAYING, SHORT, HostReport
 
 KEY = "ssh-ed25519 AAAAHOST"
 
@@ -27,11 +27,11 @@ class FakeHost:
     relayed: bool = True  # it can connect to what its head node set up
     key: str = KEY
     lacking: dict[str, str] = field(default_factory=dict)  # by a name of the report: what it says instead
-    logins: list[Login] = field(default_factory=list)
+    logins: list[HostLogin] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)  # on its loopback, given to whoever asked
 
     @contextmanager
-    def connect(self, login: Login, *, again: bool = False) -> Iterator[FakeConnection]:
+    def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[FakeConnection]:
         self.logins.append(login)
         if self.away:
             raise Transient("no answer")
@@ -41,8 +41,8 @@ class FakeHost:
 @dataclass
 class FakeConnection:
     host: FakeHost
-    login: Login
-    seen: Report | None = field(default=None, kw_only=True)
+    login: HostLogin
+    seen: HostReport | None = field(default=None, kw_only=True)
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class HeadAndHost:
     host: FakeHost
 
     @contextmanager
-    def connect(self, login: Login, *, again: bool = False) -> Iterator[FakeConnection]:
+    def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[FakeConnection]:
         if login.hostname == "head":
             with self.head.connect(login) as connection:
                 yield connection

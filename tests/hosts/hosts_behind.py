@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import paramiko
 
-from chalicelib.hosts.connection import Login
+from chalicelib.hosts.connection import HostLogin
 from tests.hosts.bad_host import KEY
 from tests.hosts.fake_host import FakeConnection, FakeHost
 
@@ -66,8 +66,8 @@ class Site:
     head: list[paramiko.Transport] = field(default_factory=list)  # one for each login there
     behind: list[paramiko.Transport] = field(default_factory=list)
 
-    def login(self, name: str) -> Login:
-        return Login(name, 22, "me", KEY, jump=Login("127.0.0.1", self.port, "me", KEY))
+    def login(self, name: str) -> HostLogin:
+        return HostLogin(name, 22, "me", KEY, jump=HostLogin("127.0.0.1", self.port, "me", KEY))
 
     def serve(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):

@@ -10,7 +10,7 @@ import paramiko
 import pytest
 
 from chalicelib.errors import Transient, Unfit
-from chalicelib.hosts.connection import MOST_WAITING, Login, Ssh
+from chalicelib.hosts.connection import MOST_WAITING, HostLogin, SshLogins
 from tests.harness.server import until
 from tests.hosts.bad_host import KEY, bad_host
 
@@ -33,14 +33,14 @@ def babbles(channel: paramiko.Channel) -> None:
 
 
 def test_what_a_command_says_is_heard() -> None:
-    with bad_host(says) as (login, _), Ssh().connect(login) as connection:
+    with bad_host(says) as (login, _), SshLogins().connect(login) as connection:
         ran = connection.run("true")
     assert (ran.status, ran.out, ran.err) == (3, "out", "err")
 
 
 def test_steps_that_follow_each_other_use_one_connection() -> None:
     with bad_host(says) as (login, made):
-        ssh = Ssh(keep=60.0)
+        ssh = SshLogins(keep=60.0)
         with ssh.connect(login, again=True) as connection:
             pinned = login.expecting(connection.shown)
         for again in (True, False):
@@ -56,7 +56,7 @@ def test_steps_that_follow_each_other_use_one_connection() -> None:
 
 def test_a_connection_that_broke_or_failed_isnt_used_again() -> None:
     with bad_host(says) as (login, made):
-        ssh = Ssh(keep=60.0)
+        ssh = SshLogins(keep=60.0)
         with contextlib.suppress(Transient), ssh.connect(login, again=True):
             raise Transient("a step failed")
         with ssh.connect(login, again=True) as connection:
@@ -68,10 +68,10 @@ def test_a_connection_that_broke_or_failed_isnt_used_again() -> None:
 
 def test_a_connection_is_kept_for_so_long_only() -> None:
     with bad_host(says) as (login, _):
-        with Ssh(keep=0.01).connect(login, again=True) as connection:
+        with SshLogins(keep=0.01).connect(login, again=True) as connection:
             pass
         until("it to be closed", lambda: not connection.transport.is_active())
-        with Ssh().connect(login, again=True) as connection:
+        with SshLogins().connect(login, again=True) as connection:
             pass
         assert not connection.transport.is_active(), "unless it is to be kept"
 
@@ -79,7 +79,7 @@ def test_a_connection_is_kept_for_so_long_only() -> None:
 def test_output_without_end_is_refused_and_not_kept() -> None:
     with (
         bad_host(babbles) as (login, _),
-        Ssh().connect(login) as connection,
+        SshLogins().connect(login) as connection,
         pytest.raises(Transient, match="said more than"),
     ):
         connection.run("true", timeout=30.0)
@@ -88,7 +88,7 @@ def test_output_without_end_is_refused_and_not_kept() -> None:
 def test_a_host_that_never_answers_a_request_holds_nobody() -> None:
     with (
         bad_host(None) as (login, _),
-        Ssh().connect(login) as connection,
+        SshLogins().connect(login) as connection,
         pytest.raises(Transient, match="took longer than 1 s"),
     ):
         connection.run("true", timeout=1.0)
@@ -97,7 +97,7 @@ def test_a_host_that_never_answers_a_request_holds_nobody() -> None:
 def test_a_host_that_takes_no_input_holds_nobody() -> None:
     with (
         bad_host(lambda channel: None) as (login, _),
-        Ssh().connect(login) as connection,
+        SshLogins().connect(login) as connection,
         pytest.raises(Transient, match="took longer than 1 s"),
     ):
         connection.run("cat", stdin=b"x" * 16_000_000, timeout=1.0)
@@ -114,15 +114,15 @@ def test_the_words_of_another_service_arent_repeated() -> None:
                 accepted.recv(1)
 
         threading.Thread(target=greet, daemon=True).start()
-        login = Login("127.0.0.1", listener.getsockname()[1], "me", KEY)
-        with pytest.raises(Transient, match="no SSH server greets there") as refused, Ssh().connect(login):
+        login = HostLogin("127.0.0.1", listener.getsockname()[1], "me", KEY)
+        with pytest.raises(Transient, match="no SSH server greets there") as refused, SshLogins().connect(login):
             pass
     assert "internal" not in str(refused.value)
 
 
 def test_calls_wait_for_whoever_takes_them() -> None:
     taken: list[paramiko.Channel] = []
-    with bad_host(says) as (login, made), Ssh().connect(login) as connection:
+    with bad_host(says) as (login, made), SshLogins().connect(login) as connection:
         assert connection.listen() == connection.port == 4321 and connection.listen() == 4321
         until("the host's end", lambda: made)
         for number in range(MOST_WAITING):
@@ -140,7 +140,7 @@ def test_calls_wait_for_whoever_takes_them() -> None:
 def test_a_host_that_gives_no_port_is_told_how_to() -> None:
     with (
         bad_host(says, forwards=lambda port: 0) as (login, _),
-        Ssh().connect(login) as connection,
+        SshLogins().connect(login) as connection,
         pytest.raises(Transient, match=r"gives us no port .*AllowTcpForwarding yes"),
     ):
         connection.listen()

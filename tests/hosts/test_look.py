@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from chalicelib.hosts.asking import ENGINE, reach
-from chalicelib.hosts.look import SHORT, Report, lacks, looking, report
+from chalicelib.hosts.look import SHORT, HostReport, lacks, looking, report
 
-FINE = Report(
+FINE = HostReport(
     sudo="yes",
     kernel="Linux",
     arch="x86_64",
@@ -115,7 +115,7 @@ def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
     (tmp_path / "id").chmod(0o755)
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
-    def look(answers: str) -> Report:
+    def look(answers: str) -> HostReport:
         sudo.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\n{answers}\n")
         sudo.chmod(0o755)
         done = subprocess.run(["sh", "-c", looking()], capture_output=True, text=True, check=True, timeout=60, env=path)
@@ -134,7 +134,7 @@ def test_a_look_that_was_cut_off_is_known() -> None:
 
 
 def test_numbers_that_arent_are_absent() -> None:
-    assert report("clock=soon\ndisk_kib=\nend=yes\n") == Report(whole=True)
+    assert report("clock=soon\ndisk_kib=\nend=yes\n") == HostReport(whole=True)
     assert report("disk_kib=99999999999999999999\n").disk_mib is None
 
 
@@ -186,7 +186,7 @@ def test_any_http_server_is_reached_and_nothing_else() -> None:
     assert "refused" in reached(f"http://127.0.0.1:{web}")
 
 
-def looked(script: str) -> Report:
+def looked(script: str) -> HostReport:
     return report(subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout)
 
 

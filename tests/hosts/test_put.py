@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from chalicelib.errors import Transient
-from chalicelib.hosts.connection import Connection, File, Login, Ran
+from chalicelib.hosts.connection import File, HostConnection, HostLogin, Ran
 
 
-class Shell(Connection):
+class Shell(HostConnection):
     """This machine's shell, behind a connection that breaks after so many bytes."""
 
     def __init__(self, breaks_after: int = 1 << 30) -> None:
-        super().__init__(Login("here", 22, "me", "a key"), None)
+        super().__init__(HostLogin("here", 22, "me", "a key"), None)
         self.breaks_after = breaks_after
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:

@@ -12,16 +12,16 @@ import pytest
 from chalicelib.domain.instances import Instance, Jump, OnPrem
 from chalicelib.errors import Transient, Unfit
 from chalicelib.hosts import install
-from chalicelib.hosts.connection import Login
-from chalicelib.hosts.relays import PORTS, Relays
+from chalicelib.hosts.connection import HostLogin
+from chalicelib.hosts.relays import PORTS, HeadRelays
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.store import nouns
 from tests.engine.workflow_kit import Fault, check, faults
 from tests.hosts.fake_host import FakeHost, HeadAndHost
 from tests.hosts.test_steps import NEVER_UNDONE, Bench
 
-HEAD = Login("head", 22, "ubuntu", "a key")
-BEHIND = Login("h1", 22, "ubuntu", "a key", jump=HEAD)
+HEAD = HostLogin("head", 22, "ubuntu", "a key")
+BEHIND = HostLogin("h1", 22, "ubuntu", "a key", jump=HEAD)
 PLANE = "https://plane.example"
 
 
@@ -31,7 +31,7 @@ class Behind(Bench):
     def __init__(self, head: FakeHost | None = None, **host: Any) -> None:
         super().__init__(FakeHost(files={"/etc/motd": b"hello"}, reaches=False, **host))
         self.head = head or FakeHost(files={"/etc/motd": b"login node"}, key="ssh-ed25519 AAAAHEAD")
-        self.spec: dict[int, Login] = {0: BEHIND}
+        self.spec: dict[int, HostLogin] = {0: BEHIND}
         self.performer = replace(
             self.performer,
             logins=HeadAndHost(self.head, self.host),
@@ -40,7 +40,7 @@ class Behind(Bench):
             carries=False,
         )
 
-    def login_of(self, instance: Instance) -> Login:
+    def login_of(self, instance: Instance) -> HostLogin:
         assert instance.host is not None
         return self.spec[instance.host.spec_num]
 
@@ -89,7 +89,7 @@ def test_whatever_goes_wrong_both_are_cleared(fault: Fault) -> None:
 
 def test_the_last_host_takes_the_relay_with_it() -> None:
     head = FakeHost()
-    relays = Relays(HeadAndHost(head, FakeHost()), "install", PLANE)
+    relays = HeadRelays(HeadAndHost(head, FakeHost()), "install", PLANE)
     relay = relays.place(HEAD, "10.0.0.1")
     for instance in ("one", "two", "two"):
         relays.set_up(HEAD, relay, instance)
@@ -106,7 +106,7 @@ def test_the_last_host_takes_the_relay_with_it() -> None:
 def test_each_installation_server_and_address_has_a_relay_of_its_own() -> None:
     logins = HeadAndHost(FakeHost(), FakeHost())
     found = {
-        Relays(logins, install_id, url).place(HEAD, address)
+        HeadRelays(logins, install_id, url).place(HEAD, address)
         for install_id in ("ours", "theirs")
         for url in (PLANE, "http://plane.example")
         for address in ("10.0.0.1", "fd00::1")

@@ -11,7 +11,7 @@ import pytest
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.errors import Transient
 from chalicelib.hosts import install
-from chalicelib.hosts.connection import Ssh
+from chalicelib.hosts.connection import SshLogins
 from chalicelib.hosts.look import OWNER, SHORT
 from chalicelib.hosts.shared import Shared
 from chalicelib.planning.hosts import ADD_HOST, workflow_of
@@ -87,7 +87,7 @@ def test_all_who_wait_hear_why_there_is_none() -> None:
 def test_many_hosts_behind_a_head_node_are_set_up_at_once_over_one_login_each() -> None:
     names = [f"h{number}" for number in range(MANY)]
     with hosts_behind(*names) as site:
-        ssh, together = Ssh(keep=10 * PATIENCE), threading.Barrier(MANY)
+        ssh, together = SshLogins(keep=10 * PATIENCE), threading.Barrier(MANY)
 
         def added(name: str) -> Bench:
             bench = Bench(site.hosts[name])
@@ -110,7 +110,7 @@ def test_many_hosts_behind_a_head_node_are_set_up_at_once_over_one_login_each() 
 
 def test_a_host_that_is_away_keeps_nobody_from_the_others() -> None:
     with hosts_behind("here") as site:
-        ssh = Ssh()
+        ssh = SshLogins()
         with ssh.connect(site.login("here")) as connection:
             with pytest.raises(Transient, match="the jump host can't reach it"), ssh.connect(site.login("away")):
                 raise AssertionError
@@ -121,7 +121,7 @@ def test_a_host_that_is_away_keeps_nobody_from_the_others() -> None:
 
 def test_a_way_that_breaks_costs_a_login_and_is_made_anew() -> None:
     with hosts_behind("here") as site:
-        ssh = Ssh()
+        ssh = SshLogins()
         for number in range(1, 4):
             with ssh.connect(site.login("here")) as connection:
                 assert "end=yes" in connection.run(SHORT).out and len(site.head) == number
@@ -138,7 +138,7 @@ def test_a_host_that_was_claimed_is_known_as_ours_on_the_same_login() -> None:
         gone = b.host(7, b.fleet("gone"), status=InstanceStatus.terminated)
         bench.store.commit([nouns.put(gone.with_(version=0))])
         bench.host.files[OWNER] = f"{MINE}/{gone.id}".encode()
-        ssh = Ssh(keep=10 * PATIENCE)
+        ssh = SshLogins(keep=10 * PATIENCE)
         bench.performer = replace(bench.performer, logins=ssh, login_of=lambda _: site.login("here"))
         for step in ("look", "install", "stop", "clear"):
             bench.performer.do(step, bench.workflow())

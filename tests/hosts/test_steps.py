@@ -17,7 +17,7 @@ from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.hosts import install
-from chalicelib.hosts.connection import Login, Ran
+from chalicelib.hosts.connection import HostLogin, Ran
 from chalicelib.hosts.look import OWNER
 from chalicelib.hosts.steps import QUIET, STARTED, HostSteps
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST, workflow_of
@@ -28,7 +28,7 @@ from tests.hosts.fake_host import KEY, FakeHost
 from tests.world import nouns as b
 from tests.world.time import Clock
 
-LOGIN = Login("h1", 22, "ubuntu", "a key")
+LOGIN = HostLogin("h1", 22, "ubuntu", "a key")
 MINE = "install"
 
 
@@ -234,7 +234,7 @@ class CutOff:
     host: FakeHost
 
     @contextmanager
-    def connect(self, login: Login, *, again: bool = False) -> Iterator[Any]:
+    def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[Any]:
         with self.host.connect(login) as connection:
             connection.run = lambda *_, **__: Ran(0, "uid=0\nsudo=yes\n", "")  # type: ignore[method-assign]
             yield connection

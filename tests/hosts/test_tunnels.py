@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.contacts import Contact
-from chalicelib.hosts.connection import Login, Ran
-from chalicelib.hosts.look import Report
+from chalicelib.hosts.connection import HostLogin, Ran
+from chalicelib.hosts.look import HostReport
 from chalicelib.hosts.tunnels import LEAST_CALLS, MOST_CALLS, Carrier, Spare, Tunnels
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
@@ -190,7 +190,7 @@ class Host:
     """A connection to it, which whoever had it before may have left with a port."""
 
     port: int = 0
-    seen: Report = field(default_factory=lambda: Report(sudo="root"))
+    seen: HostReport = field(default_factory=lambda: HostReport(sudo="root"))
     said: list[str] = field(default_factory=list)
     takes: list[Callable[[Any], object]] = field(default_factory=list)
     active: bool = True
@@ -203,7 +203,7 @@ class Host:
         return self.active
 
     @contextlib.contextmanager
-    def connect(self, login: Login, *, again: bool = False) -> Iterator[Host]:
+    def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[Host]:
         yield self
 
     def listen(self) -> int:
@@ -225,9 +225,9 @@ def test_a_tunnel_that_is_wanted_now_needs_no_next_look(left_with: int) -> None:
     instance = b.host(0, b.fleet("lab"))
     looked = threading.Event()
 
-    def login(_: Any) -> Login:
+    def login(_: Any) -> HostLogin:
         looked.set()
-        return Login("h1", 22, "ubuntu", "a key")
+        return HostLogin("h1", 22, "ubuntu", "a key")
 
     tunnels = Tunnels(store, host, login, "install", ("127.0.0.1", 9), every=3600.0)
     tunnels.start()

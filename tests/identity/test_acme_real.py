@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from chalicelib.engine.authority import Placed, Registered, Seen, Signed, Unregistered
+from chalicelib.engine.authority import OrderState, Placed, Registered, Signed, Unregistered
 from chalicelib.errors import Gone, InvalidCredentials, Transient, Unfit
 from chalicelib.identity.acme import Acme
 from tests.harness.pebble import HMAC_KEY, KID, Pebble, made_certificate, pebble
@@ -74,7 +74,7 @@ def account(acme: Acme) -> Registered:
     return Registered(key, acme.register(key))
 
 
-def decided(acme: Acme, account: Registered, order: str) -> Seen:
+def decided(acme: Acme, account: Registered, order: str) -> OrderState:
     """The order, once the authority has looked."""
     for _ in range(200):
         seen = acme.look(account, order)
@@ -98,9 +98,9 @@ def test_a_certificate_is_ordered_validated_and_collected(host: Host, acme: Acme
     key = acme.new_key()
     placed = acme.order(account, HOST, key)
     host.answers[placed.token] = placed.answer
-    assert acme.look(account, placed.url) == Seen("pending")
+    assert acme.look(account, placed.url) == OrderState("pending")
     acme.answer(account, placed.url)
-    assert decided(acme, account, placed.url) == Seen("ready")
+    assert decided(acme, account, placed.url) == OrderState("ready")
     assert HOST in host.asked
     signed = collected(acme, account, placed.url, HOST, key)
     own, *others = x509.load_pem_x509_certificates(signed.chain.encode())
@@ -119,7 +119,7 @@ def test_each_step_may_be_repeated(host: Host, acme: Acme, account: Registered) 
     decided(acme, account, placed.url)
     asked = host.asked.count("twice.example.test") - before
     acme.answer(account, placed.url)
-    assert decided(acme, account, placed.url) == Seen("ready")
+    assert decided(acme, account, placed.url) == OrderState("ready")
     assert host.asked.count("twice.example.test") - before == asked  # the authority looked no more
     first = collected(acme, account, placed.url, "twice.example.test", key)
     assert collected(acme, account, placed.url, "twice.example.test", key) == first

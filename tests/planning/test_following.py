@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, job_outcome
-from chalicelib.domain.runs import Retry, Run, RunStatus
+from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.machines.run import LOOK
 from chalicelib.planning.following import finish, follow
 from chalicelib.planning.run import decide_run
@@ -47,7 +47,7 @@ def test_a_run_goes_only_forward_and_tells_each_move_once(run: str, job: str, mo
 
 
 def test_it_is_in_the_fleet_of_its_first_job_and_waits_for_nothing() -> None:
-    retries = (Retry(replica=0, attempt=1, resume_at=NOW), Retry(replica=3, attempt=1, resume_at=NOW))
+    retries = (ReplicaRetry(replica=0, attempt=1, resume_at=NOW), ReplicaRetry(replica=3, attempt=1, resume_at=NOW))
     _, found, _ = after("submitted", "provisioning", message="waiting", retries=retries)
     fleet = b.machine(0).fleet_id
     assert (found.fleet_id, found.message, found.retries) == (fleet, "", retries[1:])

@@ -11,7 +11,7 @@ from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance, InstanceStatus, OnPrem
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
-from chalicelib.hosts.connection import Login
+from chalicelib.hosts.connection import HostLogin
 from chalicelib.hosts.logins import login
 from chalicelib.planning.fleet import LOOK_FOR_CLEARED, decide_fleet
 from chalicelib.planning.host_networks import internal_address
@@ -246,11 +246,11 @@ def test_a_host_outside_its_network_is_refused(changes: dict[str, Any], why: str
 # --- every setting ----------------------------------------------------------------------------------------------------
 
 
-def first(of: FleetSpec) -> Login:
+def first(of: FleetSpec) -> HostLogin:
     return login(of, next(iter(hosts_of(of).values())))
 
 
-def jump(of: FleetSpec) -> Login:
+def jump(of: FleetSpec) -> HostLogin:
     found = first(of).jump
     assert found is not None
     return found

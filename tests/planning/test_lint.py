@@ -17,7 +17,7 @@ from chalicelib.planning import purchases
 from chalicelib.planning.invariants import claims, gangs
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.workflows import DoStep
 from tests.planning.situations.kit import placed
 from tests.world import nouns as b
@@ -208,10 +208,10 @@ ATTEMPT = DoStep("workflow/w", "ssh", 9, "p", "look")
     ],
 )
 def test_a_workflow_is_watched_and_its_attempts_are_committed(step: Step, found: list[str]) -> None:
-    assert lint(Given(1, (FLOW,)), Plan((step,))) == found
+    assert lint(NounsSnapshot(1, (FLOW,)), Plan((step,))) == found
 
 
 def test_a_workflow_that_has_ended_attempts_nothing() -> None:
     ended = TRIED.with_(status=WorkflowStatus.done)
-    found = lint(Given(1, (ended,)), Plan((Step((ended,), effects=(ATTEMPT,)),)))
+    found = lint(NounsSnapshot(1, (ended,)), Plan((Step((ended,), effects=(ATTEMPT,)),)))
     assert found == ["workflow/w attempts look without committing it"]

@@ -16,7 +16,7 @@ from chalicelib.planning.cards import vendor_of
 from chalicelib.planning.combine import combined, idle_seconds, wants_of
 from chalicelib.planning.fitting import blocks_needed, misfits, share, total_blocks
 from chalicelib.planning.listing import fleet_offers, plan_offers
-from chalicelib.planning.offers import OfferBook, Shelf
+from chalicelib.planning.offers import OfferBook, OfferShelf
 from chalicelib.planning.plan import Note
 from chalicelib.planning.stock import Query
 from tests.world import nouns as b
@@ -105,7 +105,10 @@ def test_a_book_of_several_shelves_reads_as_one_of_all_their_offers(
         ]
         for number, rows in enumerate(drawn)
     ]
-    whole, joined = OfferBook(offer for shelf in shelves for offer in shelf), OfferBook(shelves=map(Shelf, shelves))
+    whole, joined = (
+        OfferBook(offer for shelf in shelves for offer in shelf),
+        OfferBook(shelves=map(OfferShelf, shelves)),
+    )
     small = Query(ANY, regions=frozenset({"a"}), max_price=1.0)
     cut = Query(needs(cpu=1), blocks=4)
     assert len(whole) == len(joined)

@@ -13,7 +13,7 @@ from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
-from chalicelib.planning.orphans import KEPT, LIVE, Finding, Look, apart, decide_sweep, strays, unlisted
+from chalicelib.planning.orphans import KEPT, LIVE, AccountLook, Finding, apart, decide_sweep, strays, unlisted
 from tests.world import nouns as b
 
 LAG = 10 * SECOND
@@ -97,10 +97,10 @@ def test_one_resource_by_handle_or_by_tag_is_enough(shown: Found) -> None:
 # --- two looks --------------------------------------------------------------------------------------------------------
 
 
-def look(*found: Found, began: Micros = b.NOW, lacking: Instance | None = None, **more: object) -> Look[Found]:
+def look(*found: Found, began: Micros = b.NOW, lacking: Instance | None = None, **more: object) -> AccountLook[Found]:
     absent = [(lacking, None)] if lacking else []
     given = {"projects": {"p": PROJECT}, "absent": absent, **more}
-    return Look("nimbus-all", FACTS, began, began + SECOND, found, **given)  # type: ignore[arg-type]
+    return AccountLook("nimbus-all", FACTS, began, began + SECOND, found, **given)  # type: ignore[arg-type]
 
 
 def sighting(findings: Sequence[Finding[Found]]) -> Sighting:

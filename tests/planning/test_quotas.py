@@ -14,7 +14,7 @@ from chalicelib.domain.quotas import EACH_USER, Limits, Quota, day_of
 from chalicelib.planning.jobs import job_specs
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.quotas import Amounts, Ended, Usage, counted, held, refusal, settled, shown
+from chalicelib.planning.quotas import Amounts, EndedJob, QuotaUsage, counted, held, refusal, settled, shown
 from chalicelib.planning.snapshots import FleetView, QueuedJob, QueueSnapshot
 from tests.world import nouns as b
 from tests.world.nouns import lint
@@ -27,8 +27,8 @@ def quota(users: dict[str, Limits] | None = None, **limits: Any) -> Quota:
     return Quota(id=b.PROJECT, project_name="main", limits=Limits(**limits), users=users or {}, version=3)
 
 
-def usage(of: Quota, **users: Amounts) -> Usage:
-    return Usage(of, users)
+def usage(of: Quota, **users: Amounts) -> QuotaUsage:
+    return QuotaUsage(of, users)
 
 
 def asks(name: str, gpus: int = 1) -> QueuedJob:
@@ -42,7 +42,7 @@ def machines(count: int, gpus: int = 4) -> FleetView:
     return b.view(LOCAL, *(b.host(n, LOCAL, offer=offer, total_blocks=gpus) for n in range(count)))
 
 
-def decide(*items: QueuedJob, fleets: tuple[FleetView, ...], used: Usage | None) -> Plan:
+def decide(*items: QueuedJob, fleets: tuple[FleetView, ...], used: QuotaUsage | None) -> Plan:
     waiting = b.waiting(*items, fleets=fleets)
     snapshot = QueueSnapshot(b.NOW, b.PROJECT, items, fleets, waiting.offers, b.FACTS, usage=used)
     plan = decide_queue(snapshot)
@@ -192,13 +192,13 @@ NEED = Amounts(gpus=2, jobs=1)
     ],
 )
 def test_a_refusal_names_the_limit_and_how_much_is_used(of: Quota, used: Amounts, said: str) -> None:
-    assert refusal(Usage(of, {"u": used}), "u", "ann", NEED) == said
+    assert refusal(QuotaUsage(of, {"u": used}), "u", "ann", NEED) == said
 
 
 def test_a_plan_shows_the_project_and_the_user() -> None:
     of = quota({"u": Limits(jobs=3)}, gpus=12, money=50)
     used = {"u": Amounts(gpus=2, jobs=1, money=1.25), "v": Amounts(gpus=4, jobs=4, money=2)}
-    assert shown(Usage(of, used), "u", "ann") == [
+    assert shown(QuotaUsage(of, used), "u", "ann") == [
         "project main uses 6 of 12 GPUs, $3.25 of $50 a day",
         "ann in this project uses 1 of 3 jobs",
     ]
@@ -227,7 +227,7 @@ def test_a_day_is_charged_with_what_falls_on_it() -> None:
     host = b.host(0, LOCAL, total_blocks=2, offer=b.offer().with_(blocks=2, total_blocks=2))
     at = b.holding(b.holding(host, live, 0), late, 1)
     places = held([at], {live.id: live, late.id: late}, {live.run_id: "u", late.run_id: "v"})
-    ended = [Ended("u", ran("gone", 3.0, midnight - HOUR, midnight + HOUR))]
+    ended = [EndedJob("u", ran("gone", 3.0, midnight - HOUR, midnight + HOUR))]
     used = counted(of, places, ended, NOON)
     assert used.users["u"].money == pytest.approx(12 * 2.0 + 3.0)
     assert used.users["v"].money == pytest.approx(1.0)
@@ -235,8 +235,8 @@ def test_a_day_is_charged_with_what_falls_on_it() -> None:
 
 
 def test_what_has_been_settled_is_kept_for_its_day_only() -> None:
-    of = settled(quota(money=100), [Ended("u", ran("a", 2.0, NOON - 2 * HOUR, NOON - HOUR))], NOON, NOON - MINUTE)
-    of = settled(of, [Ended("u", ran("b", 1.0, NOON - HOUR, NOON))], NOON + HOUR, NOON + MINUTE)
+    of = settled(quota(money=100), [EndedJob("u", ran("a", 2.0, NOON - 2 * HOUR, NOON - HOUR))], NOON, NOON - MINUTE)
+    of = settled(of, [EndedJob("u", ran("b", 1.0, NOON - HOUR, NOON))], NOON + HOUR, NOON + MINUTE)
     assert of.spent == {"u": 3.0}
     assert counted(of, (), (), NOON + HOUR).all.money == 3.0
     tomorrow = day_of(NOON) + DAY

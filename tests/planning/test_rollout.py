@@ -10,32 +10,32 @@ from hypothesis import strategies as st
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.services import Traffic
-from chalicelib.planning.rollout import Group, Member, Standing, is_let_go, roll
+from chalicelib.planning.rollout import LiveGroup, LiveReplica, Standing, is_let_go, roll
 from tests.harness.examples import many
 
 NOW: Micros = 1_790_000_000 * SECOND
 
 
-def old(num: int, standing: Standing = Standing.serving, **more: bool) -> Member:
-    return Member(num, standing, current=False, **more)
+def old(num: int, standing: Standing = Standing.serving, **more: bool) -> LiveReplica:
+    return LiveReplica(num, standing, current=False, **more)
 
 
-def new(num: int, standing: Standing = Standing.serving, **more: bool) -> Member:
-    return Member(num, standing, **more)
+def new(num: int, standing: Standing = Standing.serving, **more: bool) -> LiveReplica:
+    return LiveReplica(num, standing, **more)
 
 
 def test_what_is_missing_is_created() -> None:
-    steps = roll(Group(3, [new(0)]))
+    steps = roll(LiveGroup(3, [new(0)]))
     assert (steps.create, steps.revive) == (2, ())
 
 
 def test_numbers_of_replicas_that_have_ended_come_first() -> None:
-    steps = roll(Group(4, [new(1)], free=(5, 0)))
+    steps = roll(LiveGroup(4, [new(1)], free=(5, 0)))
     assert (steps.create, steps.revive) == (3, (0, 5))
 
 
 def test_enough_is_enough() -> None:
-    assert roll(Group(2, [new(0), new(1, Standing.submitted)])) == roll(Group(0, []))
+    assert roll(LiveGroup(2, [new(0), new(1, Standing.submitted)])) == roll(LiveGroup(0, []))
 
 
 class TestWhoGoes:
@@ -55,50 +55,50 @@ class TestWhoGoes:
             pytest.param(3, [old(0, Standing.running), old(1), old(2)], {0}, id="old-ones-that-serve-nobody"),
         ],
     )
-    def test_the_worst(self, desired: int, members: list[Member], want: set[int]) -> None:
-        steps = roll(Group(desired, members))
+    def test_the_worst(self, desired: int, members: list[LiveReplica], want: set[int]) -> None:
+        steps = roll(LiveGroup(desired, members))
         assert {*steps.stop, *steps.drain} == want
 
     def test_who_gets_requests_is_drained_and_others_are_stopped(self) -> None:
-        steps = roll(Group(0, [new(0), new(1, Standing.running), new(2, Standing.submitted)]))
+        steps = roll(LiveGroup(0, [new(0), new(1, Standing.running), new(2, Standing.submitted)]))
         assert (steps.drain, steps.stop) == ((0,), (2, 1))
 
     def test_who_is_drained_is_stopped_when_let_go(self) -> None:
         waits, goes = new(1, draining=True), new(2, draining=True, let_go=True)
-        assert roll(Group(1, [new(0), waits, goes])).stop == (2,)
+        assert roll(LiveGroup(1, [new(0), waits, goes])).stop == (2,)
 
     def test_as_many_stay_serving_as_are_asked_for_even_if_they_are_old(self) -> None:
         """Two new ones are on their way when the count falls to two: they go, not those that serve."""
         members = [old(0), old(1), new(2, Standing.starting), new(3, Standing.starting)]
-        steps = roll(Group(2, members))
+        steps = roll(LiveGroup(2, members))
         assert steps.stop == (3,)
         assert not steps.drain
 
 
 class TestANewVersion:
     def test_one_more_is_created_then_one_old_goes_then_the_next_is_created(self) -> None:
-        assert roll(Group(2, [old(0), old(1)])).create == 1
-        assert roll(Group(2, [old(0), old(1), new(2, Standing.running)])) == roll(Group(0, []))
-        assert roll(Group(2, [old(0), old(1), new(2)])).drain == (1,)
-        assert roll(Group(2, [old(0), old(1, draining=True), new(2)])).create == 0
-        assert roll(Group(2, [old(0), new(2)], leaving=1, free=(1,))).create == 0
-        assert roll(Group(2, [old(0), new(2)], free=(1,))).revive == (1,)
+        assert roll(LiveGroup(2, [old(0), old(1)])).create == 1
+        assert roll(LiveGroup(2, [old(0), old(1), new(2, Standing.running)])) == roll(LiveGroup(0, []))
+        assert roll(LiveGroup(2, [old(0), old(1), new(2)])).drain == (1,)
+        assert roll(LiveGroup(2, [old(0), old(1, draining=True), new(2)])).create == 0
+        assert roll(LiveGroup(2, [old(0), new(2)], leaving=1, free=(1,))).create == 0
+        assert roll(LiveGroup(2, [old(0), new(2)], free=(1,))).revive == (1,)
 
     def test_old_ones_that_serve_nobody_are_replaced_at_once(self) -> None:
-        steps = roll(Group(2, [old(0, Standing.running), old(1, Standing.submitted)]))
+        steps = roll(LiveGroup(2, [old(0, Standing.running), old(1, Standing.submitted)]))
         assert (steps.create, set(steps.stop)) == (2, {0, 1})
 
     def test_a_bad_one_leaves_everything_as_it_is(self) -> None:
-        steps = roll(Group(2, [old(0), old(1, Standing.running)], failed=True))
+        steps = roll(LiveGroup(2, [old(0), old(1, Standing.running)], failed=True))
         assert steps.held
         assert (steps.create, steps.stop, steps.drain) == (0, (), ())
 
     def test_fewer_may_go_even_then(self) -> None:
-        assert roll(Group(1, [old(0), old(1)], failed=True)).drain == (1,)
-        assert roll(Group(0, [old(0)], failed=True)).drain == (0,)
+        assert roll(LiveGroup(1, [old(0), old(1)], failed=True)).drain == (1,)
+        assert roll(LiveGroup(0, [old(0)], failed=True)).drain == (0,)
 
     def test_with_no_old_one_left_it_is_an_ordinary_failure(self) -> None:
-        assert not roll(Group(2, [new(0)], failed=True)).held
+        assert not roll(LiveGroup(2, [new(0)], failed=True)).held
 
 
 class TestDraining:
@@ -121,7 +121,7 @@ class Played:
     """A group whose replicas start, serve and leave, as it is decided."""
 
     desired: int
-    members: dict[int, Member] = field(default_factory=dict)
+    members: dict[int, LiveReplica] = field(default_factory=dict)
     leaving: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
     failed: bool = False
@@ -130,14 +130,14 @@ class Played:
         """Take one step, and check what no step may do."""
         serving = sum(member.serves for member in self.members.values())
         steps = roll(
-            Group(self.desired, tuple(self.members.values()), len(self.leaving), self.failed, tuple(self.ended))
+            LiveGroup(self.desired, tuple(self.members.values()), len(self.leaving), self.failed, tuple(self.ended))
         )
         assert not {*steps.drain} & {*steps.stop}
         assert {*steps.drain, *steps.stop} <= set(self.members)
         assert set(steps.revive) <= self.ended
         assert not (steps.create and (steps.held or any(self.members[num].current for num in steps.stop)))
         for num in steps.drain:
-            self.members[num] = Member(num, Standing.serving, self.members[num].current, draining=True)
+            self.members[num] = LiveReplica(num, Standing.serving, self.members[num].current, draining=True)
         for num in steps.stop:
             del self.members[num]
             self.leaving.add(num)
@@ -162,11 +162,13 @@ class Played:
         elif live:
             self._one(what, self.members[live[which % len(live)]])
 
-    def _one(self, what: str, member: Member) -> None:
+    def _one(self, what: str, member: LiveReplica) -> None:
         if what == "advance" and not member.draining and member.standing < Standing.serving:
-            self.members[member.num] = Member(member.num, Standing(member.standing + 1), member.current)
+            self.members[member.num] = LiveReplica(member.num, Standing(member.standing + 1), member.current)
         elif what == "let go" and member.draining:
-            self.members[member.num] = Member(member.num, member.standing, member.current, draining=True, let_go=True)
+            self.members[member.num] = LiveReplica(
+                member.num, member.standing, member.current, draining=True, let_go=True
+            )
         elif what == "die":
             del self.members[member.num]
             self.ended.add(member.num)

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus, Mounted
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
-from chalicelib.domain.runs import Retry, Run, RunStatus
+from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.machines.job import PULL_TIMEOUT
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.ends import grace_of
@@ -117,7 +117,7 @@ def test_a_jobs_own_time_is_over_once_the_run_was_looked_at() -> None:
 
 def test_reaching_a_machine_forgets_earlier_retries() -> None:
     world = World("provisioning", run="submitted")
-    world.run = world.run.with_(retries=(Retry(attempt=3),))
+    world.run = world.run.with_(retries=(ReplicaRetry(attempt=3),))
     world.decide()
     assert world.run.resubmission_attempt == 0
 
@@ -342,7 +342,7 @@ def test_a_covered_failure_is_tried_again_after_a_pause() -> None:
 
 def test_pauses_grow_to_ten_minutes() -> None:
     world = failed(JobReason.failed_to_start_due_to_no_capacity, retry=RETRY)
-    world.run = world.run.with_(retries=(Retry(attempt=40),))
+    world.run = world.run.with_(retries=(ReplicaRetry(attempt=40),))
     world.decide()
     assert world.run.resume_at == b.NOW + 10 * b.MINUTE
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
 from chalicelib.domain.services import BUCKET, KEPT, STALE, Bucket, Scale, Traffic
 from chalicelib.domain.specs.services import ScalingSpec
-from chalicelib.planning.scaling import Scaling, Seen, scale
+from chalicelib.planning.scaling import GroupState, Scaling, scale
 from tests.harness.examples import many
 
 NOW: Micros = 1_790_000_000 * SECOND  # at the beginning of a bucket
@@ -41,10 +41,10 @@ def ask(
     bounds: tuple[int, int],
     *traffic: Traffic,
     state: Scale,
-    seen: Seen | None = None,
+    seen: GroupState | None = None,
     now: Micros = NOW,
 ) -> Scaling:
-    return scale(spec, bounds, traffic, state, seen or Seen(ready=state.desired), now)
+    return scale(spec, bounds, traffic, state, seen or GroupState(ready=state.desired), now)
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ class TestKnowingNothing:
 
     def test_who_was_never_called_keeps_no_more_than_the_fewest(self) -> None:
         spec = rule(scale_down_delay="2m")
-        told = ask(spec, (0, 8), state=at(2), seen=Seen(2, since=NOW - 59 * SECOND))
+        told = ask(spec, (0, 8), state=at(2), seen=GroupState(2, since=NOW - 59 * SECOND))
         assert (told.desired, told.look_at) == (2, NOW + SECOND), "a window without a request isn't over"
-        told = ask(spec, (0, 8), state=at(2), seen=Seen(2, since=NOW - MINUTE))
+        told = ask(spec, (0, 8), state=at(2), seen=GroupState(2, since=NOW - MINUTE))
         assert (told.desired, told.why) == (0, "no requests yet")
         changed = at(2, NOW - MINUTE)
-        assert ask(spec, (0, 8), state=changed, seen=Seen(2, since=NOW - DAY)).look_at == NOW + MINUTE
-        assert ask(spec, (1, 8), state=at(2), seen=Seen(2, since=NOW - MINUTE)).desired == 1
-        assert ask(spec, (0, 8), state=at(2), seen=Seen(1)).desired == 2, "another is still on its way"
+        assert ask(spec, (0, 8), state=changed, seen=GroupState(2, since=NOW - DAY)).look_at == NOW + MINUTE
+        assert ask(spec, (1, 8), state=at(2), seen=GroupState(2, since=NOW - MINUTE)).desired == 1
+        assert ask(spec, (0, 8), state=at(2), seen=GroupState(1)).desired == 2, "another is still on its way"
 
     def test_a_silent_door_keeps_the_count_and_says_so_once(self) -> None:
         busy = door(*[150] * 6)
@@ -192,7 +192,7 @@ class TestToZero:
         assert told.desired == 1
 
     def test_not_while_an_engine_has_requests(self) -> None:
-        told = ask(self.spec, (0, 4), door(quiet=True), state=at(1, NOW - DAY), seen=Seen(1, waiting=1))
+        told = ask(self.spec, (0, 4), door(quiet=True), state=at(1, NOW - DAY), seen=GroupState(1, waiting=1))
         assert told.desired == 1
 
     def test_not_before_the_delay(self) -> None:
@@ -210,7 +210,7 @@ class TestToZero:
 class TestQueue:
     def test_it_counts_what_is_under_way_held_and_waiting_inside_engines(self) -> None:
         spec = rule("queue", 4)
-        told = ask(spec, (1, 8), door(*[9] * 6, busy=8.0), state=at(2), seen=Seen(2, waiting=3))
+        told = ask(spec, (1, 8), door(*[9] * 6, busy=8.0), state=at(2), seen=GroupState(2, waiting=3))
         assert told.why == "11 requests under way or waiting over 1 min, 4 for each replica"
         assert told.desired == 3
 
@@ -287,7 +287,7 @@ class Played:
             run_id="r", door="server", at=self.now, quiet=not (requests or busy), buckets=tuple(self.buckets)
         )
         before = self.state
-        told = scale(self.spec, self.bounds, (traffic,), before, Seen(ready=before.desired), self.now)
+        told = scale(self.spec, self.bounds, (traffic,), before, GroupState(ready=before.desired), self.now)
         self.state = told.after(before, self.now)
         return before, told, self.state
 
@@ -350,7 +350,7 @@ def test_more_load_never_means_fewer_replicas(
     more = less.with_(
         buckets=tuple(b.with_(requests=b.requests + n % 3, busy=b.busy + n % 2) for n, b in enumerate(buckets))
     )
-    found = [scale(spec, bounds, (each,), state, Seen(ready=1), NOW).desired for each in (less, more)]
+    found = [scale(spec, bounds, (each,), state, GroupState(ready=1), NOW).desired for each in (less, more)]
     assert found[0] <= found[1]
 
 

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
-from chalicelib.planning.look import Look
+from chalicelib.planning.look import RunLook
 from chalicelib.planning.support import refusals
 from chalicelib.planning.unused import AGAIN, HOLE, STALE, Sample, quiet_since, unused
 from tests.planning.test_run import World
@@ -41,7 +41,7 @@ def used(world: World, *busy: Callable[[float], float | None], every: int = 10, 
 
 def next_look(world: World) -> Micros:
     """When this wants to be asked again; the run has reasons of its own to look before."""
-    look = Look(world.snapshot)
+    look = RunLook(world.snapshot)
     assert unused(look, world.job) is None
     return min(look.deadlines)
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from chalicelib.api.dispatch import Head, Reply, Request
+from chalicelib.api.dispatch import Reply, Request, RequestHead
 from chalicelib.runtime import health
 from chalicelib.runtime.asgi import DRAINED, GRAIN, SMALL, AsgiBridge, Polls, together
 from chalicelib.runtime.lanes import Lane
@@ -77,11 +77,11 @@ class FakeApp:
     answer: str = "{}"
     news: bool = True
 
-    def serve(self, head: Head) -> Reply:
+    def serve(self, head: RequestHead) -> Reply:
         self.served.append(head.request)
         return Reply(self.status, {"content-type": "application/json"}, self.answer.encode())
 
-    def refusal(self, head: Head, size: int) -> Reply | None:
+    def refusal(self, head: RequestHead, size: int) -> Reply | None:
         self.asked.append((head.route.path, size))
         return None if head.request.headers.get("authorization") == TOKEN["authorization"] else DENIED
 

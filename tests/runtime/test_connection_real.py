@@ -19,23 +19,23 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
-from chalicelib.api.dispatch import Head, Reply
+from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.runtime.asgi import AsgiBridge, Polls, Receive, Scope, Send
-from chalicelib.runtime.connection import HEAD_BYTES, Connection
+from chalicelib.runtime.connection import HEAD_BYTES, HttpConnection
 from chalicelib.runtime.lanes import Lane
-from chalicelib.runtime.streams import End
+from chalicelib.runtime.streams import StreamEnd
 from tests.harness.server import PATIENCE, until
 
 LIMIT = 100_000
 HEAD = b"POST /api/runs/list HTTP/1.1\r\nHost: a\r\n"
 
 
-class Hasty(Connection):
+class Hasty(HttpConnection):
     head_seconds = 0.5
     body_seconds = 0.5
 
 
-class Patient(Connection):
+class Patient(HttpConnection):
     head_seconds = 10 * PATIENCE
     body_seconds = 10 * PATIENCE
 
@@ -48,11 +48,11 @@ class Listening:
     bodies: list[str] = field(default_factory=list)
     server: uvicorn.Server | None = None
 
-    def answer(self, head: Head) -> Reply:
+    def answer(self, head: RequestHead) -> Reply:
         self.bodies.append(head.request.body.decode())
         return Reply(200, {"content-type": "application/json"}, b"{}")
 
-    def serve(self, connection: type[Connection], listener: socket.socket) -> None:
+    def serve(self, connection: type[HttpConnection], listener: socket.socket) -> None:
         lane = Lane(ThreadPoolExecutor(1), 1, body=LIMIT, memory=2 * LIMIT)
         gateway = AsgiBridge(
             self.answer, lambda head, size: None, lane, lane, Polls(), has_news=lambda answer: True, linger=0.01
@@ -70,7 +70,7 @@ class Listening:
             return b"".join(iter(lambda: client.recv(65_536), b""))
 
 
-def listening(connection: type[Connection]) -> Iterator[Listening]:
+def listening(connection: type[HttpConnection]) -> Iterator[Listening]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         one = Listening(listener.getsockname()[1])
         thread = threading.Thread(target=one.serve, args=(connection, listener))
@@ -208,20 +208,20 @@ async def _left_before_its_upgrade() -> None:
         gone.set()
 
     ours, theirs = socket.socketpair()
-    config = uvicorn.Config(app, http=Connection, ws="none")
+    config = uvicorn.Config(app, http=HttpConnection, ws="none")
     config.load()
-    connection = Connection(config, ServerState(), {})
+    connection = HttpConnection(config, ServerState(), {})
     await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, ours)
     theirs.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
     await asked.wait()
     theirs.close()
     await gone.wait()
     other = asyncio.Event()
-    connection.upgrade(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", cast(End, SimpleNamespace(lost=other.set)))
+    connection.upgrade(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", cast(StreamEnd, SimpleNamespace(lost=other.set)))
     await other.wait()
 
 
-class Strict(Connection):
+class Strict(HttpConnection):
     read_seconds = 0.2
 
 

@@ -10,7 +10,7 @@ from queue import Queue
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.purchases import Describe, Terminate
 from chalicelib.planning.workflows import DoStep
-from chalicelib.runtime.loop import STEPS, EffectPool, Effects, Loop, Ticker
+from chalicelib.runtime.loop import STEPS, EffectPool, EffectPools, ReconcileLoop, Ticker
 from tests.world.time import Clock
 
 LONG = 60.0  # seconds that a test waits for what must come
@@ -21,7 +21,7 @@ class Recorded:
     """Passes that wake another unit, once."""
 
     def __init__(self, gather: float) -> None:
-        self.loop = Loop(Clock(), lambda: None, gather=gather)
+        self.loop = ReconcileLoop(Clock(), lambda: None, gather=gather)
         self.passes: Queue[list[str]] = Queue()
 
     def run(self, units: Iterable[str]) -> None:
@@ -187,7 +187,7 @@ def test_twenty_hosts_are_added_at_once_and_keep_no_call_to_a_cloud_waiting() ->
         if effect.project_id == "hosts":
             over.wait(LONG)
 
-    effects = Effects()
+    effects = EffectPools()
     effects.start(execute)
     steps = [DoStep(f"workflow/{number}", "ssh", 1, "hosts", step="install") for number in range(100)]
     for step in steps:

@@ -13,8 +13,17 @@ import pytest
 
 from chalicelib.agent.websocket import FAILED, NORMAL
 from chalicelib.domain.serving import ServedReplica
-from chalicelib.runtime.relays import AT_FIRST, LONGEST_PATH, PATIENCE, QUIET, RING_AGAIN, UNUSED, Relay, Relays
-from chalicelib.runtime.streams import Streams
+from chalicelib.runtime.relays import (
+    AT_FIRST,
+    LONGEST_PATH,
+    PATIENCE,
+    QUIET,
+    RING_AGAIN,
+    UNUSED,
+    ReplicaRelay,
+    ReplicaRelays,
+)
+from chalicelib.runtime.streams import StreamBroker
 from tests.runtime.test_streams import HEAD, Clock, Side, at_once
 
 REPLICA = ServedReplica(job_id="job-1", instance_id="host-1", port=8000)
@@ -25,10 +34,10 @@ class Agent:
 
     def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop, most: int = 400) -> None:
         count = itertools.count(1)
-        self.streams = Streams(
+        self.streams = StreamBroker(
             lambda: f"id-{next(count)}", lambda: f"token-{next(count)}", most, clock=loop.time, aside=at_once
         )
-        self.relays = Relays(self.streams, self.rung, folder)
+        self.relays = ReplicaRelays(self.streams, self.rung, folder)
         self.rings, self.away = 0, False
         self.orders: list[dict[str, Any]] = []
         self.sides: list[Side] = []
@@ -214,7 +223,7 @@ def test_a_place_too_long_for_a_socket_is_replaced_by_a_private_one(tmp_path: Pa
 class Someone:
     """A caller that never says a word."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: ReplicaRelay) -> None:
         self.relay, self.line, self.patience, self.over = relay, None, None, False  # type: ignore[var-annotated]
         relay.came(self)  # type: ignore[arg-type]
 
@@ -237,7 +246,7 @@ class Someone:
             self.line.give_up()
 
 
-def virtual(story: Callable[[Agent, Relay], Coroutine[Any, Any, None]], folder: Path) -> None:
+def virtual(story: Callable[[Agent, ReplicaRelay], Coroutine[Any, Any, None]], folder: Path) -> None:
     loop = Clock()
 
     async def told() -> None:
@@ -257,7 +266,7 @@ def virtual(story: Callable[[Agent, Relay], Coroutine[Any, Any, None]], folder: 
 
 
 def test_a_caller_waits_so_long_for_an_agent_that_is_away_which_is_reminded(tmp_path: Path) -> None:
-    async def story(agent: Agent, relay: Relay) -> None:
+    async def story(agent: Agent, relay: ReplicaRelay) -> None:
         await asyncio.sleep(0.1)
         agent.away = True
         assert all(Someone(relay).line is not None for _ in range(AT_FIRST))
@@ -272,7 +281,7 @@ def test_a_caller_waits_so_long_for_an_agent_that_is_away_which_is_reminded(tmp_
 
 
 def test_an_agent_that_is_back_serves_whoever_still_waits(tmp_path: Path) -> None:
-    async def story(agent: Agent, relay: Relay) -> None:
+    async def story(agent: Agent, relay: ReplicaRelay) -> None:
         await asyncio.sleep(0.1)
         agent.away = True
         *_, waits = (Someone(relay) for _ in range(AT_FIRST + 1))
@@ -286,7 +295,7 @@ def test_an_agent_that_is_back_serves_whoever_still_waits(tmp_path: Path) -> Non
 
 
 def test_the_reserve_grows_with_those_who_found_none_and_goes_when_nobody_comes(tmp_path: Path) -> None:
-    async def story(agent: Agent, relay: Relay) -> None:
+    async def story(agent: Agent, relay: ReplicaRelay) -> None:
         await asyncio.sleep(0.1)
         assert len(relay._spare) == AT_FIRST
         people = [Someone(relay) for _ in range(10)]
@@ -310,7 +319,7 @@ def test_the_reserve_grows_with_those_who_found_none_and_goes_when_nobody_comes(
 
 
 def test_an_agent_that_refuses_every_stream_isnt_asked_without_end(tmp_path: Path) -> None:
-    async def story(agent: Agent, relay: Relay) -> None:
+    async def story(agent: Agent, relay: ReplicaRelay) -> None:
         began = asyncio.get_running_loop().time()
         while asyncio.get_running_loop().time() - began < QUIET:
             for side in agent.open:

@@ -19,7 +19,7 @@ from chalicelib.domain.instances import Presence
 from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.services import SERVER, Traffic
-from chalicelib.domain.usage import Usage
+from chalicelib.domain.usage import StorageUsage
 from chalicelib.planning.purchases import Describe
 from chalicelib.runtime.embedded import REFRESH_EVERY, EmbeddedRoot
 from chalicelib.runtime.lambda_ import LambdaRoot
@@ -164,7 +164,7 @@ def test_a_server_measures_its_own_folder(embedded: Embedded) -> None:
     root.ports.blobs.put("a/b", b"12345")
     after = {part.name: part.bytes for part in root.plane.measure().parts}
     assert after["blobs"] - before["blobs"] == 5 and after["database"] > 0
-    assert LambdaRoot(stack("there"), clients=Aws()).plane.measure() == Usage()
+    assert LambdaRoot(stack("there"), clients=Aws()).plane.measure() == StorageUsage()
 
 
 def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) -> None:

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.planning.executions import AnswerExecution, StartExecution
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.workflows import DoStep
-from chalicelib.runtime.step_functions import MOST_CAUSE, Said, StepFunctions
+from chalicelib.runtime.step_functions import MOST_CAUSE, ExecutionEffects, StepFunctions
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:dstack-dev-add_host"
 
@@ -82,7 +82,7 @@ def test_only_what_is_for_executions_is_said_where_it_was_committed() -> None:
             others.append(effect)
 
     steps, client = spoken()
-    said = Said(steps, Queue())
+    said = ExecutionEffects(steps, Queue())
     about = ("workflow/w", "ssh", 1, "p")
     step = DoStep(*about, "look")
     for effect in (

@@ -20,8 +20,8 @@ from chalicelib.runtime.streams import (
     RIGHTS_EVERY,
     SILENCE,
     TICKET_SECONDS,
-    End,
-    Streams,
+    StreamBroker,
+    StreamEnd,
 )
 
 HOST, ORDER = "host-1", {"task": "job-1", "target": "ssh"}
@@ -50,14 +50,14 @@ class Side:
     """One connection, and whoever is at its other end."""
 
     peer: Peer = field(default_factory=lambda: Peer(client=True))
-    end: End | None = None
+    end: StreamEnd | None = None
     heads: list[bytes] = field(default_factory=list)
     heard: list[bytes] = field(default_factory=list)
     raw: int = 0
     held: bool = False
     over: str = ""
 
-    def upgrade(self, head: bytes, end: End) -> None:
+    def upgrade(self, head: bytes, end: StreamEnd) -> None:
         self.heads.append(head)
         self.end, end.wire = end, self
 
@@ -101,16 +101,18 @@ def played(story: Coroutine[Any, Any, None], loop: Clock) -> None:
         loop.close()
 
 
-def streams_on(loop: Clock, most: int = 100) -> Streams:
+def streams_on(loop: Clock, most: int = 100) -> StreamBroker:
     count = itertools.count(1)
-    return Streams(lambda: f"id-{next(count)}", lambda: f"token-{next(count)}", most, clock=loop.time, aside=at_once)
+    return StreamBroker(
+        lambda: f"id-{next(count)}", lambda: f"token-{next(count)}", most, clock=loop.time, aside=at_once
+    )
 
 
 async def at_once(work: Callable[[], list[Any]]) -> list[Any]:
     return work()
 
 
-async def joined(streams: Streams, may: Callable[[], bool] = lambda: True) -> tuple[Side, Side]:
+async def joined(streams: StreamBroker, may: Callable[[], bool] = lambda: True) -> tuple[Side, Side]:
     stream = streams.open(HOST, "ann", ORDER, may)
     (order,) = streams.orders(HOST)
     client, agent = Side(), Side()
@@ -365,7 +367,7 @@ def test_when_rights_change_nobody_waits_for_the_next_look() -> None:
         return found
 
     ids = itertools.count(1)
-    streams = Streams(lambda: f"id-{next(ids)}", lambda: f"token-{next(ids)}", clock=loop.time, aside=aside)
+    streams = StreamBroker(lambda: f"id-{next(ids)}", lambda: f"token-{next(ids)}", clock=loop.time, aside=aside)
     streams.look()  # before there are any it does nothing
 
     async def story() -> None:
@@ -452,7 +454,7 @@ def test_a_server_that_stops_says_so_to_both() -> None:
 
 def test_what_a_gateway_asks_for_is_told_once_and_not_for_ever() -> None:
     now = 0.0
-    streams = Streams(lambda: "s", lambda: "t", clock=lambda: now)
+    streams = StreamBroker(lambda: "s", lambda: "t", clock=lambda: now)
     asked = {"id": "x", "ticket": "y", "task": "job-1", "target": "port:80", "gateway": "http://g"}
     streams.pass_on(HOST, asked)
     assert streams.orders("another") == []

@@ -20,7 +20,7 @@ from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.keys import Key
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
-from chalicelib.engine.following import Follower
+from chalicelib.engine.following import EventFollower
 from chalicelib.errors import Invalid, Refused
 from chalicelib.planning import subscriptions
 from chalicelib.runtime.subscribers import Subscribers
@@ -77,7 +77,7 @@ class Site:
     receiver: Receiver
     made: Subscribers
 
-    def follower(self, text: str) -> Follower:
+    def follower(self, text: str) -> EventFollower:
         config = parse_server(f"projects: []\n{text}").config
         one: WebhookConfig | RuleConfig = (*(config.webhooks or ()), *(config.rules or ()))[0]
         kind = "webhook" if isinstance(one, WebhookConfig) else "rule"
@@ -248,7 +248,7 @@ def test_a_record_that_cant_be_read_holds_up_nothing_behind_it(site: Site) -> No
             return [(page[0][0] - 1, torn), *page] if page else []
 
     got: list[StateChange] = []
-    reads = Follower("webhook/ops", store, Torn(), site.rig.world.clock, lambda _: True, got.append)
+    reads = EventFollower("webhook/ops", store, Torn(), site.rig.world.clock, lambda _: True, got.append)
     reads.look()
     assert [change.target.name for change in got][:1] == ["first"] and site.kept().failures == 0
 

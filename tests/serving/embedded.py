@@ -14,8 +14,8 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import Served
 from chalicelib.runtime.addresses import listen
-from chalicelib.runtime.connection import Connection
-from chalicelib.serving.door import Door, Settings
+from chalicelib.runtime.connection import HttpConnection
+from chalicelib.serving.door import Door, DoorSettings
 from chalicelib.serving.ports import Receive, Scope, Send
 from tests.harness.server import until
 from tests.serving.door import own_memory
@@ -98,10 +98,12 @@ def micros() -> Micros:
 
 
 @contextmanager
-def opened(settings: Settings | None = None, known: Known | None = None, loop: str = "auto") -> Iterator[EmbeddedDoor]:
+def opened(
+    settings: DoorSettings | None = None, known: Known | None = None, loop: str = "auto"
+) -> Iterator[EmbeddedDoor]:
     """`loop`: as uvicorn names them; "auto" is what `dstack server` runs on."""
     known = known or Known()
-    door = Door(known, known, known.report, micros, settings=settings or Settings(hold=1.5))
+    door = Door(known, known, known.report, micros, settings=settings or DoorSettings(hold=1.5))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         place = door.place(scope)
@@ -114,7 +116,7 @@ def opened(settings: Settings | None = None, known: Known | None = None, loop: s
     listener = listen("127.0.0.1", 0)
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=HttpConnection,
         loop=loop,
         ws="none",
         lifespan="off",

@@ -8,7 +8,7 @@ from typing import Any
 
 from chalicelib.domain.serving import Served, ServedModel
 from chalicelib.serving import catalogue
-from chalicelib.serving.catalogue import Catalogue
+from chalicelib.serving.catalogue import ServiceCatalogue
 from chalicelib.serving.directory import Directory
 from tests.serving.test_models import service
 
@@ -20,7 +20,7 @@ class Plane:
         self.live = {each.run_id: each for each in services}
         self.looks: list[str] = []
         self.directory = Directory(self, self.aside, lambda found: None)
-        self.catalogue = Catalogue(self, self.directory, self.aside)
+        self.catalogue = ServiceCatalogue(self, self.directory, self.aside)
 
     def named(self, project: str, run: str) -> Served | None:
         self.looks.append(f"named {run}")

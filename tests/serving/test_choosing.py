@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.domain.serving import Served, ServedReplica
-from chalicelib.serving.choosing import LEFT_OUT, Choice
+from chalicelib.serving.choosing import LEFT_OUT, Balancer
 from tests.serving.door import service
 
 
@@ -18,7 +18,7 @@ def of(*names: str) -> Served:
     return service([replica(name) for name in names])
 
 
-def chosen(choice: Choice, served: Served, now: float = 0.0, tried: tuple[str, ...] = ()) -> str:
+def chosen(choice: Balancer, served: Served, now: float = 0.0, tried: tuple[str, ...] = ()) -> str:
     found = choice.choose(served, now, tried)
     assert found is not None
     choice.begins(found.job_id)
@@ -26,12 +26,12 @@ def chosen(choice: Choice, served: Served, now: float = 0.0, tried: tuple[str, .
 
 
 def test_all_get_the_same_share() -> None:
-    choice, served = Choice(), of("a", "b", "c")
+    choice, served = Balancer(), of("a", "b", "c")
     assert sorted(chosen(choice, served) for _ in range(9)) == ["a"] * 3 + ["b"] * 3 + ["c"] * 3
 
 
 def test_among_equals_the_one_that_has_waited_longest() -> None:
-    choice, served = Choice(), of("a", "b", "c")
+    choice, served = Balancer(), of("a", "b", "c")
     order = []
     for _ in range(6):
         order.append(chosen(choice, served))
@@ -41,7 +41,7 @@ def test_among_equals_the_one_that_has_waited_longest() -> None:
 
 @given(st.dictionaries(st.sampled_from("abcde"), st.integers(0, 5), min_size=1))
 def test_never_one_that_is_busier_than_another(busy: dict[str, int]) -> None:
-    choice = Choice()
+    choice = Balancer()
     for name, count in busy.items():
         for _ in range(count):
             choice.begins(name)
@@ -50,18 +50,18 @@ def test_never_one_that_is_busier_than_another(busy: dict[str, int]) -> None:
 
 def test_neither_unready_nor_draining_ones() -> None:
     served = service([replica("young", ready=False), replica("old", draining=True)])
-    assert Choice().choose(served, 0.0) is None
+    assert Balancer().choose(served, 0.0) is None
 
 
 def test_one_that_was_tried_only_if_there_is_no_other() -> None:
-    choice = Choice()
+    choice = Balancer()
     assert chosen(choice, of("a", "b"), tried=("a",)) == "b"
     assert chosen(choice, of("a"), tried=("a",)) == "a"
     assert chosen(choice, of("a", "b"), tried=("a", "b")) in ("a", "b")
 
 
 def test_two_failures_in_a_row_are_five_seconds_out() -> None:
-    choice, served = Choice(), of("a", "b")
+    choice, served = Balancer(), of("a", "b")
     choice.failed("a", 0.0)
     choice.begins("b")
     assert choice.choose(served, 0.0) == served.replicas[0]  # one failure is none
@@ -71,7 +71,7 @@ def test_two_failures_in_a_row_are_five_seconds_out() -> None:
 
 
 def test_an_answer_forgives_and_so_does_the_failure_of_all() -> None:
-    choice, served = Choice(), of("a", "b")
+    choice, served = Balancer(), of("a", "b")
     choice.failed("a", 0.0)
     choice.answered("a")
     choice.failed("a", 0.0)
@@ -82,7 +82,7 @@ def test_an_answer_forgives_and_so_does_the_failure_of_all() -> None:
 
 
 def test_nothing_is_kept_of_what_has_gone() -> None:
-    choice = Choice()
+    choice = Balancer()
     choice.begins("a")
     choice.failed("a", 0.0)
     choice.ends("a")

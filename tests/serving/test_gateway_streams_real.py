@@ -17,7 +17,7 @@ import pytest
 
 from chalicelib.agent import websocket
 from chalicelib.agent.gateway.nginx import pin_of
-from chalicelib.agent.streams import Order, Streams, dialled
+from chalicelib.agent.streams import AgentStreams, Order, dialled
 from chalicelib.domain.serving import Served
 from tests.harness.server import until
 from tests.serving.caller import Answer, Caller
@@ -36,7 +36,7 @@ class Agent:
         self.said: list[str] = []
         self.orders: list[Order] = []
         self.dialled: list[Order] = []
-        self.streams = Streams(lambda: "http://127.0.0.1:1", self.said.append)  # the server is no use here
+        self.streams = AgentStreams(lambda: "http://127.0.0.1:1", self.said.append)  # the server is no use here
         self.streams.serve("port", lambda task, order: socket.create_connection(("127.0.0.1", replica.port)))
         plane.ordered = self.take
 

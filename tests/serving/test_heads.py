@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.serving.heads import LONGEST, FormHead, Head, JsonHead
+from chalicelib.serving.heads import LONGEST, BodyFields, FormHead, JsonHead
 from tests.harness.examples import many
 
 NAMES = st.text(max_size=8) | st.just("model")
@@ -20,7 +20,7 @@ VALUES = st.recursive(
 )
 
 
-def read(head: Head, body: bytes, size: int = 1) -> dict[str, str]:
+def read(head: BodyFields, body: bytes, size: int = 1) -> dict[str, str]:
     for at in range(0, len(body), size):
         if head.feed(body[at : at + size]):
             break

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.serving import models
-from chalicelib.serving.models import Call, Listing, Makers, One, Stored
-from chalicelib.serving.problems import Problem
+from chalicelib.serving.models import Makers, ModelCall, ModelListing, One, Stored
+from chalicelib.serving.problems import HttpProblem
 from chalicelib.serving.usage import KEPT, Tail, Tokens
 from tests.harness.examples import many
 
@@ -38,11 +38,11 @@ def service(name: str, model: str = "llama", replicas: int = 1, **changes: Any) 
 @pytest.mark.parametrize(
     ("method", "path", "asked"),
     [
-        ("GET", "models", Listing()),
+        ("GET", "models", ModelListing()),
         ("GET", "models/meta-llama/Llama-3.1-8B", One("meta-llama/Llama-3.1-8B")),
         ("GET", "models/meta-llama%2FLlama-3.1-8B", One("meta-llama/Llama-3.1-8B")),
-        *(("POST", path, Call(path)) for path in models.JSON_CALLS),
-        *(("POST", path, Call(path, form=True)) for path in models.FORM_CALLS),
+        *(("POST", path, ModelCall(path)) for path in models.JSON_CALLS),
+        *(("POST", path, ModelCall(path, form=True)) for path in models.FORM_CALLS),
         ("GET", "responses/resp_1", Stored("responses/resp_1", "resp_1")),
         ("DELETE", "responses/resp_1", Stored("responses/resp_1", "resp_1")),
         ("GET", "responses/resp_1/input_items", Stored("responses/resp_1/input_items", "resp_1")),
@@ -58,14 +58,14 @@ def test_what_is_asked_for(method: str, path: str, asked: models.Ask, version: s
     ["", "chat", "chat/completions/", "responses/../models", "responses/", "responses/a/b", "responses/%2e%2e", "v1"],
 )
 def test_what_isnt_there_is_said_with_what_is(path: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(HttpProblem) as refused:
         models.read("POST", path)
     assert refused.value.status == 404 and "chat/completions" in refused.value.message
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "models"), ("GET", "embeddings"), ("PUT", "responses/resp_1")])
 def test_another_method_is_refused(method: str, path: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(HttpProblem) as refused:
         models.read(method, path)
     assert (refused.value.status, refused.value.code) == (405, "method_not_allowed")
 
@@ -77,7 +77,7 @@ def test_models_are_listed_once_each_with_the_age_of_the_first() -> None:
         service("c", "llama", since=5_000_000),
         service("web").with_(model=None),
     ]
-    listed = models.listing(there, Listing())
+    listed = models.listing(there, ModelListing())
     assert listed == {
         "object": "list",
         "data": [
@@ -89,7 +89,7 @@ def test_models_are_listed_once_each_with_the_age_of_the_first() -> None:
 
 
 def test_a_model_that_nobody_serves() -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(HttpProblem) as refused:
         models.listing([service("a", "llama"), service("b", "qwen")], One("gpt"))
     assert refused.value.status == 404
     error = json.loads(refused.value.body(openai=True))["error"]
@@ -107,7 +107,7 @@ def test_without_any_model_it_says_what_makes_one() -> None:
 
 
 def asked(body: bytes, path: str = "chat/completions", *, whole: bool = True, there: int = 2) -> str:
-    call = Call(path, form=path in models.FORM_CALLS)
+    call = ModelCall(path, form=path in models.FORM_CALLS)
     head = call.head("application/json")
     head.feed(body)
     return models.wanted([service(f"s{n}", f"m{n}") for n in range(there)], call, head, whole)
@@ -120,13 +120,13 @@ def test_the_name_is_read_from_the_body() -> None:
 @pytest.mark.parametrize("path", ["chat/completions", "audio/transcriptions"])
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"model": ""}', b"model=x"])
 def test_a_body_without_a_name_is_refused(body: bytes, path: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(HttpProblem) as refused:
         asked(body, path)
     assert (refused.value.status, refused.value.code) == (400, "model_not_given")
 
 
 def test_a_name_behind_a_megabyte_is_asked_for_unless_there_is_one_model_only() -> None:
-    with pytest.raises(Problem, match="put it first"):
+    with pytest.raises(HttpProblem, match="put it first"):
         asked(b'{"messages": "..', whole=False)
     assert asked(b'{"messages": "..', whole=False, there=1) == "m0"
 
@@ -163,9 +163,9 @@ def test_a_response_is_asked_of_the_replica_that_made_it() -> None:
     makers.remember(models.made(answer), models.Maker("p", "id-of-a", "job-1"))
     found, job = makers.replica(there, "p", "resp_7")
     assert (found.run_name, job) == ("a", "job-1")
-    with pytest.raises(Problem, match="is gone"):
+    with pytest.raises(HttpProblem, match="is gone"):
         makers.replica([service("a", replicas=1)], "p", "resp_7")
-    with pytest.raises(Problem, match="isn't known"):
+    with pytest.raises(HttpProblem, match="isn't known"):
         makers.replica(there, "another project", "resp_7")
 
 
@@ -175,7 +175,7 @@ def test_only_the_latest_responses_are_remembered() -> None:
         makers.remember(f"resp_{number}", models.Maker("p", "id-of-a", "job-0"))
     for number in (1, 3):
         assert makers.replica([service("a")], "p", f"resp_{number}")[1] == "job-0"
-    with pytest.raises(Problem, match="the latest 2"):
+    with pytest.raises(HttpProblem, match="the latest 2"):
         makers.replica([service("a")], "p", "resp_2")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.domain.serving import Served
-from chalicelib.serving.access import BAD, GOOD, Access, bearer
+from chalicelib.serving.access import BAD, GOOD, ServiceAccess, bearer
 from chalicelib.serving.directory import LOOKS, Directory
 from chalicelib.serving.door import Door
 from tests.serving.door import TOKEN, service
@@ -212,7 +212,7 @@ class Judge:
 
     def __init__(self) -> None:
         self.good, self.asked, self.now = True, 0, 0.0
-        self.access = Access(self, self._aside, lambda: self.now)
+        self.access = ServiceAccess(self, self._aside, lambda: self.now)
 
     def member(self, token: str, project: str) -> bool:
         self.asked += 1
@@ -251,7 +251,7 @@ def test_a_change_of_rights_counts_at_once_and_while_somebody_is_being_judged() 
         return verdict
 
     judge.good = True
-    access = Access(judge, overtaken, lambda: 0.0)
+    access = ServiceAccess(judge, overtaken, lambda: 0.0)
     assert asyncio.run(access.judge(TOKEN, "main")) and access.known(TOKEN, "main") is None
 
 

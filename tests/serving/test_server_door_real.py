@@ -11,8 +11,8 @@ import pytest
 
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import ServedReplica
-from chalicelib.serving.door import AGAIN, Settings
-from chalicelib.serving.websockets import Tunnel
+from chalicelib.serving.door import AGAIN, DoorSettings
+from chalicelib.serving.websockets import WebSocketTunnel
 from tests.harness.server import until
 from tests.serving import contract, contract_live, contract_models, contract_replicas
 from tests.serving.caller import Caller
@@ -60,7 +60,7 @@ class TestWebSockets(_Ours, contract_live.WebSockets):
     def test_a_websocket_that_is_never_read_ends(
         self, visitor: Visitor, replica: Replica, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(Tunnel, "read_seconds", 0.3)
+        monkeypatch.setattr(WebSocketTunnel, "read_seconds", 0.3)
         before = replica.seen()["left"].get("ws", 0)
         with visitor.connect() as caller:
             self.upgrade(caller, visitor)
@@ -98,7 +98,7 @@ class SlowStore(Known):
 
 def test_who_begins_to_wait_during_a_report_is_told_of_right_after_it() -> None:
     known = SlowStore()
-    with opened(Settings(hold=10), known) as door:
+    with opened(DoorSettings(hold=10), known) as door:
         waiting = [
             service((ServedReplica(job_id=name, instance_id="i", port=1),), name=name) for name in ("one", "two")
         ]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.serving.exchange import IDLE
-from chalicelib.serving.problems import Problem, Unanswered
-from chalicelib.serving.upstream import BUFFER, KEPT_SECONDS, MOST_HEAD, Broken, Upstream, written
+from chalicelib.serving.problems import HttpProblem, Unanswered
+from chalicelib.serving.upstream import BUFFER, KEPT_SECONDS, MOST_HEAD, AnswerCutShort, Upstream, written
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n"
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\n\r\nhello"
@@ -121,7 +121,7 @@ def test_an_answer_that_ends_too_soon_is_broken(answer: bytes) -> None:
         replica.upstream.data_received(answer)
         replica.upstream.connection_lost(None)
         await asking
-        with pytest.raises(Broken):
+        with pytest.raises(AnswerCutShort):
             await replica.body()
         replica.upstream.release()
         assert replica.kept == []
@@ -155,7 +155,7 @@ def test_what_isnt_an_answer_is_none_and_isnt_asked_for_again(answer: bytes) -> 
     async def story(replica: Replica) -> None:
         asking = await replica.asked()
         replica.upstream.data_received(answer)
-        with pytest.raises(Problem) as found:
+        with pytest.raises(HttpProblem) as found:
             await asking
         assert found.value.status == 502
         replica.upstream.release()
@@ -221,7 +221,7 @@ def test_a_replica_that_says_nothing_is_given_up() -> None:
         for _ in range(int(IDLE // KEPT_SECONDS)):
             assert not asking.done()
             await replica.pass_time(KEPT_SECONDS)
-        with pytest.raises(Problem) as found:
+        with pytest.raises(HttpProblem) as found:
             await asking
         assert found.value.status == 504 and replica.wire.aborted
 

@@ -22,7 +22,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.volumes import Disk
+from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import StorageFull
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Index, Page, Record
@@ -227,10 +227,10 @@ class ShakyBackend:
         self._world.moment("after create_volume")
         return volume
 
-    def register_volume(self, volume_id: str, region: str, zone: str) -> Disk:
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
         return self._cloud.register_volume(volume_id, region, zone)
 
-    def describe_volume(self, handle: Handle) -> Disk:
+    def describe_volume(self, handle: Handle) -> ProviderDisk:
         self._world.moment("before describe_volume")
         return self._cloud.describe_volume(handle)
 

@@ -14,7 +14,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import StorageFull
-from chalicelib.planning.executions import AnswerExecution, Call, StartExecution
+from chalicelib.planning.executions import AnswerExecution, StartExecution, StepCall
 from tests.simulation.edges import Away
 from tests.simulation.world import Crash, World
 from tests.world.step_functions import CutOff, StepFunctions
@@ -71,7 +71,7 @@ class Machines(StepFunctions):
             self._world.note("doubled call failed")
 
     def _performed(self, payload: Mapping[str, Any]) -> Mapping[str, str]:
-        call = Call(payload["step"], payload["undo"], payload.get("token", ""))
+        call = StepCall(payload["step"], payload["undo"], payload.get("token", ""))
         reconciler, executor = self._process()
         try:
             if _of_a_start(payload["workflow"]):

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from chalicelib.agent.commands import Abort, Carry, Command, End, Keep, Remove, Start, Stop
-from chalicelib.agent.session import Message, Session
+from chalicelib.agent.session import AgentSession, Message
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import Micros
@@ -123,11 +123,11 @@ class Host:
         self.troubles: list[tuple[str, str]] | None = None  # what is wrong with it; None: it never looked
         self.tasks: dict[str, Task] = {}
         self.carried: Carried | None = None
-        self.session: Session
+        self.session: AgentSession
 
     def boot(self) -> None:
         boot_id = self.world.rng.randbytes(8).hex()
-        self.session = Session(
+        self.session = AgentSession(
             self.instance_id, boot_id, self.credential, self._read_log, agent="sim", token=self.token, wait=20.0
         )
         self.session.facts_changed(dict(self.facts))
@@ -162,7 +162,7 @@ class Host:
 
         go()
 
-    def _wait(self, session: Session, due: float) -> None:
+    def _wait(self, session: AgentSession, due: float) -> None:
         """One alarm at a time is enough: an earlier one replaces the later."""
         if getattr(session, "alarm", float("inf")) <= due:
             return
@@ -177,7 +177,7 @@ class Host:
 
     # --- the network -------------------------------------------------------------------------------------------------
 
-    def _send(self, session: Session, message: Message) -> None:
+    def _send(self, session: AgentSession, message: Message) -> None:
         world, body = self.world, orjson.dumps(message.body)
         trip = world.some(0.01, 0.2)
         if self._cut_off() or world.chance(0.05):
@@ -190,7 +190,7 @@ class Host:
             credential = message.credential
             world.after(world.some(0.1, 150), lambda: self._replay(credential, body))
 
-    def _deliver(self, session: Session, message: Message, body: bytes, *, lost: bool, held: float = 0.0) -> None:
+    def _deliver(self, session: AgentSession, message: Message, body: bytes, *, lost: bool, held: float = 0.0) -> None:
         world, site = self.world, self.hosts.site
         try:
             answer = site.parts.sync(site.plane, self.instance_id, message.credential, body)
@@ -211,7 +211,7 @@ class Host:
         else:
             world.after(0.01, lambda: self._answered(session, message, answer))
 
-    def _hold(self, session: Session, message: Message, body: bytes) -> None:
+    def _hold(self, session: AgentSession, message: Message, body: bytes) -> None:
         """A long poll: tried again, once, when there is news or its time is up."""
         over = False
 
@@ -234,12 +234,12 @@ class Host:
     def _cut_off(self) -> bool:
         return self.world.seconds() < self.cut_off_until
 
-    def _failed(self, session: Session, message: Message, problem: str) -> None:
+    def _failed(self, session: AgentSession, message: Message, problem: str) -> None:
         if session is self.session and not self.dead:
             session.failed(message, problem, self.world.seconds())
             self.pump()
 
-    def _answered(self, session: Session, message: Message, answer: dict[str, Any]) -> None:
+    def _answered(self, session: AgentSession, message: Message, answer: dict[str, Any]) -> None:
         if session is not self.session or self.dead:
             return
         for command in session.answered(message, answer, self.world.seconds()):

@@ -35,7 +35,7 @@ from chalicelib.planning.gateway_machines import as_fleet
 from chalicelib.planning.gateways import decide_gateway
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import Rules
-from chalicelib.planning.orphans import Look
+from chalicelib.planning.orphans import AccountLook
 from chalicelib.planning.placement_groups import take_leave
 from chalicelib.planning.plan import Outcome, Plan, Step
 from chalicelib.planning.purchases import Create
@@ -233,7 +233,7 @@ def _incurious(snapshot: InstanceSnapshot) -> Plan:
 
 
 class _Greedy(Sweeper):
-    def _look(self, account: Account) -> Look[Owned]:
+    def _look(self, account: Account) -> AccountLook[Owned]:
         class Ours:
             facts = account.facts
 

@@ -11,7 +11,7 @@ from chalicelib.domain.log_chunks import LogChunk
 from chalicelib.errors import Refused
 from chalicelib.store.blobs import Blobs, S3Blobs
 from chalicelib.store.log_blobs import BlobLogs
-from chalicelib.store.log_uploads import S3Uploads, Upload
+from chalicelib.store.log_uploads import LogUpload, S3Uploads
 from chalicelib.store.logs import LogStore
 from chalicelib.store.memory import MemoryStore
 from tests.emulators.ministack import Emulator
@@ -97,7 +97,8 @@ def test_an_agent_puts_a_part_of_a_log_itself(bucket: S3Blobs, aws: Emulator) ->
     told = chunk.told()
     order = uploads.offer(P, J, 0, told["size"], told["sha256"])
     assert (
-        isinstance(order, Upload) and "X-Amz-SignedHeaders=content-length%3Bhost%3Bx-amz-checksum-sha256" in order.url
+        isinstance(order, LogUpload)
+        and "X-Amz-SignedHeaders=content-length%3Bhost%3Bx-amz-checksum-sha256" in order.url
     )
     assert chunks.put(order.url, order.headers, chunk.payload) == ""
     made = LogChunk(project_id=P, job_id=J, first=0, last=chunk.end, low=1, high=2, blob="")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.commands import Abort, Remove, Start, Stop
-from chalicelib.agent.session import Message, Session
+from chalicelib.agent.session import AgentSession, Message
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
@@ -165,7 +165,7 @@ class Rig:
         self.cluster = Cluster.of(world)
         self.world, self.time, self.log = world, 0.0, b""
         token = bootstrap_token(world.plane.install_key, INSTANCE, 0)
-        self.session = Session(INSTANCE, "boot-1", "", self._read, token=token)
+        self.session = AgentSession(INSTANCE, "boot-1", "", self._read, token=token)
         self.session.facts_changed(FACTS)
         self.commands: list[Any] = []
 

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.agent.limits import METRICS_MOST
 from chalicelib.errors import Invalid
-from chalicelib.usecases.agent_message import MAX_MESSAGE, MAX_TASKS, Message, read_message
+from chalicelib.usecases.agent_message import MAX_MESSAGE, MAX_TASKS, AgentMessage, read_message
 
 HEAD = {"v": 1, "instance": "i", "boot": "b", "seq": 0}
 FACTS = {"cpus": 1, "memory_mib": 1, "disk_mib": 1, "arch": "x86"}
@@ -19,7 +19,7 @@ LOG = {"task": "t", "offset": 0, "records": []}
 POINT = {"task": "t", "at": 0}
 
 
-def read(**parts: Any) -> Message:
+def read(**parts: Any) -> AgentMessage:
     return read_message({**HEAD, **parts})
 
 

@@ -13,7 +13,7 @@ from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN, HistoryStore
 from chalicelib.store.memory import MemoryStore
-from chalicelib.usecases.events import PAGE, Filter, gone_actors, list_events
+from chalicelib.usecases.events import PAGE, EventFilter, gone_actors, list_events
 from chalicelib.usecases.trail import EVERYWHERE
 from tests.harness.examples import seeds
 from tests.world.time import NOW
@@ -58,7 +58,7 @@ def store() -> MemoryStore:
 
 
 def seen(store: MemoryStore, reader: User = ANN, **wanted: Any) -> str:
-    return "".join(each.id for each in list_events(store, reader, PROJECTS, Filter(**wanted)))
+    return "".join(each.id for each in list_events(store, reader, PROJECTS, EventFilter(**wanted)))
 
 
 def test_a_reader_sees_their_projects_and_what_is_theirs_of_the_rest(store: MemoryStore) -> None:
@@ -122,9 +122,9 @@ def test_more_than_a_page_of_the_store() -> None:
     many = [event(f"{number:03d}", number, ("run", "r"), run="r") for number in range(PAGE + 20)]
     store.commit([nouns.put(each) for each in many[:60]])
     store.commit([nouns.put(each) for each in many[60:]])
-    found = list_events(store, ANN, PROJECTS, Filter(limit=1000, within_runs=frozenset({"r"})))
+    found = list_events(store, ANN, PROJECTS, EventFilter(limit=1000, within_runs=frozenset({"r"})))
     assert [each.id for each in found] == [each.id for each in reversed(many)]
-    assert len(list_events(store, ANN, PROJECTS, Filter())) == PAGE
+    assert len(list_events(store, ANN, PROJECTS, EventFilter())) == PAGE
 
 
 @pytest.mark.parametrize("ascending", [False, True])
@@ -156,7 +156,7 @@ def test_events_that_share_records_are_listed_and_paged_one_by_one(seed: int, li
         found: list[Event] = []
         while True:
             last = {"prev_at": found[-1].at, "prev_id": found[-1].id} if found else {}
-            page = list_events(store, ANN, PROJECTS, Filter(limit=limit, ascending=ascending, **only, **last))
+            page = list_events(store, ANN, PROJECTS, EventFilter(limit=limit, ascending=ascending, **only, **last))
             if not page:
                 break
             found += page

@@ -13,7 +13,14 @@ import pytest
 from chalicelib.agent.gateway import entries
 from chalicelib.api import dispatch
 from chalicelib.domain import keys
-from chalicelib.domain.certificates import Certificate, CertificateStatus, Order, Pair, certificate_id, sealed_for
+from chalicelib.domain.certificates import (
+    Certificate,
+    CertificateOrder,
+    CertificatePair,
+    CertificateStatus,
+    certificate_id,
+    sealed_for,
+)
 from chalicelib.domain.gateways import ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus, OnPrem
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
@@ -382,8 +389,10 @@ def certificate(rig: Rig, made: Any, host: str) -> Certificate:
     return found
 
 
-def asked_at(made: Any, token: str) -> Order:
-    return Order(directory="https://ca", url="https://ca/1", token=token, answer=f"{token}.thumb", key="k", placed_at=1)
+def asked_at(made: Any, token: str) -> CertificateOrder:
+    return CertificateOrder(
+        directory="https://ca", url="https://ca/1", token=token, answer=f"{token}.thumb", key="k", placed_at=1
+    )
 
 
 def test_each_of_its_hosts_is_to_have_a_certificate(rig: Rig) -> None:
@@ -427,7 +436,7 @@ def test_people_are_sent_to_https_once_there_is_a_certificate(rig: Rig) -> None:
     assert [each["https"] for each in word(rig)["services"]] == [None]
     one = certificate(rig, made, "chat.example.test")
     key = rig.world.plane.seal.seal("KEY", context=sealed_for(one.id))
-    pair = Pair(chain="CHAIN", key=key, since=b.NOW, until=rig.world.at + 1_000_000)
+    pair = CertificatePair(chain="CHAIN", key=key, since=b.NOW, until=rig.world.at + 1_000_000)
     rig.save(one.with_(status=CertificateStatus.issued, pair=pair))
     said = word(rig)
     assert said["certificates"] == {"chat.example.test": {"certificate": "CHAIN", "key": "KEY"}}
@@ -445,5 +454,9 @@ def test_a_certificates_key_is_told_to_its_gateway_alone(rig: Rig) -> None:
     word(rig)
     one = certificate(rig, made, "chat.example.test")
     key = rig.world.plane.seal.seal("KEY", context=sealed_for(one.id))
-    rig.save(one.with_(status=CertificateStatus.issued, pair=Pair(chain="C", key=key, since=1, until=rig.world.at * 2)))
+    rig.save(
+        one.with_(
+            status=CertificateStatus.issued, pair=CertificatePair(chain="C", key=key, since=1, until=rig.world.at * 2)
+        )
+    )
     assert word(rig)["certificates"] and word(rig, as_=other)["certificates"] == {}

@@ -11,7 +11,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Invalid, NotFound
 from chalicelib.store import nouns
-from chalicelib.usecases.health import MOST, Wanted, check_put, health_of, list_checks
+from chalicelib.usecases.health import MOST, WantedChecks, check_put, health_of, list_checks
 from tests.usecases.cluster import FLEET, INSTANCE, PROJECT, Cluster
 from tests.world.plane import World
 
@@ -62,7 +62,7 @@ def ages(cluster: Cluster, **wanted: Any) -> list[int]:
     """In minutes."""
     project = Project(id=PROJECT, name="main", owner_id="u", created_at=0)
     now, num = cluster.world.at, wanted.pop("num", 0)
-    found = list_checks(cluster.world.plane, project, Wanted("local", num, **wanted))
+    found = list_checks(cluster.world.plane, project, WantedChecks("local", num, **wanted))
     return [(now - check.at) // MINUTE for check in found]
 
 

@@ -11,13 +11,13 @@ from chalicelib.errors import Refused
 from chalicelib.planning import buying, fleet, hosts, jobs, reports
 from chalicelib.store import port, sqlite
 from chalicelib.usecases import events, joins, logs, metrics, plans, projects, specs
-from chalicelib.usecases.context import Images, Limits
+from chalicelib.usecases.context import JobImages, SizeLimits
 
 MB = 1024 * 1024
 
 
 def test_what_one_request_may_bring_and_take() -> None:
-    assert Limits() == Limits(body=8 * MB, upload=2 * MB, answer=4 * MB, log_bytes_per_hour=50 * MB)
+    assert SizeLimits() == SizeLimits(body=8 * MB, upload=2 * MB, answer=4 * MB, log_bytes_per_hour=50 * MB)
     assert (specs.MAX_SPEC, projects.MAX_OWNED, projects.MAX_MEMBERS) == (250_000, 10, 49)
     specs.refuse_large(specs.MAX_SPEC)
     with pytest.raises(Refused, match="limit is 250 KB"):
@@ -36,7 +36,7 @@ def test_pages() -> None:
 
 
 def test_default_images() -> None:
-    assert Images() == Images("python:{python}", "nvidia/cuda:12.8.1-devel-ubuntu24.04", "3.12", "docker:28-dind")
+    assert JobImages() == JobImages("python:{python}", "nvidia/cuda:12.8.1-devel-ubuntu24.04", "3.12", "docker:28-dind")
 
 
 def test_what_a_record_and_a_commit_may_hold() -> None:

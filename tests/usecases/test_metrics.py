@@ -13,7 +13,15 @@ from chalicelib.domain.tenants import Project
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.usecases.agent_message import MetricPoint
-from chalicelib.usecases.metrics import DAY_SECONDS, MAX_POINTS, SHORT_SECONDS, Usage, Wanted, job_usage, metric_puts
+from chalicelib.usecases.metrics import (
+    DAY_SECONDS,
+    MAX_POINTS,
+    SHORT_SECONDS,
+    UsagePoint,
+    WantedPoints,
+    job_usage,
+    metric_puts,
+)
 from tests.world import nouns as b
 from tests.world.engine import Engine
 
@@ -100,16 +108,16 @@ def measured(place: Engine, name: str = "one", **more: Any) -> str:
     return job.run_id
 
 
-def shown(place: Engine, **wanted: Any) -> list[Usage]:
-    return list(job_usage(place.plane, PROJECT, Wanted("one", **wanted)).points)
+def shown(place: Engine, **wanted: Any) -> list[UsagePoint]:
+    return list(job_usage(place.plane, PROJECT, WantedPoints("one", **wanted)).points)
 
 
 def test_usage_is_what_was_used_since_the_point_before_the_newest_first(place: Engine) -> None:
     measured(place)
     assert shown(place, limit=10) == [
-        Usage(place.at + 5_500_000, 50, 40, 39, ((40, 12.5),)),
-        Usage(place.at + 4_000_000, 0, 30, 29, ((30, 12.5),)),
-        Usage(place.at + 2_000_000, 150, 20, 19, ((20, 12.5),)),
+        UsagePoint(place.at + 5_500_000, 50, 40, 39, ((40, 12.5),)),
+        UsagePoint(place.at + 4_000_000, 0, 30, 29, ((30, 12.5),)),
+        UsagePoint(place.at + 2_000_000, 150, 20, 19, ((20, 12.5),)),
     ]
     assert len(shown(place)) == 1 and len(shown(place, limit=2)) == 2
     assert len(shown(place, limit=MAX_POINTS + 5)) == 3
@@ -143,9 +151,9 @@ def test_usage_is_that_of_the_newest_submission(place: Engine) -> None:
 
 def test_usage_comes_with_what_the_jobs_machine_has(place: Engine) -> None:
     run_id = measured(place)
-    assert job_usage(place.plane, PROJECT, Wanted("one")).has is None
+    assert job_usage(place.plane, PROJECT, WantedPoints("one")).has is None
     place.reconciler().run()
-    has = job_usage(place.plane, PROJECT, Wanted("one", run_id=run_id)).has
+    has = job_usage(place.plane, PROJECT, WantedPoints("one", run_id=run_id)).has
     assert has is not None and has.cpus == 8
 
 
@@ -156,12 +164,12 @@ def test_usage_comes_with_what_the_jobs_machine_has(place: Engine) -> None:
 def test_what_isnt_there_is_named(place: Engine, wanted: dict[str, Any]) -> None:
     measured(place)
     with pytest.raises(NotFound, match=f"no run '{wanted['run_name']}' with replica .*, job .* in project main"):
-        job_usage(place.plane, PROJECT, Wanted(**wanted))
+        job_usage(place.plane, PROJECT, WantedPoints(**wanted))
 
 
 def test_a_run_of_another_project_or_name_is_unknown(place: Engine) -> None:
     run_id = measured(place)
     with pytest.raises(NotFound):
-        job_usage(place.plane, PROJECT.with_(id="other"), Wanted("one", run_id=run_id))
+        job_usage(place.plane, PROJECT.with_(id="other"), WantedPoints("one", run_id=run_id))
     with pytest.raises(NotFound):
-        job_usage(place.plane, PROJECT, Wanted("two", run_id=run_id))
+        job_usage(place.plane, PROJECT, WantedPoints("two", run_id=run_id))

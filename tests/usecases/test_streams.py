@@ -18,7 +18,7 @@ from chalicelib.errors import Forbidden, Invalid, NotFound, NotSupported, Refuse
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent import has_news
-from chalicelib.usecases.streams import Target, claim, open_stream
+from chalicelib.usecases.streams import StreamTarget, claim, open_stream
 from tests.usecases.cluster import INSTANCE, PROJECT, Cluster, running
 from tests.world.plane import World
 from tests.world.time import NOW
@@ -52,7 +52,7 @@ def opened(
 ) -> str:
     project = nouns.find(world.store, Project, keys.project(PROJECT))
     assert project is not None
-    wanted = Target(**{"run_name": "train", "name": "ssh", **target})
+    wanted = StreamTarget(**{"run_name": "train", "name": "ssh", **target})
     return open_stream(world.plane, who, project, role, wanted, token_hash)
 
 

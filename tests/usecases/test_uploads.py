@@ -15,7 +15,7 @@ from chalicelib.errors import Invalid
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.log_uploads import S3Uploads
-from chalicelib.usecases.context import Limits
+from chalicelib.usecases.context import SizeLimits
 from tests.usecases.cluster import Cluster, exited, running
 from tests.world.nouns import PROJECT
 from tests.world.plane import World
@@ -121,7 +121,7 @@ def test_a_job_ends_when_all_that_it_wrote_is_there(tmp_path: Path) -> None:
 
 
 def test_too_much_output_ends_the_job_and_is_put_nowhere(tmp_path: Path) -> None:
-    side = Side(tmp_path, limits=Limits(log_bytes_per_hour=100))
+    side = Side(tmp_path, limits=SizeLimits(log_bytes_per_hour=100))
     side.cluster.agent.say(running(side.job))
     said = chunk(side, 0, b"x" * 200)
     assert side.cursor(side.say(said)) == 200

@@ -12,7 +12,7 @@ from chalicelib.domain.certificates import Certificate, certificate_id
 from chalicelib.domain.events import Event
 from chalicelib.domain.gateways import GatewayStatus
 from chalicelib.domain.instants import DAY, SECOND, Micros
-from chalicelib.engine.authority import Placed, Registered, Seen, Signed
+from chalicelib.engine.authority import OrderState, Placed, Registered, Signed
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
@@ -96,8 +96,8 @@ class FakeAuthority:
         same = (each for each in self.orders.values() if (each.host, each.account) == (order.host, order.account))
         return any(each.state == "valid" and each.placed_at + self.proved > self.now() for each in same)
 
-    def answer(self, account: Registered, order: str) -> Seen:
-        def answer() -> Seen:
+    def answer(self, account: Registered, order: str) -> OrderState:
+        def answer() -> OrderState:
             found = self._order(order)
             if found.state == "pending":
                 self.looked += 1
@@ -105,23 +105,23 @@ class FakeAuthority:
                 good = self.served(found.host, found.token) == f"{found.token}.{account.url}"
                 found.state = "ready" if good else "invalid"
                 found.error = "" if good else f"{found.host} doesn't answer: connection refused."
-                return Seen("pending")
-            return Seen(found.state, found.error)
+                return OrderState("pending")
+            return OrderState(found.state, found.error)
 
         return self._done("answer", answer)
 
-    def look(self, account: Registered, order: str) -> Seen:
+    def look(self, account: Registered, order: str) -> OrderState:
         return self._done("look", lambda: self._seen(order))
 
-    def collect(self, account: Registered, order: str, host: str, key: str) -> Seen | Signed:
-        def collect() -> Seen | Signed:
+    def collect(self, account: Registered, order: str, host: str, key: str) -> OrderState | Signed:
+        def collect() -> OrderState | Signed:
             found = self._order(order)
             if found.state == "ready":
                 found.state, found.key, self._left = "valid", key, self.slow
                 self.issued += 1
                 since = self.now() // SECOND * SECOND
                 found.signed = Signed(f"CERTIFICATE {self.issued} OF {found.host}", since, since + LIFE)
-                return Seen("processing")
+                return OrderState("processing")
             seen = self._seen(order)
             if seen.state == "valid" and found.signed is not None:
                 assert found.key == key
@@ -145,12 +145,12 @@ class FakeAuthority:
             raise Gone(f"there is no order {url}")
         return self.orders[url]
 
-    def _seen(self, url: str) -> Seen:
+    def _seen(self, url: str) -> OrderState:
         found = self._order(url)
         if self._left > 0:
             self._left -= 1
-            return Seen("processing")
-        return Seen(found.state, found.error)
+            return OrderState("processing")
+        return OrderState(found.state, found.error)
 
 
 class Stage:

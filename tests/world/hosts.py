@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import orjson
 
 from chalicelib.agent import chunks
-from chalicelib.agent.commands import Abort, Carry, Command, End, Keep, Put, Remove, Start, Stop
-from chalicelib.agent.session import Message, Session
+from chalicelib.agent.commands import Abort, Carry, Command, End, Keep, PutLog, Remove, Start, Stop
+from chalicelib.agent.session import AgentSession, Message
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND
@@ -65,11 +65,11 @@ class Network:
         self.time, self._sync, self._long_poll = time, sync, long_poll
         self._held: dict[str, list[Callable[[], None]]] = {}
 
-    def send(self, host: Host, session: Session, message: Message) -> None:
+    def send(self, host: Host, session: AgentSession, message: Message) -> None:
         body = orjson.dumps(message.body)
         self.time.after(TRIP, lambda: self.deliver(host, session, message, body))
 
-    def deliver(self, host: Host, session: Session, message: Message, body: bytes) -> None:
+    def deliver(self, host: Host, session: AgentSession, message: Message, body: bytes) -> None:
         """The plane's response, now or, if it holds calls, as soon as it has news."""
         end = self.time.at + round(message.wait * SECOND)
         answered = False
@@ -159,14 +159,14 @@ class Host:
         self.carried: dict[str, Any] | None = None  # the gateway's replica here
         self.boots = 0
         self.tasks: dict[str, Task] = {}
-        self.session: Session
+        self.session: AgentSession
         self._alarm: float
 
     def boot(self) -> None:
         self.boots += 1
         self._alarm = float("inf")
         boot_id = f"{self.name}-{self.boots}"
-        self.session = Session(
+        self.session = AgentSession(
             self.instance_id, boot_id, self.credential, self._read_log, agent="world", token=self.token, wait=20.0
         )
         self.session.facts_changed(self.facts)
@@ -185,7 +185,7 @@ class Host:
                 return
             self.hosts.network.send(self, session, due)
 
-    def _wake_at(self, session: Session, due: float) -> None:
+    def _wake_at(self, session: AgentSession, due: float) -> None:
         """One alarm at a time is enough: an earlier one replaces the later."""
         if due >= self._alarm:
             return
@@ -200,12 +200,12 @@ class Host:
 
     # --- what the network brings -------------------------------------------------------------------------------------
 
-    def failed(self, session: Session, message: Message, problem: str) -> None:
+    def failed(self, session: AgentSession, message: Message, problem: str) -> None:
         if session is self.session and not self.dead:
             session.failed(message, problem, self.time.seconds())
             self.pump()
 
-    def answered(self, session: Session, message: Message, answer: dict[str, Any]) -> None:
+    def answered(self, session: AgentSession, message: Message, answer: dict[str, Any]) -> None:
         if session is not self.session or self.dead:
             return
         for command in session.answered(message, answer, self.time.seconds()):
@@ -224,7 +224,7 @@ class Host:
                 grace = (command.grace or GRACE) if isinstance(command, Stop) else 0.0
                 reason = "terminated_by_user" if stopped else "aborted_by_user"
                 self.hosts.work.asked_to_end(self, task, grace, reason)
-        elif isinstance(command, Put):
+        elif isinstance(command, PutLog):
             problem = chunks.put(command.url, command.headers, command.chunk.payload)
             self.session.put_done(command.chunk, problem, self.time.seconds())
         elif isinstance(command, Remove):

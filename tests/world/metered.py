@@ -20,10 +20,10 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.domain.retention import Retention
-from chalicelib.domain.usage import Usage
+from chalicelib.domain.usage import StorageUsage
 from chalicelib.errors import Conflict
 from chalicelib.runtime.control_plane import ControlPlane
-from chalicelib.runtime.lambda_ import Aside, Hints, InvokedEffects, nobody_waits
+from chalicelib.runtime.lambda_ import DeadLetters, InvokedEffects, WakeUps, nobody_waits
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.root import Root
 from chalicelib.store import units
@@ -238,7 +238,7 @@ class MeteredSite(Site):
                     seal=Sealer(b"k" * 32),
                     install_key=b"i" * 32,
                     backends=Accounts([Account.made(self.cloud)]),
-                    wake=Hints(self._client, "reconcile"),
+                    wake=WakeUps(self._client, "reconcile"),
                     effects=InvokedEffects(self._client, "provision"),
                     news=nobody_waits,
                     pace=PER_CALL,
@@ -246,10 +246,10 @@ class MeteredSite(Site):
                     clock=self.time,
                     random_id=self._id,
                     random_token=self._id,
-                    measure=Usage,
+                    measure=StorageUsage,
                     logins=None,
                     tunnels=False,
-                    aside=Aside(self._client, "aside"),
+                    aside=DeadLetters(self._client, "aside"),
                     retention=retention,
                 )
             )

@@ -11,7 +11,7 @@ from chalicelib.backends.accounts import Accounts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.hosts.joining import HostJoining
-from chalicelib.runtime.streams import Streams
+from chalicelib.runtime.streams import StreamBroker
 from chalicelib.store import nouns
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_files import FileLogs
@@ -68,7 +68,7 @@ class World:
             "install_key": b"i" * 32,
             "backends": Accounts(),
             "pace": PER_CALL,
-            "streams": Streams(ids, tokens, clock=lambda: clock.now() / SECOND),
+            "streams": StreamBroker(ids, tokens, clock=lambda: clock.now() / SECOND),
         }
         ports = {**filled, **ports}
         if "joining" not in ports:

@@ -14,7 +14,7 @@ EVERY = 10 * SECOND  # between two reports of a busy service
 SURE = 1 * SECOND  # after which no worker of nginx knows a replica any more that was taken out
 
 
-class _Bucket:
+class _OpenBucket:
     def __init__(self, at: int) -> None:
         self.at, self.requests, self.seen, self.busy = at, 0, 0, 0
 
@@ -27,7 +27,7 @@ class _Service:
         self.total = total  # as nginx counts it
         self.busy = self.held = 0
         self.waits_since: Optional[int] = None
-        self.buckets: List[_Bucket] = []
+        self.buckets: List[_OpenBucket] = []
         self.drained: Dict[str, int] = {}  # jobs with nothing under way, and since when
         self.let_go: Set[str] = set()
         self.reported_at = 0
@@ -52,7 +52,7 @@ class _Service:
         if not self.buckets or self.buckets[-1].at != at:
             if not requests and not self.busy and not self.buckets:
                 return
-            self.buckets.append(_Bucket(at))
+            self.buckets.append(_OpenBucket(at))
         bucket = self.buckets[-1]
         bucket.requests += requests
         bucket.busy += self.busy

@@ -12,8 +12,8 @@ from typing import List
 from ..program import log
 from ..tasks import take_lock
 from .nginx import Listens, Nginx
-from .plane import Plane
-from .program import Gateway
+from .plane import PlaneClient
+from .program import GatewayProgram
 
 WORKERS = "www-data"  # whom Debian's nginx runs as
 FILES = 65536
@@ -32,7 +32,7 @@ def main(arguments: List[str]) -> int:
     raise_files()
     listens = Listens(options.http or ["80"], options.https or [])
     nginx = Nginx(folder, listens, options.workers, options.user)
-    gateway = Gateway(folder, nginx, Plane(os.path.abspath(options.data)), log)
+    gateway = GatewayProgram(folder, nginx, PlaneClient(os.path.abspath(options.data)), log)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: gateway.stop())
     gateway.run()

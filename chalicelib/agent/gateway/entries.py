@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
-from .relays import Replica, place
+from .relays import ReplicaAddress, place
 
 HOLD = 30  # seconds that a request may wait for a replica
 Word = Mapping[str, Any]
@@ -56,14 +56,14 @@ def draining(word: Word) -> Dict[str, List[str]]:
     return found
 
 
-def relayed(word: Word) -> Dict[str, Replica]:
+def relayed(word: Word) -> Dict[str, ReplicaAddress]:
     """The replicas that are reached over their agents' streams only, by job. One that drains isn't forgotten before
     it is let go."""
     found = {}
     for service in word.get("services", ()):
         for each in service["replicas"]:
             if each.get("ready") and not each.get("address"):
-                found[each["job_id"]] = Replica(each["job_id"], each["instance_id"], each["port"])
+                found[each["job_id"]] = ReplicaAddress(each["job_id"], each["instance_id"], each["port"])
     return found
 
 

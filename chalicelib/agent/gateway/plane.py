@@ -18,7 +18,7 @@ from ..tasks import read_text
 WAIT = 25  # seconds that a poll may take
 
 
-class Plane:
+class PlaneClient:
     def __init__(self, data: str) -> None:
         self._data = data
         self._links: "queue.SimpleQueue[Link]" = queue.SimpleQueue()  # those that nobody uses

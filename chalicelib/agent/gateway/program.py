@@ -22,7 +22,7 @@ from .buckets import Buckets
 from .control import Control, ControlError
 from .direct import Direct
 from .nginx import Nginx, NginxError
-from .relays import Order, Relays
+from .relays import GatewayRelays, Order
 
 LOOK = 1.0  # seconds
 AGAIN, SELDOM = 1.0, 10.0  # seconds between calls to a control plane that is away: at first, at last
@@ -41,13 +41,13 @@ class Source(Protocol):
     def rights(self, token: str, project: str) -> int: ...
 
 
-class Gateway:
+class GatewayProgram:
     def __init__(self, folder: str, nginx: Nginx, plane: Source, log: Callable[[str], None]) -> None:
         self._folder, self._nginx, self._plane, self._log = folder, nginx, plane, log
         self._control = Control(nginx.control)
         self._asks = Asks(nginx.asks, plane.rights, lambda run: self._look_now.set(), log, nginx.group)
         self._orders: "queue.SimpleQueue[List[Order]]" = queue.SimpleQueue()
-        self._relays = Relays(nginx.relays, self._orders.put, nginx.group)
+        self._relays = GatewayRelays(nginx.relays, self._orders.put, nginx.group)
         self._buckets = Buckets()
         self._direct = Direct()
         self._word = self._kept()

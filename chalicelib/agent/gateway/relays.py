@@ -20,7 +20,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from .. import websocket
-from ..stream_loop import Connection, Joined, Loop, receive
+from ..stream_loop import Joined, StreamConnection, StreamLoop, receive
 from ..websocket import Peer
 
 Order = Dict[str, Any]  # what the control plane passes on to an agent
@@ -35,7 +35,7 @@ HEAD_BYTES, ARRIVALS = 16 * 1024, 256
 PATH = "/agent/streams/"
 
 
-class Replica(NamedTuple):
+class ReplicaAddress(NamedTuple):
     job: str
     instance: str
     port: int
@@ -59,20 +59,20 @@ def listening(path: str, group: int) -> socket.socket:
     return made
 
 
-class Asked:
+class RequestedStream:
     """A stream that was asked for, and when it was last."""
 
     def __init__(self, order: Order, now: float) -> None:
         self.order, self.begun, self.told = order, now, now
 
 
-class Relays:
+class GatewayRelays:
     def __init__(self, folder: str, order: Callable[[List[Order]], None], group: int = -1) -> None:
         """`order`: has the control plane pass these on, soon and without waiting. `group`: nginx's workers'."""
         self.folder, self.order, self.group = folder, order, group
-        self.loop = Loop()
-        self.expected: Dict[str, Tuple[str, Relay]] = {}  # by stream: its ticket, and whom it is for
-        self._relays: Dict[str, Relay] = {}
+        self.loop = StreamLoop()
+        self.expected: Dict[str, Tuple[str, GatewayRelay]] = {}  # by stream: its ticket, and whom it is for
+        self._relays: Dict[str, GatewayRelay] = {}
         self._arrivals: Set[Arrival] = set()
         self._door: Optional[socket.socket] = None
         self.door = os.path.join(folder, "agents.sock")
@@ -86,7 +86,7 @@ class Relays:
         door = self._door
         self.loop.call(lambda: self.loop.watch(door, selectors.EVENT_READ, self._arrive))
 
-    def keep(self, replicas: Mapping[str, Replica]) -> None:
+    def keep(self, replicas: Mapping[str, ReplicaAddress]) -> None:
         """There are these, by job, and no others."""
         self.loop.call(lambda: self._keep(replicas))
 
@@ -96,12 +96,12 @@ class Relays:
         if self._door is not None:
             self._door.close()
 
-    def _keep(self, replicas: Mapping[str, Replica]) -> None:
+    def _keep(self, replicas: Mapping[str, ReplicaAddress]) -> None:
         for job in [job for job, relay in self._relays.items() if replicas.get(job) != relay.replica]:
             self._relays.pop(job).close()
         for job, replica in replicas.items():
             if job not in self._relays:
-                self._relays[job] = Relay(self, replica)
+                self._relays[job] = GatewayRelay(self, replica)
 
     def _arrive(self, _: int) -> None:
         assert self._door is not None, "it is watched"
@@ -119,7 +119,7 @@ class Relays:
 class Arrival:
     """Somebody who says to be an agent, until the head of the request is there."""
 
-    def __init__(self, relays: Relays, near: socket.socket) -> None:
+    def __init__(self, relays: GatewayRelays, near: socket.socket) -> None:
         near.setblocking(False)
         self._relays, self._near, self._said = relays, near, b""
         self._until = relays.loop.clock() + PATIENCE
@@ -163,7 +163,7 @@ class Arrival:
             return
         try:
             key = websocket.asked(headers)
-        except websocket.Broken:
+        except websocket.ProtocolBroken:
             self._refuse("400 Bad Request")
             return
         self._leave()
@@ -172,12 +172,12 @@ class Arrival:
         relay.came(stream, self._near, early)
 
 
-class Line(Joined):
+class WaitingStream(Joined):
     """A stream that waits for a request, and then is its connection."""
 
     dialled = False
 
-    def __init__(self, relay: Relay, near: socket.socket) -> None:
+    def __init__(self, relay: GatewayRelay, near: socket.socket) -> None:
         super().__init__(relay.relays.loop, near, Peer(client=False), None)
         self._relay, self._pinged = relay, relay.relays.loop.clock()
 
@@ -198,17 +198,17 @@ class Line(Joined):
         self._relay.ended(self)
 
 
-class Relay:
+class GatewayRelay:
     """A replica's socket, the streams that wait for a request, and the requests that wait for a stream."""
 
-    def __init__(self, relays: Relays, replica: Replica) -> None:
+    def __init__(self, relays: GatewayRelays, replica: ReplicaAddress) -> None:
         self.relays, self.replica, self._loop = relays, replica, relays.loop
         self._path = place(relays.folder, replica.job)
         self._socket = listening(self._path, relays.group)
-        self._spare: Deque[Line] = deque()
-        self._used: Set[Connection] = set()
+        self._spare: Deque[WaitingStream] = deque()
+        self._used: Set[StreamConnection] = set()
         self._waiting: Deque[Tuple[socket.socket, float]] = deque()  # each with when it came
-        self._dialling: Dict[str, Asked] = {}
+        self._dialling: Dict[str, RequestedStream] = {}
         self._wanted, self._short = AT_FIRST, self._loop.clock()
         self._loop.watched.add(self)
         self._loop.watch(self._socket, selectors.EVENT_READ, self._accept)
@@ -233,7 +233,7 @@ class Relay:
     def came(self, stream: str, near: socket.socket, early: bytes) -> None:
         """An agent has dialled."""
         self._dialling.pop(stream, None)
-        line = Line(self, near)
+        line = WaitingStream(self, near)
         self._used.add(line)
         line.begin(early)
         if line not in self._used:
@@ -243,7 +243,7 @@ class Relay:
         else:
             self._spare.append(line)
 
-    def ended(self, line: Line) -> None:
+    def ended(self, line: WaitingStream) -> None:
         self._used.discard(line)
         if line in self._spare:
             self._spare.remove(line)
@@ -286,7 +286,7 @@ class Relay:
             order = {"id": secrets.token_hex(16), "ticket": secrets.token_urlsafe(32), "lazily": True}
             order.update(instance=self.replica.instance, task=self.replica.job, target="port:%d" % self.replica.port)
             self.relays.expected[str(order["id"])] = (str(order["ticket"]), self)
-            self._dialling[str(order["id"])] = Asked(order, self._loop.clock())
+            self._dialling[str(order["id"])] = RequestedStream(order, self._loop.clock())
             orders.append(order)
         if orders:
             self.relays.order(orders)

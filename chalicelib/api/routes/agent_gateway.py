@@ -11,7 +11,7 @@ from chalicelib.api.route import Answer, Call
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.services import Bucket, Traffic
 from chalicelib.usecases import gateway_words
-from chalicelib.usecases.gateway_words import Order, Seat
+from chalicelib.usecases.gateway_words import GatewayStreamOrder, Seat
 
 _NOTHING = Answer(b"", status=204)
 _Id = Annotated[str, Field(min_length=1, max_length=64)]
@@ -19,7 +19,7 @@ _Count = Annotated[int, Field(ge=0, le=2**31)]
 _At = Annotated[Micros, Field(ge=0, le=2**53)]
 
 
-class _Bucket(BaseModel):
+class _BucketBody(BaseModel):
     at: _At
     requests: _Count
     busy: Annotated[float, Field(ge=0, le=2**31, allow_inf_nan=False)]
@@ -31,7 +31,7 @@ class _Report(BaseModel):
     quiet: bool
     held: _Count
     waits_since: _At | None
-    buckets: Annotated[tuple[_Bucket, ...], Field(max_length=64)]
+    buckets: Annotated[tuple[_BucketBody, ...], Field(max_length=64)]
     let_go: Annotated[tuple[_Id, ...], Field(max_length=1000)]
 
 
@@ -76,7 +76,7 @@ def rights(call: Call) -> Any:
 def streams(call: Call) -> Answer:
     seat = _seat(call)
     asked = call.parse(_Streams)
-    orders = [Order(**each.model_dump()) for each in asked.streams]
+    orders = [GatewayStreamOrder(**each.model_dump()) for each in asked.streams]
     gateway_words.pass_on(call.plane, seat, orders, asked.pin)
     return _NOTHING
 

@@ -13,16 +13,16 @@ from chalicelib.domain.instants import iso
 from chalicelib.usecases import automations
 
 
-class AddBody(RequestBody):
+class AddAutomationBody(RequestBody):
     spec: Object
 
 
-class DeleteBody(RequestBody):
+class DeleteAutomationsBody(RequestBody):
     names: list[Name] = Field(max_length=40)
 
 
 def add(call: Call) -> Any:
-    return _shown(automations.add(call.plane, call.actor, call.tenant, call.parse(AddBody).spec, call.role))
+    return _shown(automations.add(call.plane, call.actor, call.tenant, call.parse(AddAutomationBody).spec, call.role))
 
 
 def list_automations(call: Call) -> Any:
@@ -30,7 +30,7 @@ def list_automations(call: Call) -> Any:
 
 
 def delete(call: Call) -> None:
-    automations.delete(call.plane, call.actor, call.tenant, call.parse(DeleteBody).names, call.role)
+    automations.delete(call.plane, call.actor, call.tenant, call.parse(DeleteAutomationsBody).names, call.role)
 
 
 def _shown(stored: Automation) -> Any:

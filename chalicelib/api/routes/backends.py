@@ -20,7 +20,7 @@ class YamlBody(RequestBody):
     config_yaml: str = Field(repr=False)
 
 
-class DeleteBody(RequestBody):
+class DeleteBackendsBody(RequestBody):
     backends_names: list[Name] = Field(max_length=40)
 
 
@@ -53,7 +53,7 @@ def update_yaml(call: Call) -> None:
 
 
 def delete(call: Call) -> None:
-    backends.delete_backends(call.plane, call.tenant, call.actor, call.parse(DeleteBody).backends_names)
+    backends.delete_backends(call.plane, call.tenant, call.actor, call.parse(DeleteBackendsBody).backends_names)
 
 
 def config_info(call: Call) -> Any:

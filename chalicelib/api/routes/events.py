@@ -23,7 +23,7 @@ TargetType = Literal[
 _TARGETS = {kind: f"target_{kind.replace('-', '_')}s" for kind in get_args(TargetType)}
 
 
-class ListBody(RequestBody):
+class ListEventsBody(RequestBody):
     target_projects: Ids = None
     target_users: Ids = None
     target_fleets: Ids = None
@@ -46,10 +46,10 @@ class ListBody(RequestBody):
     limit: Annotated[int, Field(ge=1, le=100)] = 100
     ascending: bool = False
 
-    def filter(self) -> events.Filter:
+    def filter(self) -> events.EventFilter:
         named = {kind: ids for kind, field in _TARGETS.items() if (ids := getattr(self, field)) is not None}
         targets = frozenset((kind, id_) for kind, ids in named.items() for id_ in ids) if named else None
-        return events.Filter(
+        return events.EventFilter(
             targets=targets,
             within_projects=_set(self.within_projects),
             within_runs=_set(self.within_runs),
@@ -73,7 +73,7 @@ class ChangesBody(RequestBody):
 def list_changes(call: Call) -> Any:
     """The project's events after the given one, oldest first, in the form in which they leave the control plane."""
     asked, project = call.parse(ChangesBody), call.tenant
-    wanted = events.Filter(
+    wanted = events.EventFilter(
         within_projects=frozenset({project.id}),
         prev_at=asked.prev_recorded_at,
         prev_id=asked.prev_id,
@@ -89,7 +89,7 @@ def _set(ids: list[str] | None) -> frozenset[str] | None:
 
 
 def list_events(call: Call) -> Any:
-    asked = call.parse(ListBody)
+    asked = call.parse(ListEventsBody)
     # An admin sees all; others the history of their own projects, not of any that is merely public.
     every = call.actor.role is GlobalRole.admin
     projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=every)}

@@ -12,12 +12,12 @@ from chalicelib.api.route import Call
 from chalicelib.api.wire.exports import export_json, import_json
 from chalicelib.errors import Invalid, NotSupported
 from chalicelib.usecases import exports
-from chalicelib.usecases.exports import Asked
+from chalicelib.usecases.exports import ExportChange
 
 Names = Annotated[tuple[Name, ...], Field(max_length=100)]
 
 
-class CreateBody(RequestBody):
+class CreateExportBody(RequestBody):
     name: Name
     is_global: bool = False
     importer_projects: Names = ()
@@ -25,7 +25,7 @@ class CreateBody(RequestBody):
     exported_gateways: Names = ()
 
 
-class UpdateBody(RequestBody):
+class UpdateExportBody(RequestBody):
     name: Name
     set_global: bool = False
     unset_global: bool = False
@@ -51,18 +51,18 @@ def list_exports(call: Call) -> Any:
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(CreateBody)
+    asked = call.parse(CreateExportBody)
     _no_gateways(asked.exported_gateways)
-    wanted = Asked(asked.importer_projects, asked.exported_fleets, is_global=asked.is_global)
+    wanted = ExportChange(asked.importer_projects, asked.exported_fleets, is_global=asked.is_global)
     return export_json(exports.create(call.plane, call.actor, call.tenant, asked.name, wanted))
 
 
 def update(call: Call) -> Any:
-    asked = call.parse(UpdateBody)
+    asked = call.parse(UpdateExportBody)
     _no_gateways(asked.add_exported_gateways + asked.remove_exported_gateways)
     if asked.set_global and asked.unset_global:
         raise Invalid("`set_global` and `unset_global` exclude each other.", hint="Leave one of them out.")
-    wanted = Asked(
+    wanted = ExportChange(
         asked.add_importer_projects,
         asked.add_exported_fleets,
         asked.remove_importer_projects,

@@ -15,7 +15,7 @@ from chalicelib.usecases import fleet_plans, fleets
 from chalicelib.usecases.projects_seen import projects_seen
 
 
-class GetPlanBody(RequestBody):
+class GetFleetPlanBody(RequestBody):
     spec: Object
 
 
@@ -24,22 +24,22 @@ class CurrentFleet(RequestBody):
     spec: Object
 
 
-class PlanBody(RequestBody):
+class FleetPlanBody(RequestBody):
     spec: Object
     current_resource: CurrentFleet | None = None
 
 
-class ApplyBody(RequestBody):
-    plan: PlanBody
+class ApplyFleetBody(RequestBody):
+    plan: FleetPlanBody
     force: bool = False
 
 
-class GetBody(RequestBody):
+class GetFleetBody(RequestBody):
     name: Name | None = None
     id: Id | None = None
 
 
-class ListBody(RequestBody):
+class ListFleetsBody(RequestBody):
     project_name: Name | None = None
     only_active: bool = False  # those that are gone aren't listed anyway
     include_imported: bool = False
@@ -59,7 +59,7 @@ class ProjectListBody(RequestBody):
     ascending: bool = True
 
 
-class DeleteBody(RequestBody):
+class DeleteFleetsBody(RequestBody):
     names: list[Name] = Field(max_length=100)
     force: bool = False  # ours: don't wait for hosts that are away
 
@@ -71,14 +71,14 @@ class DeleteInstancesBody(RequestBody):
 
 
 def get_plan(call: Call) -> Any:
-    plan = fleet_plans.get_plan(call.plane, call.actor, call.tenant, call.parse(GetPlanBody).spec)
+    plan = fleet_plans.get_plan(call.plane, call.actor, call.tenant, call.parse(GetFleetPlanBody).spec)
     return fleet_plan_json(plan, call.tenant.name, call.actor.name)
 
 
 def apply(call: Call) -> Any:
-    asked = call.parse(ApplyBody)
+    asked = call.parse(ApplyFleetBody)
     current = asked.plan.current_resource
-    seen = None if current is None else fleet_plans.Seen(current.id, current.spec)
+    seen = None if current is None else fleet_plans.SeenFleet(current.id, current.spec)
     row = fleet_plans.apply_plan(
         call.plane, call.actor, call.tenant, asked.plan.spec, seen, force=asked.force, role=call.role
     )
@@ -86,7 +86,7 @@ def apply(call: Call) -> Any:
 
 
 def get(call: Call) -> Any:
-    asked = call.parse(GetBody)
+    asked = call.parse(GetFleetBody)
     if asked.id is None and asked.name is not None and "/" in asked.name:
         owner, row = fleets.get_imported(call.plane, call.tenant, asked.name)
         return fleet_json(row, owner, env=False)
@@ -102,13 +102,13 @@ def list_project(call: Call) -> Any:
 
 
 def list_fleets(call: Call) -> Any:
-    asked = call.parse(ListBody)
+    asked = call.parse(ListFleetsBody)
     names = None if asked.project_name is None else (asked.project_name,)
     return _page(call, asked, projects_seen(call.plane.store, call.actor, names), limit=asked.limit)
 
 
-def _page(call: Call, asked: ListBody | ProjectListBody, projects: Sequence[Project], *, limit: int) -> Any:
-    wanted = fleets.Filter(
+def _page(call: Call, asked: ListFleetsBody | ProjectListBody, projects: Sequence[Project], *, limit: int) -> Any:
+    wanted = fleets.FleetFilter(
         limit=limit,
         ascending=asked.ascending,
         prev_created_at=asked.prev_created_at,
@@ -122,13 +122,15 @@ def _page(call: Call, asked: ListBody | ProjectListBody, projects: Sequence[Proj
     return sorted(both, key=lambda row: (row["created_at"], row["id"]), reverse=not asked.ascending)[:limit]
 
 
-def _imported(call: Call, projects: Sequence[Project], wanted: fleets.Filter | None = None) -> list[dict[str, Any]]:
+def _imported(
+    call: Call, projects: Sequence[Project], wanted: fleets.FleetFilter | None = None
+) -> list[dict[str, Any]]:
     """As their own projects know them, without the values of their variables."""
     return [fleet_json(row, name, env=False) for name, row in fleets.imported(call.plane, projects, wanted)]
 
 
 def delete(call: Call) -> None:
-    asked = call.parse(DeleteBody)
+    asked = call.parse(DeleteFleetsBody)
     fleets.delete(call.plane, call.actor, call.tenant, asked.names, role=call.role, force=asked.force)
 
 

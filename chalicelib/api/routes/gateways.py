@@ -16,15 +16,15 @@ from chalicelib.usecases import certificates, gateway_plans, gateways
 Domain = Annotated[str, Field(max_length=300)]
 
 
-class ListBody(RequestBody):
+class ListGatewaysBody(RequestBody):
     include_imported: bool = False  # none are shared, so there is nothing to add
 
 
-class GetBody(RequestBody):
+class GetGatewayBody(RequestBody):
     name: Name
 
 
-class GetPlanBody(RequestBody):
+class GetGatewayPlanBody(RequestBody):
     spec: Object
 
 
@@ -33,21 +33,21 @@ class CurrentGateway(RequestBody):
     configuration: Object
 
 
-class PlanBody(RequestBody):
+class GatewayPlanBody(RequestBody):
     spec: Object
     current_resource: CurrentGateway | None = None
 
 
-class ApplyBody(RequestBody):
-    plan: PlanBody
+class ApplyGatewayBody(RequestBody):
+    plan: GatewayPlanBody
     force: bool = False
 
 
-class CreateBody(RequestBody):
+class CreateGatewayBody(RequestBody):
     configuration: Object
 
 
-class DeleteBody(RequestBody):
+class DeleteGatewaysBody(RequestBody):
     names: list[Name] = Field(max_length=100)
 
 
@@ -71,31 +71,33 @@ def list_project(call: Call) -> Any:
 
 def get(call: Call) -> Any:
     """With its certificates, which the list doesn't look up."""
-    gateway = gateways.get(call.plane, call.tenant, call.parse(GetBody).name)
+    gateway = gateways.get(call.plane, call.tenant, call.parse(GetGatewayBody).name)
     hosts = certificates.shown(call.plane, gateway)
     return {**_shown(call, gateway), "certificates": [certificate_json(each) for each in hosts]}
 
 
 def get_plan(call: Call) -> Any:
-    plan = gateway_plans.get_plan(call.plane, call.actor, call.tenant, call.parse(GetPlanBody).spec)
+    plan = gateway_plans.get_plan(call.plane, call.actor, call.tenant, call.parse(GetGatewayPlanBody).spec)
     default = plan.current is not None and plan.current.id == _default(call)
     return gateway_plan_json(plan, call.tenant.name, call.actor.name, default=default)
 
 
 def apply(call: Call) -> Any:
-    asked = call.parse(ApplyBody)
+    asked = call.parse(ApplyGatewayBody)
     current = asked.plan.current_resource
-    seen = None if current is None else gateway_plans.Seen(current.id, current.configuration)
+    seen = None if current is None else gateway_plans.SeenGateway(current.id, current.configuration)
     made = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.spec, seen, force=asked.force)
     return _shown(call, made)
 
 
 def create(call: Call) -> Any:
-    return _shown(call, gateway_plans.create(call.plane, call.actor, call.tenant, call.parse(CreateBody).configuration))
+    return _shown(
+        call, gateway_plans.create(call.plane, call.actor, call.tenant, call.parse(CreateGatewayBody).configuration)
+    )
 
 
 def delete(call: Call) -> None:
-    gateways.delete(call.plane, call.actor, call.tenant, call.parse(DeleteBody).names)
+    gateways.delete(call.plane, call.actor, call.tenant, call.parse(DeleteGatewaysBody).names)
 
 
 def set_default(call: Call) -> None:

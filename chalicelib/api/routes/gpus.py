@@ -15,7 +15,7 @@ from chalicelib.errors import Invalid, Problem
 from chalicelib.usecases import gpus
 
 
-class ListBody(RequestBody):
+class ListGpusBody(RequestBody):
     run_spec: Object
     group_by: Annotated[list[Literal["backend", "region", "count"]], Field(max_length=10)] | None = None
     reverse: bool = False
@@ -24,12 +24,12 @@ class ListBody(RequestBody):
 
 
 def list_gpus(call: Call) -> Any:
-    asked = call.parse(ListBody)
+    asked = call.parse(ListGpusBody)
     refuse_unallocated(asked.unallocated_resources)
     by = frozenset(asked.group_by or ())
     if "region" in by and "backend" not in by:
         problem = Problem("regions belong to backends", "group_by", hint="also group by `backend`: gpu,backend,region")
         raise Invalid([problem])
-    look = gpus.Look(by, asked.reverse, asked.full_offers)
+    look = gpus.GpuView(by, asked.reverse, asked.full_offers)
     groups = gpus.list_gpus(call.plane, call.actor, call.tenant, asked.run_spec, look, role=call.role)
     return {**gpus_json(groups), "offers_as_of": ages_json(call.plane.catalog.ages(call.tenant.id))}

@@ -13,11 +13,11 @@ from chalicelib.usecases import health, instances
 from chalicelib.usecases.projects_seen import projects_seen
 
 
-class GetBody(RequestBody):
+class GetInstanceBody(RequestBody):
     id: Id
 
 
-class ListBody(RequestBody):
+class ListInstancesBody(RequestBody):
     project_names: Annotated[list[Name], Field(max_length=1000)] | None = None
     fleet_ids: Annotated[list[Id], Field(max_length=1000)] | None = None
     only_active: bool = False  # those that are gone aren't listed anyway
@@ -37,19 +37,19 @@ class HealthBody(RequestBody):
 
 
 def get(call: Call) -> Any:
-    return instance_json(instances.get(call.plane, call.tenant, call.parse(GetBody).id), call.tenant.name)
+    return instance_json(instances.get(call.plane, call.tenant, call.parse(GetInstanceBody).id), call.tenant.name)
 
 
 def get_health_checks(call: Call) -> Any:
     asked = call.parse(HealthBody)
-    wanted = health.Wanted(asked.fleet_name, asked.instance_num, asked.after, asked.before, asked.limit)
+    wanted = health.WantedChecks(asked.fleet_name, asked.instance_num, asked.after, asked.before, asked.limit)
     return health_checks_json(health.list_checks(call.plane, call.tenant, wanted))
 
 
 def list_instances(call: Call) -> Any:
-    asked = call.parse(ListBody)
+    asked = call.parse(ListInstancesBody)
     names = None if asked.project_names is None else tuple(asked.project_names)
-    wanted = instances.Filter(
+    wanted = instances.InstanceFilter(
         fleet_ids=None if asked.fleet_ids is None else frozenset(asked.fleet_ids),
         limit=asked.limit,
         ascending=asked.ascending,

@@ -16,12 +16,12 @@ from chalicelib.usecases import joins
 _TEXT = "text/plain; charset=utf-8"
 
 
-class CreateBody(RequestBody):
+class CreateJoinBody(RequestBody):
     name: Name
     expires_in: Annotated[int, Field(ge=joins.LEAST_SECONDS, le=joins.MOST_SECONDS)] = 3600
 
 
-class ListBody(RequestBody):
+class ListJoinsBody(RequestBody):
     name: Name
 
 
@@ -35,13 +35,13 @@ class LeftBody(RequestBody):
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(CreateBody)
+    asked = call.parse(CreateJoinBody)
     made = joins.create(call.plane, call.actor, call.tenant, asked.name, asked.expires_in, role=call.role)
     return {**_json(call, made.join), "command": made.command}
 
 
 def list_joins(call: Call) -> Any:
-    found = joins.listed(call.plane, call.actor, call.tenant, call.parse(ListBody).name, role=call.role)
+    found = joins.listed(call.plane, call.actor, call.tenant, call.parse(ListJoinsBody).name, role=call.role)
     return [_json(call, join) for join in found]
 
 

@@ -26,7 +26,7 @@ class JobQuery(RequestBody):
 
 def job(call: Call) -> Any:
     asked = read(JobQuery, dict(call.query))
-    wanted = metrics.Wanted(
+    wanted = metrics.WantedPoints(
         run_name=call.params["run_name"],
         run_id=asked.run_id,
         replica_num=asked.replica_num,

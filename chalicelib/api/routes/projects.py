@@ -17,18 +17,18 @@ from chalicelib.usecases import projects
 from chalicelib.usecases.users import own_or_admin
 
 
-class ListBody(PageBody):
+class ListProjectsBody(PageBody):
     include_not_joined: bool = True
     username: Name | None = None
 
 
-class CreateBody(RequestBody):
+class CreateProjectBody(RequestBody):
     project_name: str
     is_public: bool = False
     templates_repo: str | None = None
 
 
-class DeleteBody(RequestBody):
+class DeleteProjectsBody(RequestBody):
     projects_names: list[Name] = Field(max_length=100)
 
 
@@ -51,7 +51,7 @@ class RemoveBody(RequestBody):
     usernames: list[Name] = Field(max_length=100)
 
 
-class UpdateBody(RequestBody):
+class UpdateProjectBody(RequestBody):
     is_public: bool | None = None
     templates_repo: str | None = None
     reset_templates_repo: bool = False
@@ -73,7 +73,7 @@ def get(call: Call) -> Any:
 
 
 def list_projects(call: Call) -> Any:
-    asked = call.parse(ListBody)
+    asked = call.parse(ListProjectsBody)
     whose = call.actor if asked.username is None else own_or_admin(call.plane, call.actor, asked.username)
     rows = projects.visible(call.plane.store, whose, not_joined=asked.include_not_joined)
     key = lambda project: (project.created_at, project.id, project.name)  # noqa: E731
@@ -92,14 +92,14 @@ def _listed(call: Call, found: Sequence[Project]) -> list[dict[str, Any]]:
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(CreateBody)
+    asked = call.parse(CreateProjectBody)
     _no_templates(asked.templates_repo)
     made = projects.create_project(call.plane, call.actor, asked.project_name, is_public=asked.is_public)
     return _seen(call, made)
 
 
 def delete(call: Call) -> None:
-    projects.delete_projects(call.plane, call.actor, call.parse(DeleteBody).projects_names)
+    projects.delete_projects(call.plane, call.actor, call.parse(DeleteProjectsBody).projects_names)
 
 
 def set_members(call: Call) -> Any:
@@ -118,7 +118,7 @@ def remove_members(call: Call) -> Any:
 
 
 def update(call: Call) -> Any:
-    asked = call.parse(UpdateBody)
+    asked = call.parse(UpdateProjectBody)
     _no_templates(asked.templates_repo)
     project = call.tenant
     if asked.is_public is not None:

@@ -12,12 +12,12 @@ from chalicelib.api.wire.users import public_key_json
 from chalicelib.usecases import public_keys
 
 
-class AddBody(RequestBody):
+class AddPublicKeyBody(RequestBody):
     key: Annotated[str, Field(max_length=20_000)]
     name: Annotated[str, Field(max_length=1_000)] | None = None
 
 
-class DeleteBody(RequestBody):
+class DeletePublicKeysBody(RequestBody):
     ids: list[Id] = Field(max_length=100)
 
 
@@ -26,9 +26,9 @@ def list_keys(call: Call) -> Any:
 
 
 def add(call: Call) -> Any:
-    asked = call.parse(AddBody)
+    asked = call.parse(AddPublicKeyBody)
     return public_key_json(public_keys.add_key(call.plane, call.actor, asked.key, asked.name))
 
 
 def delete(call: Call) -> None:
-    public_keys.delete_keys(call.plane, call.actor, call.parse(DeleteBody).ids)
+    public_keys.delete_keys(call.plane, call.actor, call.parse(DeletePublicKeysBody).ids)

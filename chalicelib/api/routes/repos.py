@@ -28,12 +28,12 @@ class InitBody(RequestBody):
     repo_creds: Creds | None = None
 
 
-class GetBody(RequestBody):
+class GetRepoBody(RequestBody):
     repo_id: str
     include_creds: bool = False
 
 
-class DeleteBody(RequestBody):
+class DeleteReposBody(RequestBody):
     repos_ids: list[str] = Field(max_length=100)
 
 
@@ -44,7 +44,7 @@ def init(call: Call) -> None:
 
 
 def get(call: Call) -> Any:
-    asked = call.parse(GetBody)
+    asked = call.parse(GetRepoBody)
     seen = repos.get_repo(call.plane, call.actor, call.tenant, asked.repo_id, with_creds=asked.include_creds)
     return {**_repo_json(seen.repo), "repo_creds": seen.creds}
 
@@ -56,7 +56,7 @@ def list_repos(call: Call) -> Any:
 
 
 def delete(call: Call) -> None:
-    repos.delete_repos(call.plane, call.actor, call.tenant, call.parse(DeleteBody).repos_ids)
+    repos.delete_repos(call.plane, call.actor, call.tenant, call.parse(DeleteReposBody).repos_ids)
 
 
 def upload_code(call: Call) -> None:

@@ -16,7 +16,7 @@ from chalicelib.usecases.plans import DEFAULT_OFFERS
 from chalicelib.usecases.projects_seen import projects_seen
 
 
-class GetPlanBody(RequestBody):
+class GetRunPlanBody(RequestBody):
     run_spec: Object
     max_offers: Annotated[int, Field(ge=1, le=10_000)] | None = None
     reverse_offers: bool = False
@@ -30,22 +30,22 @@ class CurrentRun(RequestBody):
     deployment_num: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
-class PlanBody(RequestBody):
+class RunPlanBody(RequestBody):
     run_spec: Object
     current_resource: CurrentRun | None = None
 
 
-class ApplyBody(RequestBody):
-    plan: PlanBody
+class ApplyRunBody(RequestBody):
+    plan: RunPlanBody
     force: bool = False
 
 
-class GetBody(RequestBody):
+class GetRunBody(RequestBody):
     run_name: Name | None = None
     id: Id | None = None
 
 
-class ListBody(RequestBody):
+class ListRunsBody(RequestBody):
     project_name: Name | None = None
     repo_id: Name | None = None
     username: Name | None = None
@@ -63,16 +63,16 @@ class StopBody(RequestBody):
     abort: bool = False
 
 
-class DeleteBody(RequestBody):
+class DeleteRunsBody(RequestBody):
     runs_names: list[Name] = Field(max_length=100)
 
 
 def get_plan(call: Call) -> Any:
-    asked = call.parse(GetPlanBody)
+    asked = call.parse(GetRunPlanBody)
     refuse_unallocated(asked.unallocated_resources)
     if asked.full_offers and not asked.for_offers_only:
         raise NotSupported("A run's plan shows only the share that the run takes.", hint="Leave out --full-offers.")
-    look = run_plans.Look(
+    look = run_plans.PlanView(
         asked.max_offers or DEFAULT_OFFERS, asked.reverse_offers, asked.for_offers_only, asked.full_offers
     )
     plan = run_plans.get_plan(call.plane, call.actor, call.tenant, asked.run_spec, look, role=call.role)
@@ -87,9 +87,9 @@ def refuse_unallocated(asked: bool) -> None:
 
 
 def apply(call: Call) -> Any:
-    asked = call.parse(ApplyBody)
+    asked = call.parse(ApplyRunBody)
     current = asked.plan.current_resource
-    seen = None if current is None else run_plans.Seen(current.id, current.deployment_num)
+    seen = None if current is None else run_plans.SeenRun(current.id, current.deployment_num)
     row = run_plans.apply_plan(
         call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, force=asked.force, role=call.role
     )
@@ -97,16 +97,16 @@ def apply(call: Call) -> Any:
 
 
 def get(call: Call) -> Any:
-    asked = call.parse(GetBody)
+    asked = call.parse(GetRunBody)
     row = runs.get(call.plane, call.tenant, name=asked.run_name, run_id=asked.id)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 
 def list_runs(call: Call) -> Any:
-    asked = call.parse(ListBody)
+    asked = call.parse(ListRunsBody)
     names = None if asked.project_name is None else (asked.project_name,)
     projects = projects_seen(call.plane.store, call.actor, names)
-    wanted = runs.Filter(
+    wanted = runs.RunFilter(
         only_active=asked.only_active,
         limit=asked.limit,
         ascending=asked.ascending,
@@ -131,4 +131,4 @@ def stop(call: Call) -> None:
 
 
 def delete(call: Call) -> None:
-    runs.delete(call.plane, call.actor, call.tenant, call.parse(DeleteBody).runs_names)
+    runs.delete(call.plane, call.actor, call.tenant, call.parse(DeleteRunsBody).runs_names)

@@ -13,16 +13,16 @@ from chalicelib.api.route import Call
 from chalicelib.usecases import secrets
 
 
-class GetBody(RequestBody):
+class GetSecretBody(RequestBody):
     name: str
 
 
-class SaveBody(RequestBody):
+class SaveSecretBody(RequestBody):
     name: str
     value: str = Field(repr=False)
 
 
-class DeleteBody(RequestBody):
+class DeleteSecretsBody(RequestBody):
     secrets_names: list[str] = Field(max_length=100)
 
 
@@ -33,15 +33,15 @@ def list_secrets(call: Call) -> Any:
 
 
 def get(call: Call) -> Any:
-    secret, value = secrets.get_secret(call.plane, call.tenant, call.parse(GetBody).name)
+    secret, value = secrets.get_secret(call.plane, call.tenant, call.parse(GetSecretBody).name)
     return {"id": secret.id, "name": secret.name, "value": value}
 
 
 def create_or_update(call: Call) -> Any:
-    asked = call.parse(SaveBody)
+    asked = call.parse(SaveSecretBody)
     secret = secrets.set_secret(call.plane, call.tenant, call.actor, asked.name, asked.value)
     return {"id": secret.id, "name": secret.name, "value": asked.value}
 
 
 def delete(call: Call) -> None:
-    secrets.delete_secrets(call.plane, call.tenant, call.actor, call.parse(DeleteBody).secrets_names)
+    secrets.delete_secrets(call.plane, call.tenant, call.actor, call.parse(DeleteSecretsBody).secrets_names)

@@ -14,7 +14,7 @@ from chalicelib.usecases import streams
 
 
 def open_stream(call: Call) -> Any:
-    target = streams.Target(
+    target = streams.StreamTarget(
         run_name=call.params["run_name"],
         name=call.query.get("target", "ssh"),
         replica_num=_number(call, "replica"),

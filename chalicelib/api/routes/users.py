@@ -15,18 +15,18 @@ from chalicelib.domain.tenants import GlobalRole, hash_token
 from chalicelib.usecases import users
 
 
-class GetBody(RequestBody):
+class GetUserBody(RequestBody):
     username: Name
 
 
-class SaveBody(RequestBody):
+class SaveUserBody(RequestBody):
     username: Name
     global_role: GlobalRole
     email: Annotated[str, Field(max_length=320)] | None = None
     active: bool = True
 
 
-class DeleteBody(RequestBody):
+class DeleteUsersBody(RequestBody):
     users: list[Name] = Field(max_length=100)
 
 
@@ -43,13 +43,13 @@ def get_my_user(call: Call) -> Any:
 
 
 def get_user(call: Call) -> Any:
-    user = users.own_or_admin(call.plane, call.actor, call.parse(GetBody).username)
+    user = users.own_or_admin(call.plane, call.actor, call.parse(GetUserBody).username)
     own = user.id == call.actor.id
     return get_my_user(call) if own else user_with_creds_json(user, call.plane.permissions, "", None)
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(SaveBody)
+    asked = call.parse(SaveUserBody)
     user, token = users.create_user(
         call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
     )
@@ -57,7 +57,7 @@ def create(call: Call) -> Any:
 
 
 def update(call: Call) -> Any:
-    asked = call.parse(SaveBody)
+    asked = call.parse(SaveUserBody)
     user = users.update_user(
         call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
     )
@@ -66,17 +66,17 @@ def update(call: Call) -> Any:
 
 def refresh_token(call: Call) -> Any:
     used = hash_token(bearer(call.headers))
-    user, token = users.refresh_token(call.plane, call.actor, call.parse(GetBody).username, used)
+    user, token = users.refresh_token(call.plane, call.actor, call.parse(GetUserBody).username, used)
     key = users.private_key(call.plane, user) if user.id == call.actor.id else None
     return user_with_creds_json(user, call.plane.permissions, token, key)
 
 
 def refresh_ssh_key(call: Call) -> Any:
-    user = users.refresh_ssh_key(call.plane, call.actor, call.parse(GetBody).username)
+    user = users.refresh_ssh_key(call.plane, call.actor, call.parse(GetUserBody).username)
     own = user.id == call.actor.id
     key = users.private_key(call.plane, user) if own else None
     return user_with_creds_json(user, call.plane.permissions, bearer(call.headers) if own else "", key)
 
 
 def delete(call: Call) -> None:
-    users.delete_users(call.plane, call.actor, call.parse(DeleteBody).users)
+    users.delete_users(call.plane, call.actor, call.parse(DeleteUsersBody).users)

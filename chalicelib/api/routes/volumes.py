@@ -14,15 +14,15 @@ from chalicelib.usecases import volumes
 from chalicelib.usecases.projects_seen import projects_seen
 
 
-class CreateBody(RequestBody):
+class CreateVolumeBody(RequestBody):
     configuration: Object
 
 
-class GetBody(RequestBody):
+class GetVolumeBody(RequestBody):
     name: Name
 
 
-class ListBody(RequestBody):
+class ListVolumesBody(RequestBody):
     project_name: Name | None = None
     only_active: bool = False
     prev_created_at: At | None = None
@@ -31,16 +31,16 @@ class ListBody(RequestBody):
     ascending: bool = False
 
 
-class DeleteBody(RequestBody):
+class DeleteVolumesBody(RequestBody):
     names: list[Name] = Field(max_length=100)
 
 
 def create(call: Call) -> Any:
-    return _shown(call, volumes.create(call.plane, call.actor, call.tenant, call.parse(CreateBody).configuration))
+    return _shown(call, volumes.create(call.plane, call.actor, call.tenant, call.parse(CreateVolumeBody).configuration))
 
 
 def get(call: Call) -> Any:
-    return _shown(call, volumes.get(call.plane, call.tenant, call.parse(GetBody).name))
+    return _shown(call, volumes.get(call.plane, call.tenant, call.parse(GetVolumeBody).name))
 
 
 def _shown(call: Call, volume: Volume) -> Any:
@@ -52,10 +52,10 @@ def list_project(call: Call) -> Any:
 
 
 def list_volumes(call: Call) -> Any:
-    asked = call.parse(ListBody)
+    asked = call.parse(ListVolumesBody)
     names = None if asked.project_name is None else (asked.project_name,)
     seen = projects_seen(call.plane.store, call.actor, names)
-    wanted = volumes.Filter(
+    wanted = volumes.VolumeFilter(
         limit=asked.limit,
         only_active=asked.only_active,
         ascending=asked.ascending,
@@ -67,4 +67,4 @@ def list_volumes(call: Call) -> Any:
 
 
 def delete(call: Call) -> None:
-    volumes.delete(call.plane, call.actor, call.tenant, call.parse(DeleteBody).names)
+    volumes.delete(call.plane, call.actor, call.tenant, call.parse(DeleteVolumesBody).names)

@@ -7,7 +7,7 @@ from typing import Any
 from chalicelib.api.wire.offers import text_of
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import iso
-from chalicelib.usecases.health import Check
+from chalicelib.usecases.health import HealthCheck
 
 
 def instance_json(instance: Instance, project_name: str, job_name: str | None = None) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def instance_json(instance: Instance, project_name: str, job_name: str | None = 
     }
 
 
-def health_checks_json(checks: list[Check]) -> dict[str, Any]:
+def health_checks_json(checks: list[HealthCheck]) -> dict[str, Any]:
     return {
         "health_checks": [
             {

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from chalicelib.backends.aws.catalogue import Catalogue
+from chalicelib.backends.aws.catalogue import AwsCatalogue
 from chalicelib.backends.aws.checking import check
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.facts import FACTS
-from chalicelib.backends.aws.groups import Groups
-from chalicelib.backends.aws.images import Images
+from chalicelib.backends.aws.groups import AwsGroups
+from chalicelib.backends.aws.images import AwsImages
 from chalicelib.backends.aws.machines import Machines
 from chalicelib.backends.aws.network import Networks
 from chalicelib.backends.aws.prices import Prices
-from chalicelib.backends.aws.volumes import Volumes
+from chalicelib.backends.aws.volumes import AwsVolumes
 from chalicelib.backends.offline import OfflinePrices
 from chalicelib.backends.spi import (
     CreateRequest,
@@ -29,7 +29,7 @@ from chalicelib.backends.spi import (
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.volumes import Disk
+from chalicelib.domain.volumes import ProviderDisk
 
 
 class AwsBackend:
@@ -44,12 +44,12 @@ class AwsBackend:
     ) -> None:
         self._config, self._clients = config, clients or Clients(config.creds)
         self._networks = Networks(self._clients, config, now)
-        self._images = Images(self._clients, config, now)
+        self._images = AwsImages(self._clients, config, now)
         self._machines = Machines(self._clients, config, self._networks, self._images, now)
-        self._groups = Groups(self._clients, config)
+        self._groups = AwsGroups(self._clients, config)
         priced = Prices(self._clients, now, prices)
-        self._catalogue = Catalogue(self._clients, config, priced)
-        self._volumes = Volumes(self._clients, config, self._networks, priced, now)
+        self._catalogue = AwsCatalogue(self._clients, config, priced)
+        self._volumes = AwsVolumes(self._clients, config, self._networks, priced, now)
 
     def check(self) -> None:
         check(self._clients, self._config, self._networks, self._images)
@@ -81,10 +81,10 @@ class AwsBackend:
     def create_volume(self, request: VolumeRequest) -> Handle:
         return self._volumes.create(request)
 
-    def register_volume(self, volume_id: str, region: str, zone: str) -> Disk:
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
         return self._volumes.register(volume_id, region, zone)
 
-    def describe_volume(self, handle: Handle) -> Disk:
+    def describe_volume(self, handle: Handle) -> ProviderDisk:
         return self._volumes.describe(handle)
 
     def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:

@@ -56,7 +56,7 @@ class Region:
     only_reserved: Mapping[str, Body] = field(default_factory=dict)  # types that aren't sold otherwise
 
 
-class Catalogue:
+class AwsCatalogue:
     def __init__(self, clients: Clients, config: AWSBackendConfig, prices: Prices) -> None:
         self._clients, self._config, self._prices = clients, config, prices
         self._more = frozenset(config.experimental_instance_types or ())

@@ -13,11 +13,11 @@ from typing import Any
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.errors import code_of
-from chalicelib.backends.aws.images import Images
-from chalicelib.backends.aws.launch import Place, Settings, launch
+from chalicelib.backends.aws.images import AwsImages
+from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, launch
 from chalicelib.backends.aws.machines import ALIVE
 from chalicelib.backends.aws.network import Network, Networks
-from chalicelib.backends.aws.permissions import ENDINGS, Ending, Probe, probes
+from chalicelib.backends.aws.permissions import ENDINGS, Ending, PermissionProbe, probes
 from chalicelib.backends.aws.places import everywhere, filters, regions_of, tagged
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.offers import Gpu, InstanceType, Offer, Resources
@@ -33,11 +33,11 @@ class _Asking:
     clients: Clients
     config: AWSBackendConfig
     networks: Networks
-    images: Images
+    images: AwsImages
     tags: Mapping[str, str]  # a policy may demand them of whatever is created
 
 
-def check(clients: Clients, config: AWSBackendConfig, networks: Networks, images: Images) -> None:
+def check(clients: Clients, config: AWSBackendConfig, networks: Networks, images: AwsImages) -> None:
     """Raises InvalidCredentials, MissingPermission with every action that is denied, or Unfit with every region that
     can't have machines."""
     regions = regions_of(config)
@@ -86,7 +86,7 @@ def _region(asking: _Asking, region: str) -> list[BackendError]:
     return [error for error in denied if error is not None]
 
 
-def _denied(asking: _Asking, region: str, probe: Probe) -> BackendError | None:
+def _denied(asking: _Asking, region: str, probe: PermissionProbe) -> BackendError | None:
     if probe.creates:
         tags = tagged([probe.creates], asking.tags)
         return _rehearsed(asking, region, probe.operation, {**probe.params, "TagSpecifications": tags})
@@ -131,7 +131,7 @@ def _launches(asking: _Asking, region: str, network: Network) -> list[dict[str, 
     groups = asking.clients.call("ec2", region, "describe_security_groups", Filters=filters(vpc_id=network.vpc))
     group = next((each["GroupId"] for each in groups["SecurityGroups"]), "sg-00000000000000000")
     zone, config = min(network.subnets), asking.config
-    settings = Settings(config.public_ips, config.iam_instance_profile, asking.tags)
+    settings = LaunchSettings(config.public_ips, config.iam_instance_profile, asking.tags)
     only_gpus = config.os_images is not None and config.os_images.cpu is None
     name, gpus = (
         ("g4dn.xlarge", (Gpu(name="T4", memory_mib=16_384, vendor="nvidia"),)) if only_gpus else ("t3.micro", ())
@@ -141,7 +141,7 @@ def _launches(asking: _Asking, region: str, network: Network) -> list[dict[str, 
         has = Resources(cpus=2, memory_mib=1024, gpus=gpus, spot=spot, cpu_arch="x86")
         kind = InstanceType(name=name, resources=has)
         offer = Offer(backend="aws", instance=kind, region=region, price=0.0)
-        place = Place(zone, network.subnets[zone], (group,), asking.images.of(offer))
+        place = LaunchPlace(zone, network.subnets[zone], (group,), asking.images.of(offer))
         request = CreateRequest("check", "dstack-check", tuple(asking.tags.items()), offer, "", "", has.disk.size_mib)
         asked = launch(request, place, settings)
         found.append({name: value for name, value in asked.items() if name != "ClientToken"})

@@ -13,13 +13,13 @@ from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.places import Body, everywhere, filters, regions_of, tagged, tags_of
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.owner import Kind, from_tags
+from chalicelib.domain.owner import OwnedKind, from_tags
 from chalicelib.errors import AlreadyThere, Transient, Unfit
 
 _BURSTABLE = re.compile(r"t[0-9]")  # these families can't be in a group
 
 
-class Groups:
+class AwsGroups:
     def __init__(self, clients: Clients, config: AWSBackendConfig) -> None:
         self._clients, self._config = clients, config
         self._regions = regions_of(config)
@@ -70,6 +70,6 @@ class Groups:
 
 def _owner(body: Body, region: str) -> Iterator[OwnedGroup]:
     owner = from_tags(tags_of(body))
-    if owner is not None and owner.kind is Kind.group:
+    if owner is not None and owner.kind is OwnedKind.group:
         handle = Handle(kind="group", id=str(body["GroupName"]), data={"region": region})
         yield OwnedGroup(handle, owner.install, owner.project_id, owner.fleet_id, owner.id)

@@ -37,7 +37,7 @@ class Reservation:
 
 
 @dataclass(frozen=True)
-class Place:
+class LaunchPlace:
     """Where a launch is tried, and with what."""
 
     zone: str
@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Settings:
+class LaunchSettings:
     """The account's own wishes."""
 
     public_ips: bool = True
@@ -60,12 +60,12 @@ def client_token(token: str, zone: str) -> str:
     return hashlib.sha256(f"{token}/{zone}".encode()).hexdigest()
 
 
-def owner_tags(request: CreateRequest, settings: Settings) -> dict[str, str]:
+def owner_tags(request: CreateRequest, settings: LaunchSettings) -> dict[str, str]:
     """The account's tags, then the request's, which win."""
     return {"Name": request.name, **(settings.tags or {}), **dict(request.tags), MARK: request.token}
 
 
-def launch(request: CreateRequest, place: Place, settings: Settings) -> dict[str, Any]:
+def launch(request: CreateRequest, place: LaunchPlace, settings: LaunchSettings) -> dict[str, Any]:
     """The parameters of RunInstances."""
     if len(request.user_data.encode()) > MOST_USER_DATA:
         raise Unfit(f"The boot script of {request.name} is longer than the {MOST_USER_DATA} bytes that AWS takes.")
@@ -153,7 +153,7 @@ def needs_address(request: CreateRequest, *, public_ips: bool) -> bool:
     return public_ips and len(_cards(efa_cards(request))) > 1
 
 
-def interfaces(request: CreateRequest, place: Place, *, public_ips: bool) -> list[dict[str, Any]]:
+def interfaces(request: CreateRequest, place: LaunchPlace, *, public_ips: bool) -> list[dict[str, Any]]:
     cards = _cards(efa_cards(request))
     listed = []
     for card, device, kind in cards:

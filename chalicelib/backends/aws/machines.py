@@ -15,8 +15,8 @@ from chalicelib.backends.aws import launch
 from chalicelib.backends.aws.client import PAGE, Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.errors import code_of, elsewhere
-from chalicelib.backends.aws.images import Images
-from chalicelib.backends.aws.launch import Place, Reservation, Settings
+from chalicelib.backends.aws.images import AwsImages
+from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, Reservation
 from chalicelib.backends.aws.network import Networks
 from chalicelib.backends.aws.places import (
     MARK,
@@ -34,7 +34,7 @@ from chalicelib.backends.aws.reservations import group_of, is_block
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.owner import Kind, from_tags
+from chalicelib.domain.owner import OwnedKind, from_tags
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, MissingPermission, Transient, Unfit
 
 ALIVE = ("pending", "running", "stopping", "stopped")  # a stopped one still costs money
@@ -44,11 +44,16 @@ RECLAIMED = ("marked-for-termination", "marked-for-stop")
 
 class Machines:
     def __init__(
-        self, clients: Clients, config: AWSBackendConfig, networks: Networks, images: Images, now: Callable[[], Micros]
+        self,
+        clients: Clients,
+        config: AWSBackendConfig,
+        networks: Networks,
+        images: AwsImages,
+        now: Callable[[], Micros],
     ) -> None:
         self._clients, self._networks, self._images, self._now = clients, networks, images, now
         self._regions = regions_of(config)
-        self._settings = Settings(config.public_ips, config.iam_instance_profile, config.tags)
+        self._settings = LaunchSettings(config.public_ips, config.iam_instance_profile, config.tags)
 
     # --- create ------------------------------------------------------------------------------------------------------
 
@@ -90,7 +95,7 @@ class Machines:
             self._networks.forget()
             self._images.forget()
 
-    def _places(self, request: CreateRequest) -> list[Place]:
+    def _places(self, request: CreateRequest) -> list[LaunchPlace]:
         """Every place that is allowed, in the order in which the offer names the zones."""
         region = request.offer.region
         subnets = self._networks.of(region).subnets
@@ -106,7 +111,7 @@ class Machines:
         if request.open_ports:
             groups += (self._networks.door(region, install, tags, request.open_ports),)
         image = self._images.of(request.offer)
-        return [Place(zone, subnets[zone], groups, image, reservation) for zone in zones]
+        return [LaunchPlace(zone, subnets[zone], groups, image, reservation) for zone in zones]
 
     def _reservation(self, request: CreateRequest) -> Reservation | None:
         if request.reservation is None:
@@ -308,7 +313,7 @@ def _primary(body: Body) -> Body | None:
 def _owner(body: Body, handle: Handle) -> Iterator[Owned]:
     """Whose it is. What has no tags of ours is nobody's of ours, whatever one of them looks like."""
     owner = from_tags(tags_of(body))
-    if owner is not None and owner.kind is Kind.instance:
+    if owner is not None and owner.kind is OwnedKind.instance:
         yield Owned(handle, owner.install, owner.project_id, owner.id, owner.epoch)
 
 

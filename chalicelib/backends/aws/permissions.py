@@ -156,7 +156,7 @@ def actions() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Probe:
+class PermissionProbe:
     """A call that shows whether it is allowed, without effect. `creates`: what it would make, but for the rehearsal."""
 
     operation: str
@@ -199,19 +199,19 @@ ENDINGS = (
 _GROUP = {"GroupName": "dstack-check"}
 
 
-def probes(zone: str, vpc: str) -> Sequence[Probe]:
+def probes(zone: str, vpc: str) -> Sequence[PermissionProbe]:
     """Of a region, but for the launch and for what is of ours."""
     few = {"MaxResults": 5}
     return (
-        Probe("describe_instances", few),
-        Probe("describe_volumes", few),
-        Probe("describe_addresses"),
-        Probe("describe_network_interfaces", few),
-        Probe("describe_placement_groups"),
-        Probe("describe_security_groups", few),
-        Probe("describe_images", {"Owners": ["self"]}),
-        Probe("create_security_group", _GROUP | {"Description": "check", "VpcId": vpc}, "security-group"),
-        Probe("allocate_address", {"Domain": "vpc"}, "elastic-ip"),
-        Probe("create_placement_group", _GROUP | {"Strategy": "cluster"}, "placement-group"),
-        Probe("create_volume", {"AvailabilityZone": zone, "Size": 1, "VolumeType": "gp3"}, "volume"),
+        PermissionProbe("describe_instances", few),
+        PermissionProbe("describe_volumes", few),
+        PermissionProbe("describe_addresses"),
+        PermissionProbe("describe_network_interfaces", few),
+        PermissionProbe("describe_placement_groups"),
+        PermissionProbe("describe_security_groups", few),
+        PermissionProbe("describe_images", {"Owners": ["self"]}),
+        PermissionProbe("create_security_group", _GROUP | {"Description": "check", "VpcId": vpc}, "security-group"),
+        PermissionProbe("allocate_address", {"Domain": "vpc"}, "elastic-ip"),
+        PermissionProbe("create_placement_group", _GROUP | {"Strategy": "cluster"}, "placement-group"),
+        PermissionProbe("create_volume", {"AvailabilityZone": zone, "Size": 1, "VolumeType": "gp3"}, "volume"),
     )

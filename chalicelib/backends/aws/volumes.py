@@ -35,8 +35,8 @@ from chalicelib.backends.aws.remembered import Remembered
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.owner import Kind, from_tags
-from chalicelib.domain.volumes import Device, Disk
+from chalicelib.domain.owner import OwnedKind, from_tags
+from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import BackendError, Gone, InUse, NotYet, Transient, Unfit
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ _INCLUDED: Mapping[str, tuple[int, int]] = {  # operations and MiB a second that
 }
 
 
-class Volumes:
+class AwsVolumes:
     def __init__(
         self,
         clients: Clients,
@@ -95,7 +95,7 @@ class Volumes:
         )
         return _handle(made, region)
 
-    def register(self, volume_id: str, region: str, zone: str) -> Disk:
+    def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
         enabled = self._clients.call("ec2", self._regions[0], "describe_regions")["Regions"]
         if region not in {each["RegionName"] for each in enabled}:
             raise Gone(f"The account has no region {region}.")
@@ -104,7 +104,7 @@ class Volumes:
             raise Gone(f"Volume {volume_id} isn't in {zone}: it is in {body['AvailabilityZone']}.")
         return self._disk(body, region)
 
-    def describe(self, handle: Handle) -> Disk:
+    def describe(self, handle: Handle) -> ProviderDisk:
         return self._disk(self._body(handle), self._region(handle))
 
     # --- attach and detach -------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Volumes:
     def _owned(self, region: str, ours: list[dict[str, object]]) -> Iterator[OwnedVolume]:
         for body in self._listed(region, ours):
             owner = from_tags(tags_of(body))
-            if owner is not None and owner.kind is Kind.volume:
+            if owner is not None and owner.kind is OwnedKind.volume:
                 yield OwnedVolume(_handle(body, region), owner.install, owner.project_id, owner.id, owner.epoch)
 
     def _listed(self, region: str, wanted: list[dict[str, object]]) -> Iterator[Body]:
@@ -186,7 +186,7 @@ class Volumes:
     def _body(self, handle: Handle) -> Body:
         region = self._region(handle)
         try:
-            found = self._clients.call("ec2", region, "describe_volumes", VolumeIds=[handle.id])["Volumes"]
+            found = self._clients.call("ec2", region, "describe_volumes", VolumeIds=[handle.id])["AwsVolumes"]
         except BackendError as error:
             if code_of(error) not in _UNKNOWN:
                 raise
@@ -201,7 +201,7 @@ class Volumes:
     def _region(self, handle: Handle) -> str:
         return handle.data.get("region") or self._regions[0]
 
-    def _disk(self, body: Body, region: str) -> Disk:
+    def _disk(self, body: Body, region: str) -> ProviderDisk:
         rate = self._rate(body["VolumeType"], region) if _by_size(body) else None
         return _disk(body, region, None if rate is None else round(rate * body["Size"], 6))
 
@@ -239,11 +239,11 @@ def _by_size(body: Body) -> bool:
     return int(body.get("Iops", 0)) <= operations and int(body.get("Throughput", 0)) <= throughput
 
 
-def _disk(body: Body, region: str, price: float | None) -> Disk:
+def _disk(body: Body, region: str, price: float | None) -> ProviderDisk:
     device = Device(serial=str(body["VolumeId"]).replace("-", ""))
     shown = sorted(str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] in _SHOWN)
     soon = sorted(str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] == "attaching")
-    return Disk.model_validate(
+    return ProviderDisk.model_validate(
         {
             "handle": _handle(body, region),
             "state": STATES.get(body["State"], "failed"),

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from chalicelib.backends.simulated import catalogue
 from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of, owner_of
 from chalicelib.backends.simulated.script import Call, Script, When
-from chalicelib.backends.simulated.shelf import MemoryShelf, Shelf
+from chalicelib.backends.simulated.shelf import MachineShelf, MemoryShelf
 from chalicelib.backends.spi import (
     CreateRequest,
     GroupRequest,
@@ -34,8 +34,8 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
-from chalicelib.domain.owner import Kind
-from chalicelib.domain.volumes import Disk
+from chalicelib.domain.owner import OwnedKind
+from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, QuotaExceeded
 
 NOTICE = 2 * MINUTE  # between the notice that a spot machine is reclaimed and its end
@@ -95,9 +95,9 @@ class FakeCloud:
         self,
         now: Callable[[], Micros],
         *,
-        shelf: Shelf | None = None,
+        shelf: MachineShelf | None = None,
         launcher: Launcher | None = None,
-        volumes: Shelf | None = None,
+        volumes: MachineShelf | None = None,
         drives: Drives | None = None,
         script: Script | Callable[[], Script] | None = None,
         facts: BackendFacts = FACTS,
@@ -197,7 +197,7 @@ class FakeCloud:
             bodies = [b for b in self._all() if b["kind"] in ("disk", "vm") and b["visible_at"] <= self._now()]
         for body in bodies:
             owner = owner_of(body)
-            if owner is not None and owner.kind is Kind.instance and instance_id in (None, owner.id):
+            if owner is not None and owner.kind is OwnedKind.instance and instance_id in (None, owner.id):
                 yield Owned(_handle(body), owner.install, owner.project_id, owner.id, owner.epoch)
 
     # --- placement groups --------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class FakeCloud:
             shown = [body for body in self._groups() if body["visible_at"] <= self._now()]
         for body in shown:
             owner = owner_of(body)
-            if owner is not None and owner.kind is Kind.group:
+            if owner is not None and owner.kind is OwnedKind.group:
                 yield OwnedGroup(_handle(body), owner.install, owner.project_id, owner.fleet_id, owner.id)
 
     # --- volumes -----------------------------------------------------------------------------------------------------
@@ -239,10 +239,10 @@ class FakeCloud:
     def create_volume(self, request: VolumeRequest) -> Handle:
         return self.disks.create(request)
 
-    def register_volume(self, volume_id: str, region: str, zone: str) -> Disk:
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
         return self.disks.register(volume_id, region, zone)
 
-    def describe_volume(self, handle: Handle) -> Disk:
+    def describe_volume(self, handle: Handle) -> ProviderDisk:
         return self.disks.describe(handle)
 
     def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from chalicelib.backends.simulated import catalogue
 from chalicelib.backends.simulated.script import Call, Script, When
-from chalicelib.backends.simulated.shelf import Shelf
+from chalicelib.backends.simulated.shelf import MachineShelf
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.owner import Kind, Owner, read
-from chalicelib.domain.volumes import Device, Disk
+from chalicelib.domain.owner import OwnedKind, Owner, read
+from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import Gone, InsufficientCapacity, InUse, QuotaExceeded, Unfit
 
 Body = dict[str, Any]
@@ -60,7 +60,7 @@ class Disks:
     def __init__(
         self,
         now: Callable[[], Micros],
-        shelf: Shelf,
+        shelf: MachineShelf,
         drives: Drives,
         script: Callable[[], Script],
         zone_of: Callable[[str], str | None],
@@ -84,7 +84,7 @@ class Disks:
         self._maybe_fail("create_volume", "after", request.region)
         return _handle(body)
 
-    def register(self, volume_id: str, region: str, zone: str) -> Disk:
+    def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
         self._maybe_fail("register_volume", "before", region)
         with self._lock:
             body = self._visible(volume_id)
@@ -92,7 +92,7 @@ class Disks:
                 raise Gone(f"Volume {volume_id} isn't in {zone or region}: it is in {body['zone']}.")
             return self._described(body)
 
-    def describe(self, handle: Handle) -> Disk:
+    def describe(self, handle: Handle) -> ProviderDisk:
         self._maybe_fail("describe_volume", "before")
         with self._lock:
             body = self._visible(handle.id)
@@ -153,7 +153,7 @@ class Disks:
             bodies = [body for body in self.all() if body["visible_at"] <= self._now()]
         for body in bodies:
             owner = owner_of(body)
-            if owner is not None and owner.kind is Kind.volume and volume_id in (None, owner.id):
+            if owner is not None and owner.kind is OwnedKind.volume and volume_id in (None, owner.id):
                 yield OwnedVolume(_handle(body), owner.install, owner.project_id, owner.id, owner.epoch)
 
     # --- for scripts and tests ---------------------------------------------------------------------------------------
@@ -255,12 +255,12 @@ class Disks:
         self._shelf.put(volume_id, body)
         return body
 
-    def _described(self, body: Body) -> Disk:
+    def _described(self, body: Body) -> ProviderDisk:
         """An attachment shows as such once it is complete, and until it has ended."""
         seen = [(machine, each) for machine, each in sorted(body["attached"].items()) if each["since"] <= self._now()]
         soon = tuple(sorted(body["attached"].keys() - {machine for machine, _ in seen}))
         creating, deleting = body["ready_at"] > self._now(), body["ends_at"] is not None
-        return Disk(
+        return ProviderDisk(
             handle=_handle(body),
             state="deleting" if deleting else "creating" if creating else "in_use" if body["attached"] else "available",
             zone=body["zone"],

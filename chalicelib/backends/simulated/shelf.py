@@ -12,7 +12,7 @@ import orjson
 Body = dict[str, Any]
 
 
-class Shelf(Protocol):
+class MachineShelf(Protocol):
     def all(self) -> list[Body]: ...
 
     def get(self, name: str) -> Body | None: ...

@@ -45,7 +45,7 @@ class Meant(Spec):
         )
 
 
-class Order(Spec):
+class AutomationOrder(Spec):
     """What a rule asks for about one event."""
 
     rule: Name = Field(description="The rule's name.")

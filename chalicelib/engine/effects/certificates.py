@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from chalicelib.domain import keys
-from chalicelib.domain.certificates import Certificate, Order, Pair, Registration, sealed_for
-from chalicelib.engine.authority import Authority, Registered, Seen, Unregistered
+from chalicelib.domain.certificates import Certificate, CertificateOrder, CertificatePair, Registration, sealed_for
+from chalicelib.engine.authority import Authority, OrderState, Registered, Unregistered
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, Bug, Conflict, Gone, Unfit
 from chalicelib.planning.certificates import (
@@ -61,7 +61,7 @@ class Certificates:
         authority, seal = self._authority(None), self._seal
         key = authority.new_key()
         placed = authority.order(self._account(authority, certificate.project_id), certificate.name, key)
-        order = Order(
+        order = CertificateOrder(
             directory=authority.directory,
             url=placed.url,
             challenge=placed.challenge,
@@ -77,9 +77,9 @@ class Certificates:
         key = self._seal.open(order.key, context=sealed_for(certificate.id))
         found = authority.collect(self._account(authority, certificate.project_id), order.url, certificate.name, key)
         until = certificate.act_until or 0
-        if isinstance(found, Seen):
+        if isinstance(found, OrderState):
             return OrderSeen(certificate.unit, until, found.state, found.error)
-        pair = Pair(chain=found.chain, key=order.key, since=found.since, until=found.until)
+        pair = CertificatePair(chain=found.chain, key=order.key, since=found.since, until=found.until)
         return CertificateMade(certificate.unit, until, pair)
 
     def _step(self, effect: Effect, step: Callable[[Certificate], Outcome]) -> Outcome | None:
@@ -96,7 +96,7 @@ class Certificates:
         except BackendError as error:
             return NotCertified(effect.unit, *said(error), effect.act_until)
 
-    def _seen(self, effect: Effect, seen: Seen) -> Outcome:
+    def _seen(self, effect: Effect, seen: OrderState) -> Outcome:
         return OrderSeen(effect.unit, effect.act_until, seen.state, seen.error)
 
     def _known(self, certificate: Certificate) -> tuple[Registered, str]:
@@ -159,7 +159,7 @@ class Certificates:
         return self.here.seal
 
 
-def _order_of(certificate: Certificate) -> Order:
+def _order_of(certificate: Certificate) -> CertificateOrder:
     if certificate.order is None:
         raise Bug(f"the certificate of {certificate.name} has no order")
     return certificate.order

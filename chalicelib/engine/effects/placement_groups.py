@@ -15,7 +15,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, PlacementGroup
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance
-from chalicelib.domain.owner import CALLED, Kind, Owner, is_ours
+from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, Conflict, Gone, InUse, Transient
 from chalicelib.planning.placement_groups import DeleteGroup, GroupLeft, GroupNotDeleted, changed, group_of
@@ -41,7 +41,7 @@ def of_machine(here: Acting, instance: Instance, backend: Backend) -> Handle | N
 
 
 def _request(here: Acting, fleet: Fleet, group: PlacementGroup, instance: Instance) -> GroupRequest:
-    owner = Owner(Kind.group, here.install_id, fleet.project_id, group.id, fleet_id=fleet.id)
+    owner = Owner(OwnedKind.group, here.install_id, fleet.project_id, group.id, fleet_id=fleet.id)
     return GroupRequest(
         token=derive(f"{here.install_id}/{fleet.project_id}/{group.id}", "create"),
         name=owner.name,
@@ -77,7 +77,7 @@ def _give_back(backend: PlacementGroups, handle: Handle) -> None:
         log.error("placement group %s couldn't be deleted: %s", handle.id, error)
 
 
-class Groups:
+class GroupEffects:
     effects: ClassVar[Mapping[type[Effect], str]] = {DeleteGroup: "delete"}
 
     def __init__(self, here: Acting) -> None:

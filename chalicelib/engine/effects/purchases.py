@@ -23,7 +23,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import TRYING, Handle, Instance, InstanceStatus
-from chalicelib.domain.owner import CALLED, Kind, Owner, is_ours
+from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.engine.effects.placement_groups import of_machine
@@ -155,7 +155,7 @@ class Purchases:
         facts = here.backends.of(instance.project_id, instance.offer.backend).facts
         notices = facts.notices if instance.offer.instance.resources.spot else ""
         token = bootstrap_token(here.install_key, instance.id, instance.epoch)
-        owner = Owner(Kind.instance, here.install_id, instance.project_id, instance.id, instance.epoch)
+        owner = Owner(OwnedKind.instance, here.install_id, instance.project_id, instance.id, instance.epoch)
         return CreateRequest(
             token=self._token(instance),
             name=owner.name,

@@ -14,10 +14,10 @@ from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.attachments import Attachments
 from chalicelib.engine.effects.certificates import Certificates
 from chalicelib.engine.effects.executions import Driven
-from chalicelib.engine.effects.placement_groups import Groups
+from chalicelib.engine.effects.placement_groups import GroupEffects
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
-from chalicelib.engine.effects.workflows import Steps
+from chalicelib.engine.effects.workflows import StepEffects
 from chalicelib.errors import Bug
 from chalicelib.planning.plan import Effect
 
@@ -28,7 +28,15 @@ class Family(Protocol):
     def __init__(self, here: Acting) -> None: ...
 
 
-FAMILIES: tuple[type[Family], ...] = (Purchases, Groups, Steps, Driven, VolumeEffects, Attachments, Certificates)
+FAMILIES: tuple[type[Family], ...] = (
+    Purchases,
+    GroupEffects,
+    StepEffects,
+    Driven,
+    VolumeEffects,
+    Attachments,
+    Certificates,
+)
 
 _KINDS: Mapping[str, type[Effect]] = {kind.__name__: kind for family in FAMILIES for kind in family.effects}
 

@@ -15,7 +15,7 @@ from chalicelib.backends.spi import VolumeRequest, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.owner import CALLED, Kind, Owner, is_ours
+from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.engine.read import Reader
@@ -160,7 +160,7 @@ class VolumeEffects:
     def request(self, volume: Volume) -> VolumeRequest:
         """The same volume and epoch give the same request."""
         install = self.here.install_id
-        owner = Owner(Kind.volume, install, volume.project_id, volume.id, volume.epoch)
+        owner = Owner(OwnedKind.volume, install, volume.project_id, volume.id, volume.epoch)
         return VolumeRequest(
             token=derive(f"{install}/{volume.project_id}/{volume.id}/{volume.epoch}", "create-volume"),
             name=owner.name,

@@ -17,7 +17,7 @@ from chalicelib.store import nouns
 log = logging.getLogger(__name__)
 
 
-class Steps:
+class StepEffects:
     effects: ClassVar[Mapping[type[Effect], str]] = {DoStep: "attempt"}
 
     def __init__(self, here: Acting) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from chalicelib.backends.aws.catalogue import Catalogue, Region, _offers
+from chalicelib.backends.aws.catalogue import AwsCatalogue, Region, _offers
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.prices import Prices
@@ -49,7 +49,7 @@ class Market:
         self.clients = Clients(config.creds, session=self.account.session)
         offline = OfflinePrices(prices) if prices else None
         self.prices = Prices(self.clients, self.clock.now, offline)
-        self.catalogue = Catalogue(self.clients, config, self.prices)
+        self.catalogue = AwsCatalogue(self.clients, config, self.prices)
 
     def offers(self) -> dict[str, Offer]:
         return {offer.key.removeprefix(f"aws/{HERE}/"): offer for offer in self.catalogue.offers()}
@@ -249,7 +249,7 @@ def test_a_file_that_cannot_be_used_is_told_with_the_line(tmp_path: Path, text: 
 def everything(names: Mapping[str, Any] = INSTANCE_TYPES) -> dict[str, Offer]:
     """What would be offered of these, at a dollar each."""
     config = AWSBackendConfig.model_validate({"type": "aws", "creds": {"type": "default"}})
-    catalogue = Catalogue(Clients(config.creds), config, Prices(Clients(config.creds), lambda: 0))
+    catalogue = AwsCatalogue(Clients(config.creds), config, Prices(Clients(config.creds), lambda: 0))
     types = {name: body for name, body in names.items() if catalogue._wanted(body)}
     region = Region(HERE, types, {name: ["eu-west-1a"] for name in types}, {}, {})
     return {offer.instance.name: offer for offer in _offers(region, {name: {HERE: 1.0} for name in types}, "")}

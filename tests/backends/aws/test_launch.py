@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.aws.images import Image
-from chalicelib.backends.aws.launch import Place, Reservation, Settings, client_token, launch, needs_address
+from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, Reservation, client_token, launch, needs_address
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
 from chalicelib.errors import Unfit
 from tests.backends.conformance import request_for
 
-PLACE = Place("us-east-1a", "subnet-1", ("sg-1",), Image("ami-1", "/dev/xvda", 8))
-SETTINGS = Settings(tags={"team": "ml"})
+PLACE = LaunchPlace("us-east-1a", "subnet-1", ("sg-1",), Image("ami-1", "/dev/xvda", 8))
+SETTINGS = LaunchSettings(tags={"team": "ml"})
 GROUP = Handle(kind="group", id="dstack-cluster", data={"region": "us-east-1"})
 
 
@@ -35,7 +35,7 @@ def offer(name: str = "g5.xlarge", *, spot: bool = False, efa: tuple[int, ...] =
     return Offer(backend="aws", instance=kind, region="us-east-1", price=1.0, backend_data={"efa": list(efa)})
 
 
-def asked(request: CreateRequest, place: Place = PLACE, settings: Settings = SETTINGS) -> dict[str, Any]:
+def asked(request: CreateRequest, place: LaunchPlace = PLACE, settings: LaunchSettings = SETTINGS) -> dict[str, Any]:
     """The launch, once the SDK's model of the API has accepted it."""
     from botocore.validate import ParamValidator
 
@@ -105,7 +105,7 @@ def test_everything_that_a_launch_makes_has_the_owners_tags() -> None:
 
 
 def test_the_accounts_tags_never_replace_the_owners() -> None:
-    settings = Settings(tags={"dstack-install": "another"})
+    settings = LaunchSettings(tags={"dstack-install": "another"})
     request = request_for(offer())
     for spec in asked(request, settings=settings)["TagSpecifications"]:
         tags = {tag["Key"]: tag["Value"] for tag in spec["Tags"]}
@@ -114,7 +114,7 @@ def test_the_accounts_tags_never_replace_the_owners() -> None:
 
 def test_a_name_is_the_users_to_give() -> None:
     request = replace(request_for(offer()), tags=(*request_for(offer()).tags, ("Name", "theirs")))
-    for spec in asked(request, settings=Settings(tags={"Name": "the account's"}))["TagSpecifications"]:
+    for spec in asked(request, settings=LaunchSettings(tags={"Name": "the account's"}))["TagSpecifications"]:
         assert {"Key": "Name", "Value": "theirs"} in spec["Tags"]
 
 
@@ -128,7 +128,7 @@ def test_a_spot_machine_ends_when_it_is_reclaimed() -> None:
 
 @pytest.mark.parametrize("public", [True, False])
 def test_a_single_interface_says_whether_it_has_a_public_address(public: bool) -> None:
-    [nic] = asked(request_for(offer()), settings=Settings(public_ips=public))["NetworkInterfaces"]
+    [nic] = asked(request_for(offer()), settings=LaunchSettings(public_ips=public))["NetworkInterfaces"]
     assert nic == {
         "DeviceIndex": 0,
         "NetworkCardIndex": 0,
@@ -141,7 +141,7 @@ def test_a_single_interface_says_whether_it_has_a_public_address(public: bool) -
 
 def test_the_machines_role_is_the_accounts() -> None:
     assert "IamInstanceProfile" not in asked(request_for(offer()))
-    params = asked(request_for(offer()), settings=Settings(instance_profile="jobs"))
+    params = asked(request_for(offer()), settings=LaunchSettings(instance_profile="jobs"))
     assert params["IamInstanceProfile"] == {"Name": "jobs"}
 
 

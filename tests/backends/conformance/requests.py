@@ -9,7 +9,7 @@ from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.owner import CALLED, Kind, Owner
+from chalicelib.domain.owner import CALLED, OwnedKind, Owner
 
 INSTALL, OTHER_INSTALL = derive("conformance", "install"), derive("elsewhere", "install")
 PROJECT, FLEET = derive("conformance", "project"), derive("conformance", "fleet")
@@ -18,7 +18,7 @@ BOOT_TOKEN = "5ec2e7" * 10  # which lets a machine join: never shown
 
 def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = INSTALL) -> CreateRequest:
     instance_id = derive(install, "instance", name)
-    owner = Owner(Kind.instance, install, PROJECT, instance_id, epoch)
+    owner = Owner(OwnedKind.instance, install, PROJECT, instance_id, epoch)
     return CreateRequest(
         token=derive(instance_id, "create", epoch),
         name=owner.name,
@@ -33,7 +33,7 @@ def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = 
 
 def group_request_for(offer: Offer, name: str = "one") -> GroupRequest:
     group_id = derive("conformance", "placement-group", name)
-    owner = Owner(Kind.group, INSTALL, PROJECT, group_id, fleet_id=FLEET)
+    owner = Owner(OwnedKind.group, INSTALL, PROJECT, group_id, fleet_id=FLEET)
     return GroupRequest(
         token=derive(group_id, "create"),
         name=owner.name,
@@ -51,7 +51,7 @@ def inside(request: CreateRequest, group: Handle) -> CreateRequest:
 
 def volume_request(region: str, name: str = "data", epoch: int = 0) -> VolumeRequest:
     volume_id = derive("conformance", "volume", name)
-    owner = Owner(Kind.volume, INSTALL, PROJECT, volume_id, epoch)
+    owner = Owner(OwnedKind.volume, INSTALL, PROJECT, volume_id, epoch)
     return VolumeRequest(
         token=derive(volume_id, "create", epoch),
         name=owner.name,

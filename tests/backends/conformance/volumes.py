@@ -11,7 +11,7 @@ import pytest
 from chalicelib.backends.spi import Backend, CreateRequest, Volumes
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.volumes import Disk
+from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, Gone, InUse
 from tests.backends.conformance.provider import LetPass
 from tests.backends.conformance.requests import INSTALL, PROJECT, volume_request
@@ -30,10 +30,10 @@ class Site:
         self.handle: Handle = backend.create_volume(self.asked)
         self.disk = self.until(lambda disk: disk.state == "available")
 
-    def until(self, is_so: Callable[[Disk], bool]) -> Disk:
+    def until(self, is_so: Callable[[ProviderDisk], bool]) -> ProviderDisk:
         self.pass_lag()
         for _ in range(ENOUGH):
-            disk: Disk = self.backend.describe_volume(self.handle)
+            disk: ProviderDisk = self.backend.describe_volume(self.handle)
             if is_so(disk):
                 return disk
             self.let_time_pass(5.0)
@@ -59,11 +59,11 @@ class Site:
             self.let_time_pass(5.0)
         pytest.fail("the machine never ran")
 
-    def attached(self, machine: Sequence[Handle]) -> Disk:
+    def attached(self, machine: Sequence[Handle]) -> ProviderDisk:
         self.backend.attach_volume(self.handle, machine)
         return self.until(lambda disk: on(disk, machine))
 
-    def detached(self, machine: Sequence[Handle]) -> Disk:
+    def detached(self, machine: Sequence[Handle]) -> ProviderDisk:
         self.backend.detach_volume(self.handle, machine)
         return self.until(lambda disk: not on(disk, machine))
 
@@ -83,7 +83,7 @@ class Site:
         pytest.fail(f"{self.handle} is still there")
 
 
-def on(disk: Disk, machine: Sequence[Handle]) -> bool:
+def on(disk: ProviderDisk, machine: Sequence[Handle]) -> bool:
     return bool({handle.id for handle in machine} & {each for each, _ in disk.attached_to})
 
 

@@ -15,7 +15,7 @@ from chalicelib.planning.joining import host_left, join_host
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.reports import Fold
 from chalicelib.planning.requests import delete_fleet, delete_run, end_instance, stop_run
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
 from tests.planning.situations.runs import LEAVING
@@ -28,7 +28,7 @@ def report(status: str, said: dict[str, Any] | None, stored: int = 0, **fields: 
     at = b.holding(at, one)
     fold = Fold(Draft(NOW), at)
     fold.report(one, None if said is None else TaskReport.model_validate({"id": one.id, **said}), stored)
-    return Given(NOW, (one, at)), fold.draft.plan()
+    return NounsSnapshot(NOW, (one, at)), fold.draft.plan()
 
 
 EXIT = {"state": "exited", "exit_status": 3, "reason": "container_exited_with_error", "log_end": 9}
@@ -79,7 +79,7 @@ situation(
 
 
 def request(ask: Callable[..., Plan], *args: Any) -> Decided:
-    return Given(NOW, args[:1]), ask(*args, Draft(NOW, ("u", "ann")))
+    return NounsSnapshot(NOW, args[:1]), ask(*args, Draft(NOW, ("u", "ann")))
 
 
 def a_run(status: str = "running", **fields: Any) -> Any:

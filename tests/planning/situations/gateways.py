@@ -9,7 +9,7 @@ from chalicelib.domain.gateways import GatewayStatus, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.machines.gateway import TO_LEAVE, TO_RUN
 from chalicelib.planning.gateways import decide_gateway, heard
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from tests.planning.situations.kit import NOW, Decided, situation
 from tests.world.gateways import carrying, gateway, host, look, seated
@@ -49,7 +49,7 @@ def said(says: str, message: str = "", state: ReplicaState = ReplicaState.provis
     machine = seated(of, host(0))
     draft = Draft(NOW)
     heard(draft, of, machine, says, message)
-    return Given(NOW, (of, machine)), draft.plan()
+    return NounsSnapshot(NOW, (of, machine)), draft.plan()
 
 
 UP, DOWN, ENDS = ReplicaState.running, ReplicaState.provisioning, ReplicaState.terminating

@@ -8,7 +8,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
-from chalicelib.domain.runs import Retry, RunStatus
+from chalicelib.domain.runs import ReplicaRetry, RunStatus
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import RunSnapshot
 from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
@@ -127,7 +127,7 @@ situation(
     "a run whose job has failed once more",
     run,
     job="failed",
-    of={"retries": (Retry(replica=0, attempt=2),)},
+    of={"retries": (ReplicaRetry(replica=0, attempt=2),)},
     **RETRIED,
     **FAILED,
 )
@@ -136,7 +136,7 @@ situation(
     run,
     "pending",
     "failed",
-    of={"resume_at": NOW + MINUTE, "retries": (Retry(replica=0, attempt=1, resume_at=NOW + MINUTE),)},
+    of={"resume_at": NOW + MINUTE, "retries": (ReplicaRetry(replica=0, attempt=1, resume_at=NOW + MINUTE),)},
     **RETRIED,
     **FAILED,
 )
@@ -145,7 +145,7 @@ situation(
     run,
     "pending",
     "failed",
-    of={"resume_at": NOW, "retries": (Retry(replica=0, attempt=1, resume_at=NOW),)},
+    of={"resume_at": NOW, "retries": (ReplicaRetry(replica=0, attempt=1, resume_at=NOW),)},
     **RETRIED,
     **FAILED,
 )
@@ -154,7 +154,7 @@ situation(
     run,
     job="provisioning",
     provisioned_at=NOW,
-    of={"retries": (Retry(replica=0, attempt=1),)},
+    of={"retries": (ReplicaRetry(replica=0, attempt=1),)},
     **RETRIED,
 )
 
@@ -224,7 +224,7 @@ situation(
     run,
     "terminating",
     "terminated",
-    of={**STOPPED, "retries": (Retry(attempt=1),), "stop_at": NOW},
+    of={**STOPPED, "retries": (ReplicaRetry(attempt=1),), "stop_at": NOW},
     finished_at=NOW,
     **LEAVING,
 )

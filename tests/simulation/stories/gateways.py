@@ -126,7 +126,7 @@ class Gateways(Story):
             "retry": {"on_events": ["no-capacity", "interruption", "error"], "duration": "2h"},
         }
         raw, plane = {"run_name": name, "configuration": configuration}, self.site.plane
-        seen = None if now is None else run_plans.Seen(now.id, now.deployment_num)
+        seen = None if now is None else run_plans.SeenRun(now.id, now.deployment_num)
         if self.scene.ask(lambda: run_plans.apply_plan(plane, self.scene.user, self.project, raw, seen, force=True)):
             self.world.note("service at a gateway")
 

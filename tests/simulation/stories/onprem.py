@@ -12,7 +12,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Transient
-from chalicelib.hosts.connection import File, Login, Ran
+from chalicelib.hosts.connection import File, HostLogin, Ran
 from chalicelib.hosts.look import OWNER
 from chalicelib.hosts.steps import HostSteps
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
@@ -109,10 +109,10 @@ class OnPrem(Story):
     def wind_up(self) -> None:
         fleets.delete(self.site.plane, self.scene.user, self.scene.projects[0], [FLEET])
 
-    # --- its machines, as `Logins` -----------------------------------------------------------------------------------
+    # --- its machines, as `HostLogins` -------------------------------------------------------------------------------
 
     @contextmanager
-    def connect(self, login: Login, *, again: bool = False) -> Iterator[_Connection]:
+    def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[_Connection]:
         metal = self.metals[login.hostname]
         self.world.moment("before a login")
         if self.world.seconds() < metal.away_until or self.world.chance(0.05):
@@ -203,6 +203,6 @@ class _Connection(FakeConnection):
             raise Transient("the connection broke")
 
 
-def _login(instance: Instance) -> Login:
+def _login(instance: Instance) -> HostLogin:
     assert instance.host is not None
-    return Login(instance.host.hostname, instance.host.port, "ubuntu", PRIVATE)
+    return HostLogin(instance.host.hostname, instance.host.port, "ubuntu", PRIVATE)

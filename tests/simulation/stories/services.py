@@ -176,7 +176,7 @@ class Services(Story):
         run = self.run
 
         def go() -> None:
-            seen = None if run is None or run.finished else run_plans.Seen(run.id, run.deployment_num)
+            seen = None if run is None or run.finished else run_plans.SeenRun(run.id, run.deployment_num)
             row = run_plans.apply_plan(self.site.plane, self.scene.user, self.project, raw, seen, force=True)
             self.run_id = row.run.id
             self.scene.hosts.work[self.project.name, NAME] = _BAD if bad else _AT_WORK

@@ -36,7 +36,7 @@ class Tasks(Story):
         project = rng.choice(scene.projects)
         work = Work(rng.uniform(0.5, 60), rng.choice((0, 0, 0, 0, 1, 2)), rng.choice(_LOGS), rng.random() < 0.3)
         raw = {"run_name": name, "configuration": self._configuration()}
-        look = run_plans.Look(beyond_fleets=rng.random() < 0.3)
+        look = run_plans.PlanView(beyond_fleets=rng.random() < 0.3)
         scene.hosts.work[project.name, name] = work
 
         def go() -> None:

@@ -17,7 +17,7 @@ from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
 from chalicelib.machines.volume import TO_CREATE
 from chalicelib.planning.jobs import job_specs
 from chalicelib.planning.requests import delete_volume
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases import fleets, runs
@@ -60,7 +60,7 @@ class Volumes(Story):
             volume = self._volume(f"disk-{number}")
             draft = Draft(at)
             draft.save(volume)
-            plane.door.take(Given(at, ()), _told(draft, volume), [nouns.pointer(_name(volume), volume.id)])
+            plane.door.take(NounsSnapshot(at, ()), _told(draft, volume), [nouns.pointer(_name(volume), volume.id)])
             self._names.append(volume.name)
         self.site.backend.detaching = self._detaching
         self.scene.hosts.mounting = self._mounting
@@ -133,7 +133,7 @@ class Volumes(Story):
         for volume in self._volumes():
             draft = Draft(self.world.now())
             if not volume.deleted and volume.status is not VolumeStatus.deleting:
-                plane.door.take(Given(self.world.now(), (volume,)), delete_volume(volume, draft), [])
+                plane.door.take(NounsSnapshot(self.world.now(), (volume,)), delete_volume(volume, draft), [])
         fleets.delete(plane, self.scene.user, project, [FLEET])
 
     # --- what must hold ----------------------------------------------------------------------------------------------
