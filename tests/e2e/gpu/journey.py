@@ -97,8 +97,8 @@ class Journey:
         began = time.monotonic()
         wait_for(self.server, "lazy", "running")
         until("the policy", lambda: run_of(self.server, "lazy")["status"] in ENDED, seconds=420, every=1)
-        run = run_of(self.server, "lazy")
-        return {"status": run["status"], "message": run["status_message"], "after_s": round(time.monotonic() - began)}
+        job = run_of(self.server, "lazy")["latest_job_submission"]
+        return {"reason": job["termination_reason"], "after_s": round(time.monotonic() - began)}
 
 
 def journey(home: Path, policy: bool, tell: Callable[[str, Any], None]) -> bool:
@@ -130,5 +130,5 @@ def journey(home: Path, policy: bool, tell: Callable[[str, Any], None]) -> bool:
         if policy:
             ended = one.underused()
             tell("underused", ended)
-            right = right and ended["status"] == "terminated"
+            right = right and ended["reason"] == "terminated_due_to_utilization_policy"
         return bool(right)
