@@ -1,4 +1,4 @@
-"""What an engine that speaks gRPC says of itself: one call, as much of HTTP/2 and of protobuf as that takes.
+"""What a model server that speaks gRPC says of itself: one call, as much of HTTP/2 and of protobuf as that takes.
 
 The call is the only one on its connection: what is sent is known beforehand, and of the response only the message
 matters, so no header is ever decoded. A server that doesn't know the call answers without a message.

@@ -17,7 +17,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 from urllib.parse import urlsplit
 
 from . import asking, grpc_info
-from .engine_queue import Gauge, waiting
+from .model_queue import Gauge, waiting
 from .probes import Probe
 from .replicas import WatchedReplica
 from .router import EVERY, Router
@@ -152,7 +152,7 @@ class ReplicaLoop:
             await asyncio.sleep(EVERY if replica.cleared == replica.workers else SOON)
 
     async def _count(self, replica: WatchedReplica) -> None:
-        """What waits in its engine, as that says."""
+        """What waits in its model server, as that says."""
         request, gauge = asking.request("get", "/metrics"), Gauge()
         while True:
             try:

@@ -1,8 +1,8 @@
 """The services' replicas on this machine: how each is reached, and what is reported of it.
 
-What looks after them - whether each listens, how its probes go, what waits inside its engine - is `replica_loop`, which
-starts with the first: most machines have none. Nothing here is on disk: an agent that was restarted looks again, and
-the control plane keeps what it was told.
+What looks after them - whether each listens, how its probes go, what waits inside its model server - is `replica_loop`,
+which starts with the first: most machines have none. Nothing here is on disk: an agent that was restarted looks again,
+and the control plane keeps what it was told.
 """
 
 from __future__ import annotations

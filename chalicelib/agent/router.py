@@ -116,7 +116,7 @@ class Router:
         return sum(await asyncio.gather(*(add(url) for url in urls)))
 
     async def _description(self, url: str) -> Optional[Dict[str, Any]]:
-        """None: it doesn't say yet. Engines without a word for it do both."""
+        """None: it doesn't say yet. A model server that has no word for it does both."""
         try:
             return await self._by_http(url)
         except (ValueError, ConnectionResetError, asyncio.TimeoutError):  # it may speak another language

@@ -50,8 +50,8 @@ class Traffic(Noun):
     held: int = 0  # requests that wait for a replica right now
     waits_since: Micros | None = None  # since when somebody waits for the first replica
     buckets: tuple[Bucket, ...] = ()  # oldest first, none older than `KEPT`
-    prompt_tokens: int = 0  # that its model has read and written, as its engine says, since the door began to count
-    completion_tokens: int = 0
+    prompt_tokens: int = 0  # what the model has read, by its server's own count, since the door began to count
+    completion_tokens: int = 0  # what it has written
     let_go: tuple[str, ...] = ()  # jobs that get nothing new from this door, and have nothing under way there
 
     def place(self) -> keys.Place:

@@ -6,7 +6,7 @@ The rules, in the order in which they are asked:
 2. Nothing seen, nothing changed: while one that was busy is silent, the count stays. No door has anything to report
    before the first request, so without reports the fewest are enough, once the replicas have been ready for a window.
 3. What is wanted is the load over the window divided by `target`, rounded up. The load of `rps` is requests a second;
-   that of `queue` is the requests that are under way, held at a door, or waiting inside an engine, on average.
+   that of `queue` is the requests that are under way, held at a door, or waiting inside a model server, on average.
 4. The last replica goes only after a whole window without a request, with nothing under way.
 5. From zero at once. Otherwise more replicas come `scale_up_delay` after the last change, and fewer
    `scale_down_delay` after it.
@@ -37,7 +37,7 @@ class GroupState:
     """The group's replicas, as far as they matter here."""
 
     ready: int = 0
-    waiting: int = 0  # requests inside their engines that wait for their turn
+    waiting: int = 0  # requests inside their model servers that wait for their turn
     since: Micros | None = None  # since when as many are ready; None: not all of them are
 
 

@@ -1,9 +1,9 @@
 """One address for all models of a project: which service a request is for.
 
 Clients of OpenAI's API are given `/proxy/models/<project>` and name a model in each request. Of the request only that
-name is read, and it goes on to a replica of a service that serves it, byte for byte: what an engine understands beyond
-OpenAI's fields is between it and its client. A response that an engine keeps (`responses/<id>`) is known by the one
-replica that made it, so the door remembers which that was.
+name is read, and it goes on to a replica of a service that serves it, byte for byte: what a model server understands
+beyond OpenAI's fields is between it and its client. A response that a model server keeps (`responses/<id>`) is known by
+the one replica that made it, so the door remembers which that was.
 """
 
 from __future__ import annotations

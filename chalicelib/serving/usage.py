@@ -1,7 +1,7 @@
-"""How many tokens an answer took, as its engine says at the end of it.
+"""How many tokens an answer took, as its model server says at the end of it.
 
-Only the last few kilobytes are kept while an answer passes by. An engine that doesn't say, because its client didn't
-ask (`stream_options.include_usage`), leaves the number unknown: nothing is added to anybody's request.
+Only the last few kilobytes are kept while an answer passes by. A model server that doesn't say, because its client
+didn't ask (`stream_options.include_usage`), leaves the number unknown: nothing is added to anybody's request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tail:
         for found in reversed(list(_USAGE.finditer(self._end))):
             try:
                 usage, _ = _DECODER.raw_decode(self._end[found.end() :].decode(errors="replace"))
-            except (ValueError, RecursionError):  # cut off, or not of an engine
+            except (ValueError, RecursionError):  # cut off, or not of a model server
                 continue
             prompt, completion = _count(usage, "prompt", "input"), _count(usage, "completion", "output")
             if prompt is not None:

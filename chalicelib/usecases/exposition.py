@@ -57,7 +57,7 @@ FAMILIES: dict[str, tuple[str, str]] = {  # name: type, what it is
     "dstack_job_gpu_usage_ratio": (GAUGE, "How busy a GPU of the job is, from 0 to 1"),
     "dstack_job_gpu_memory_usage_bytes": (GAUGE, "Memory of a GPU of the job that is used"),
     "dstack_job_gpu_memory_total_bytes": (GAUGE, "Memory of a GPU of the job"),
-    "dstack_service_prompt_tokens_total": (COUNTER, "Tokens that the service's model has read, as its engine says"),
+    "dstack_service_prompt_tokens_total": (COUNTER, "Tokens that the service's model has read, by its own count"),
     "dstack_service_completion_tokens_total": (COUNTER, "Tokens that the service's model has written"),
     "dstack_queue_jobs": (GAUGE, "Jobs that wait for a place"),
     "dstack_queue_age_seconds": (GAUGE, "How long the job that has waited longest has waited"),

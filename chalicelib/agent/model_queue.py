@@ -1,9 +1,9 @@
-"""How many requests wait inside an engine, by its own metrics, and which changes of that are worth reporting.
+"""How many requests wait inside a model server, by its own metrics, and which changes of that are worth reporting.
 
 Each new number is a write to the control plane, and a service may have hundreds of replicas whose numbers change with
 every look. A scaler must know at once that requests pile up, but not whether there are 40 or 42 of them. So a change of
-more than a quarter is reported, a smaller one after a minute, and never two in quick succession. An engine that stops
-answering soon counts as unknown: otherwise its last number would count for ever.
+more than a quarter is reported, a smaller one after a minute, and never two in quick succession. A model server that
+stops answering soon counts as unknown: otherwise its last number would count for ever.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Gauge:
         self._at, self._missed = float("-inf"), 0
 
     def take(self, found: Optional[int], now: float) -> bool:
-        """A look at the engine; None if it said nothing. Is there something else to tell now?"""
+        """A look at the model server; None if it said nothing. Is there something else to tell now?"""
         self._missed = 0 if found is not None else self._missed + 1
         if found is None:
             news = self._missed >= MISSES and self.told is not None

@@ -1,4 +1,4 @@
-"""What waits inside an engine: read from its metrics, and told no more often than it matters."""
+"""What waits inside a model server: read from its metrics, and told no more often than it matters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.agent.engine_queue import SETTLED, SPACE, Gauge, waiting
+from chalicelib.agent.model_queue import SETTLED, SPACE, Gauge, waiting
 from tests.harness.examples import many
 
-LOOK = 5.0  # seconds between two looks at an engine
+LOOK = 5.0  # seconds between two looks at a model server
 
 
 def looks(*found: int | None, gauge: Gauge | None = None) -> list[int | None]:
@@ -29,7 +29,7 @@ def test_a_small_change_is_told_a_minute_later() -> None:
     assert looks(*[40] + [42] * 12) == [40] * 12 + [42]
 
 
-def test_an_engine_that_is_silent_for_three_looks_is_unknown_until_it_is_back() -> None:
+def test_a_model_server_that_is_silent_for_three_looks_is_unknown_until_it_is_back() -> None:
     assert looks(7, None, None, None, 7, 7, 7) == [7, 7, 7, None, None, None, 7]
     assert looks(7, None, None, 7, None, None) == [7] * 6
     assert looks(None, None, None, None) == [None] * 4
@@ -37,7 +37,7 @@ def test_an_engine_that_is_silent_for_three_looks_is_unknown_until_it_is_back() 
 
 @settings(max_examples=many(100))
 @given(st.lists(st.one_of(st.none(), st.integers(0, 500)), min_size=1, max_size=200))
-def test_whatever_engines_say_300_of_them_cause_at_most_20_writes_a_second(found: list[int | None]) -> None:
+def test_whatever_model_servers_say_300_of_them_cause_at_most_20_writes_a_second(found: list[int | None]) -> None:
     gauge = Gauge()
     news = [at * LOOK for at, each in enumerate(found) if gauge.take(each, at * LOOK)]
     seconds = len(found) * LOOK
@@ -61,7 +61,7 @@ def test_what_stays_is_told_exactly_in_the_end(value: int, before: list[int]) ->
         (b'sglang:num_queue_reqs{tp_rank="0"} 5e0 1700000000\n', 5),
     ],
 )
-def test_the_engines_own_words_are_read(metrics: bytes, found: int | None) -> None:
+def test_the_model_servers_own_words_are_read(metrics: bytes, found: int | None) -> None:
     assert waiting(metrics) == found
 
 
@@ -72,6 +72,6 @@ def test_nonsense_is_no_number_of_requests(value: bytes) -> None:
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=5))
-def test_the_engines_of_one_replica_are_added_up(counts: list[int]) -> None:
+def test_the_model_servers_of_one_replica_are_added_up(counts: list[int]) -> None:
     lines = [b'vllm:num_requests_waiting{engine="%d"} %d' % item for item in enumerate(counts)]
     assert waiting(b"\n".join(lines)) == sum(counts)
