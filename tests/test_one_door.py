@@ -1,9 +1,11 @@
 """A status moves in one place: `Draft`, whose moves follow the tables. All else goes through it, and the steps it
-builds are checked and committed by one committer, for passes, outcomes of effects, users and agents alike."""
+builds are checked and committed by one committer, for passes, outcomes of effects, users and agents alike. And one
+reader knows where the parts of a run and of a fleet are stored."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,16 +16,19 @@ ROOT = Path(__file__).parents[1]
 DRAFT = "chalicelib/planning/transitions.py"
 
 
-def sources(*words: str) -> Iterator[tuple[str, ast.Module]]:
-    """The files that have all of the words."""
+def texts() -> Iterator[tuple[str, str]]:
     for folder in ("chalicelib", "functions", "cli"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
-            text = path.read_text()
-            if name.startswith("chalicelib/agent/"):  # another program, with states of its own
-                continue
-            if all(word in text for word in words):
-                yield name, parsed(text)
+            if not name.startswith("chalicelib/agent/"):  # another program, with states of its own
+                yield name, path.read_text()
+
+
+def sources(*words: str) -> Iterator[tuple[str, ast.Module]]:
+    """The files that have all of the words."""
+    for name, text in texts():
+        if all(word in text for word in words):
+            yield name, parsed(text)
 
 
 parsed = cache(ast.parse)  # each test asks for some of the same files
@@ -119,3 +124,24 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/store/gathered.py",  # presence: promises renewed
     }
     assert direct <= tenants | beside, direct - tenants - beside
+
+
+READER = "chalicelib/engine/read.py"
+READS = re.compile(r"""keys\.(?:run_body|fleet_body|instances_of)\b|f?"job/""")
+
+
+def test_one_reader_knows_where_the_parts_of_a_run_and_of_a_fleet_are() -> None:
+    """A run's jobs and spec, a fleet's spec and machines: who reads them past it misses what an index doesn't show yet,
+    and reads again what is kept."""
+    past = {
+        name
+        for name, text in texts()
+        if READS.search(text) and not name.startswith("chalicelib/domain/") and name != READER
+    }
+    assert past == set()
+    assert READS.search((ROOT / READER).read_text())
+
+
+@pytest.mark.parametrize("line", ["keys.run_body(run.id, 0)", 'all_of(store, "main", pk, low="job/")', 'f"job/{num}"'])
+def test_a_second_reader_would_be_seen(line: str) -> None:
+    assert READS.search(line)

@@ -30,6 +30,7 @@ from chalicelib.domain.tenants import Archive, Project
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.leftovers import Leftovers
 from chalicelib.engine.ports import Clock
+from chalicelib.engine.read import Reader
 from chalicelib.errors import Conflict
 from chalicelib.planning import erasing
 from chalicelib.store import nouns
@@ -80,6 +81,7 @@ class Erased:
 class Eraser:
     def __init__(self, store: Store, blobs: Blobs, logs: LogStore, clock: Clock, kept: Retention) -> None:
         self._store, self._blobs, self._logs, self._clock, self._kept = store, blobs, logs, clock, kept
+        self._read = Reader(store)
 
     def run(self) -> Erased:
         """One turn."""
@@ -123,19 +125,19 @@ class Eraser:
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def _run(self, listed: Record, done: Erased) -> None:
-        records = list(all_of(self._store, "main", listed.key.pk))
-        run, jobs = _read(records)
+        run, jobs = self._read.run_and_jobs(listed.key.pk.partition("/")[2])
         if run is None or not erasing.run_goes(run, jobs, self._kept, self._clock.now()):
             return
         self._delete_logs(jobs)
         status = nouns.key_of(run)
-        records += all_of(self._store, "main", keys.traffic(run.id, "").pk)
+        partitions = (status.pk, keys.traffic(run.id, "").pk)
+        records = [record for pk in partitions for record in all_of(self._store, "main", pk)]
         beside = [Delete(record.key) for record in records if record.key != status]
         self._delete([*beside, Delete(status, run.version)])
         done.runs.append(run.id)
 
     def _logs_of(self, listed: Record, done: Erased) -> None:
-        run, jobs = _read(all_of(self._store, "main", listed.key.pk, low="job/"))
+        run, jobs = self._read.run_and_jobs(listed.key.pk.partition("/")[2])
         if run is None or not erasing.logs_go(run, jobs, self._kept, self._clock.now()):
             return
         self._delete_logs(jobs)
@@ -152,7 +154,7 @@ class Eraser:
                 yield record
 
     def _earlier(self, listed: Record, done: Erased) -> None:
-        run, jobs = _read(all_of(self._store, "main", listed.key.pk, low="job/"))
+        run, jobs = self._read.run_and_jobs(listed.key.pk.partition("/")[2])
         if run is None:
             return
         now = self._clock.now()
@@ -314,17 +316,6 @@ class Eraser:
     def _delete(self, changes: Sequence[Delete]) -> None:
         for start in range(0, len(changes), MAX_CHANGES):
             self._store.commit(changes[start : start + MAX_CHANGES])
-
-
-def _read(records: Iterable[Record]) -> tuple[Run | None, list[Job]]:
-    run: Run | None = None
-    jobs: list[Job] = []
-    for record in records:
-        if record.key.sk == keys.STATUS:
-            run = nouns.read(Run, record)
-        elif record.key.sk.startswith("job/"):
-            jobs.append(nouns.read(Job, record))
-    return run, jobs
 
 
 @contextmanager

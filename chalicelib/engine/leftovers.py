@@ -20,10 +20,9 @@ from chalicelib.domain.programs import FOLDER, NEWEST, Program, blob_of, digest_
 from chalicelib.domain.rounds import Round
 from chalicelib.domain.tenants import Archive, archive_id
 from chalicelib.engine.ports import Clock
-from chalicelib.engine.read import owners
+from chalicelib.engine.read import Reader, owners
 from chalicelib.planning import erasing
 from chalicelib.store import nouns
-from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete, Store
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ class Leftovers:
     def __init__(self, store: Store, blobs: Blobs, clock: Clock, projects: Callable[[], Iterable[str]]) -> None:
         """`projects`: the ids of those that may have machines."""
         self._store, self._blobs, self._clock, self._projects = store, blobs, clock, projects
+        self._read = Reader(store)
 
     def run(self) -> list[str]:
         """One turn of the round. Returns the names of the deleted blobs."""
@@ -108,8 +108,7 @@ class Leftovers:
         """Every machine that was bought and isn't terminated."""
         for project_id in self._projects():
             for owner in owners(self._store, project_id):
-                for record in all_of(self._store, "gsi1", keys.instances_of(owner)):
-                    instance = nouns.read(Instance, record)
+                for instance in self._read.instances(owner):
                     if instance.bought and instance.status is not InstanceStatus.terminated:
                         yield instance
 

@@ -296,11 +296,7 @@ class Loader:
 
     def queued_of(self, run_ids: Iterable[str], project_id: str) -> list[Job]:
         """The waiting jobs of these runs, whether or not the queue's index shows them."""
-        jobs = [
-            self.read.parse(Job, record)
-            for run in run_ids
-            for record in all_of(self.store, "main", f"run/{run}", low="job/", high="job0")
-        ]
+        jobs = [job for run_id in run_ids for job in self.read.jobs(run_id)]
         return sorted((job for job in jobs if _waits(job) and job.project_id == project_id), key=order)
 
     def queue(

@@ -220,6 +220,26 @@ class Reader:
                 jobs.append(self.parse(Job, record))
         return run, tuple(jobs)
 
+    def jobs(self, run_id: str) -> tuple[Job, ...]:
+        return tuple(
+            self.parse(Job, each) for each in all_of(self.store, "main", f"run/{run_id}", low="job/", high="job0")
+        )
+
+    def newest_job(self, run_id: str, replica_num: int, job_num: int) -> Job | None:
+        """The last submission of this node."""
+        first = keys.job(run_id, replica_num, job_num, 0)
+        place = first.sk.rpartition("/")[0]
+        found = self.store.query("main", first.pk, low=f"{place}/", high=f"{place}0", limit=1, reverse=True).records
+        return self.parse(Job, found[0]) if found else None
+
+    def run_and_body(self, run_id: str, deployment_num: int) -> tuple[Run | None, RunBody | None]:
+        """One read, for whoever needs no more of the spec than its text."""
+        run, body = self.store.get_many([keys.run(run_id), keys.run_body(run_id, deployment_num)])
+        return (
+            None if run is None else self.parse(Run, run),
+            None if body is None else nouns.read(RunBody, body),
+        )
+
     def run_spec(self, run_id: str, deployment_num: int) -> RunSpec:
         """The run's spec, for placing it."""
 
@@ -300,10 +320,10 @@ class Reader:
 
     def fleet_spec(self, fleet_id: str, spec_num: int) -> FleetSpec:
         return self._fleet_specs.get(
-            (fleet_id, spec_num), lambda: FleetSpec.model_validate_json(self._fleet_body(fleet_id, spec_num).spec)
+            (fleet_id, spec_num), lambda: FleetSpec.model_validate_json(self.fleet_body(fleet_id, spec_num).spec)
         )
 
-    def _fleet_body(self, fleet_id: str, spec_num: int) -> FleetBody:
+    def fleet_body(self, fleet_id: str, spec_num: int) -> FleetBody:
         body = nouns.find(self.store, FleetBody, keys.fleet_body(fleet_id, spec_num))  # large: not kept
         if body is None:
             raise Bug(f"fleet {fleet_id} has no spec number {spec_num}")
@@ -311,7 +331,7 @@ class Reader:
 
     def fleet_row(self, fleet: Fleet, *, sure: bool = False) -> FleetRow:
         """As its index shows its instances; `sure`: as they are now, for whoever is going to change some."""
-        spec = self._fleet_body(fleet.id, fleet.spec_num).spec
+        spec = self.fleet_body(fleet.id, fleet.spec_num).spec
         failed = self.find_many(Instance, [keys.instance(each) for each in fleet.failed])
         live = _live(self._listed(fleet, lambda _: True).values()) if sure else self.instances(fleet.id)
         shown = {each.id for each in live}

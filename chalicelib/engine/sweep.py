@@ -54,7 +54,7 @@ class Sweeper:
     def __init__(self, executor: Executor) -> None:
         """`executor` concludes that an instance has lost its machine."""
         self._executor, self._here = executor, executor.here
-        self._store, self._clock = self._here.store, self._here.clock
+        self._store, self._clock, self._read = self._here.store, self._here.clock, executor.load.read
 
     def run(self) -> Swept:
         """One look at every account."""
@@ -131,8 +131,7 @@ class Sweeper:
         """The instances that should have a machine in this account."""
         for project_id in self._projects(account):
             for owner in owners(self._store, project_id):
-                for record in all_of(self._store, "gsi1", keys.instances_of(owner)):
-                    instance = nouns.read(Instance, record)
+                for instance in self._read.instances(owner):
                     if instance.offer.backend == account.facts.name:
                         yield instance
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from chalicelib.domain import keys
+from collections.abc import Callable
+
 from chalicelib.domain.fleets import FleetBody
 from chalicelib.domain.instances import Instance, OnPrem
 from chalicelib.domain.specs.fleets import FleetSpec, SSHKey, SSHParams, SSHProxyParams
 from chalicelib.errors import Bug, Unfit
 from chalicelib.hosts.connection import HostLogin
-from chalicelib.store import nouns, sealed_specs
-from chalicelib.store.port import Store
+from chalicelib.store import sealed_specs
 from chalicelib.store.seal import Sealer
 
 
-def login_of(store: Store, seal: Sealer, instance: Instance) -> HostLogin:
+def login_of(body_of: Callable[[str, int], FleetBody], seal: Sealer, instance: Instance) -> HostLogin:
+    """`body_of`: the body of a fleet at a spec number."""
     host = instance.host
     if host is None:
         raise Bug(f"instance {instance.name} isn't a host of an SSH fleet")
-    body = nouns.find(store, FleetBody, keys.fleet_body(instance.fleet_id, host.spec_num))
-    if body is None:
-        raise Bug(f"fleet {instance.fleet_id} has no spec number {host.spec_num}")
+    body = body_of(instance.fleet_id, host.spec_num)
     return login(sealed_specs.fleet_spec(seal, instance.fleet_id, body.spec), host)
 
 

@@ -15,7 +15,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
+from chalicelib.domain.instances import Instance, instance_id
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from chalicelib.domain.specs.fleets import FleetSpec
@@ -69,9 +69,7 @@ def ensure_fleet(plane: Plane, project: Project, blocks: str, hosts: int | None 
 
 
 def _live(plane: Plane, fleet: Fleet) -> list[Instance]:
-    wanted = [keys.instance(instance_id(fleet.id, num)) for num in range(fleet.next_instance_num)]
-    found = nouns.find_many(plane.store, Instance, wanted)
-    return [instance for instance in found if instance and instance.status is not InstanceStatus.terminated]
+    return list(plane.read.view(fleet, again=lambda _: True).instances)
 
 
 def _fleet_id(plane: Plane, count: int) -> str:
@@ -151,9 +149,7 @@ def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
 
 def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks) -> None:
     """Write how many hosts there are, split as this start says. While jobs hold blocks, the old split stays."""
-    body = nouns.find(plane.store, FleetBody, keys.fleet_body(fleet.id, fleet.spec_num))
-    if body is None:
-        raise Bug(f"fleet {fleet.id} has no spec number {fleet.spec_num}")
+    body = plane.read.fleet_body(fleet.id, fleet.spec_num)
     old = FleetSpec.model_validate_json(body.spec)
     before = old.configuration.blocks
     cut = before != blocks

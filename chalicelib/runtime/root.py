@@ -138,7 +138,7 @@ class Root:
     def login_of(self, instance: Instance) -> HostLogin:
         from chalicelib.hosts.logins import login_of
 
-        return login_of(self.ports.store, self.ports.seal, instance)
+        return login_of(self.plane.read.fleet_body, self.ports.seal, instance)
 
     def tunnel_wanted(self) -> None:
         """A host needs a tunnel. Whoever keeps them elsewhere finds that in the store."""

@@ -378,7 +378,7 @@ class _Exchange:
         told = None if report is None or report.state == "exited" else report.access
         if told is None or told == self.revision:
             return {}
-        allowed = job_keys.access(self.plane.store, job)
+        allowed = job_keys.access(self.plane.read, job)
         return {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
 
     def _followed(self, entry: Admission) -> bool:

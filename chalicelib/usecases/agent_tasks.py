@@ -61,7 +61,7 @@ def _task(plane: Plane, job: Job, instance: Instance, addresses: Mapping[Referen
         task = _one_of_several(plane, job, spec, instance, project.name)
     else:
         task = agent_task(job, spec, instance, project.name, addresses=addresses)
-    allowed = job_keys.access(plane.store, job)
+    allowed = job_keys.access(plane.read, job)
     task |= {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
     if auth := task["registry_auth"]:
         task["registry_auth"] = sealed_specs.opened(plane.seal, RegistryAuth, auth, sealed_specs.of_run(job.run_id))

@@ -11,11 +11,10 @@ import orjson
 
 from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.tenants import Member, User, may_reach
+from chalicelib.engine.read import Reader
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
-from chalicelib.store.port import Store
 from chalicelib.usecases import rights
 
 
@@ -27,15 +26,15 @@ class LoginAccess:
     keys: tuple[str, ...]
 
 
-def access(store: Store, job: Job) -> LoginAccess:
-    revision = rights.revision_of(store.get(keys.rights()))
-    return LoginAccess(revision, tuple(keys_of(store, job)))
+def access(read: Reader, job: Job) -> LoginAccess:
+    revision = rights.revision_of(read.store.get(keys.rights()))
+    return LoginAccess(revision, tuple(keys_of(read, job)))
 
 
-def keys_of(store: Store, job: Job) -> list[str]:
+def keys_of(read: Reader, job: Job) -> list[str]:
     """The keys that the job lets in: first the one its run was submitted with, and its user's own."""
-    found = store.get_many([keys.run(job.run_id), keys.run_body(job.run_id, job.deployment_num)])
-    run = None if found[0] is None else nouns.read(Run, found[0])
+    store = read.store
+    run, body = read.run_and_body(job.run_id, job.deployment_num)
     owner = None if run is None else run.user_id
     members = [nouns.read(Member, record) for record in every(store, f"project/{job.project_id}", "member/")]
     roles = {member.user_id: member.role for member in members}
@@ -44,7 +43,7 @@ def keys_of(store: Store, job: Job) -> list[str]:
     lines: list[str] = []
     for user in users:
         if user is not None and may_reach(user, roles.get(user.id), owner):
-            if user.id == owner and found[1] is not None:
-                lines.append(orjson.loads(nouns.read(RunBody, found[1]).run_spec).get("ssh_key_pub") or "")
+            if user.id == owner and body is not None:
+                lines.append(orjson.loads(body.run_spec).get("ssh_key_pub") or "")
             lines += [user.ssh_public_key, *(key.line for key in user.public_keys)]
     return list(dict.fromkeys(line.strip() for line in lines if line.strip()))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from chalicelib.domain import keys
-from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
+from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.joins import Join, JoinStatus
@@ -208,11 +207,10 @@ def _view(plane: Plane, join: Join) -> FleetView | str:
         return (
             f"this command is {join.user_name}'s, who may not change the fleet any more; ask somebody who may for one"
         )
-    body = nouns.find(plane.store, FleetBody, keys.fleet_body(fleet.id, fleet.spec_num))
-    instances: Sequence[Instance] = plane.read.fleet_row(fleet).instances
-    if body is None or len(instances) >= MOST_HOSTS:
+    instances = plane.read.fleet_row(fleet).instances
+    if len(instances) >= MOST_HOSTS:
         return f"the fleet {fleet.name} has {MOST_HOSTS} machines already"
-    return FleetView(fleet, FleetSpec.model_validate_json(body.spec), tuple(instances))
+    return FleetView(fleet, plane.read.fleet_spec(fleet.id, fleet.spec_num), instances)
 
 
 def _backed(plane: Plane, join: Join, fleet: Fleet) -> bool:

@@ -10,12 +10,10 @@ from operator import attrgetter
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.instances import Presence
-from chalicelib.domain.jobs import Job
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Conflict, Invalid, NotFound
 from chalicelib.store import nouns
 from chalicelib.store.history import events_in
-from chalicelib.store.listing import every
 from chalicelib.store.logs import LogAsk, Piece
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pace import FOLLOWED
@@ -42,8 +40,7 @@ def read_log(
 def _follow(plane: Plane, run_id: str, job_id: str) -> None:
     """Whoever has read all that is here will want more: the job's agent sends its output at once for a while, from its
     next call on."""
-    jobs = (nouns.read(Job, record) for record in every(plane.store, keys.run(run_id).pk, "job/"))
-    job = next((job for job in jobs if job.id == job_id), None)
+    job = next((job for job in plane.read.jobs(run_id) if job.id == job_id), None)
     if job is None or job.finished or job.assignment is None:
         return
     presence = nouns.find(plane.store, Presence, keys.presence(job.assignment.instance_id))

@@ -83,7 +83,7 @@ class JobUsage:
 
 
 def job_usage(plane: Plane, project: Project, wanted: WantedPoints) -> JobUsage:
-    job = newest_job(plane.store, project, wanted.run_name, wanted.replica_num, wanted.job_num, run_id=wanted.run_id)
+    job = newest_job(plane.read, project, wanted.run_name, wanted.replica_num, wanted.job_num, run_id=wanted.run_id)
     low = "" if wanted.after is None else sortable(wanted.after - wanted.after % SECOND)
     high = "" if wanted.before is None else sortable(wanted.before)
     partition = keys.metric(job.id, 0).pk

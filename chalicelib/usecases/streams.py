@@ -45,7 +45,7 @@ def open_stream(
             hint="Reach the host by SSH, directly or through its head node.",
         )
     check_name(target.name)
-    job = newest_job(plane.store, project, target.run_name, target.replica_num, target.job_num)
+    job = newest_job(plane.read, project, target.run_name, target.replica_num, target.job_num)
     if target.name != "logs" and not may_reach(user, role, _owner(nouns.find(plane.store, Run, keys.run(job.run_id)))):
         raise Refused(f"Only its user and the managers of project {project.name} may reach into run {job.run_name}.")
     if job.status is not JobStatus.running or job.assignment is None:

@@ -49,7 +49,7 @@ def both(*names: str) -> set[str]:
 
 
 def let_in(cluster: Cluster, job: Job) -> set[str]:
-    return set(job_keys.keys_of(cluster.world.store, job))
+    return set(job_keys.keys_of(cluster.world.plane.read, job))
 
 
 def of_project(world: World) -> Project:
@@ -73,7 +73,7 @@ def test_the_key_of_the_run_is_its_users(cluster: Cluster) -> None:
     body = nouns.find(cluster.world.store, RunBody, keys.run_body(job.run_id, 0))
     assert body is not None
     cluster.world.save(body.with_(run_spec='{"ssh_key_pub": "ssh-rsa GIVEN me@home\\n"}'))
-    assert job_keys.keys_of(cluster.world.store, job)[:2] == ["ssh-rsa GIVEN me@home", "ssh-ed25519 ann"]
+    assert job_keys.keys_of(cluster.world.plane.read, job)[:2] == ["ssh-rsa GIVEN me@home", "ssh-ed25519 ann"]
     projects.remove_members(cluster.world.plane, ROOT, of_project(cluster.world), None, ["ann"])
     assert let_in(cluster, job) == both("eve", "pia", "root")
 
