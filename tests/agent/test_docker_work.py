@@ -244,7 +244,7 @@ def test_a_home_that_the_image_has_is_left_alone(bench: Bench) -> None:
 
 def test_an_engine_inside_keeps_its_layers_on_a_volume(bench: Bench) -> None:
     bench.begin(docker=True, privileged=True)
-    assert bench.container.body["TaskVolumes"] == {"/var/lib/docker": {}}
+    assert bench.container.body["Volumes"] == {"/var/lib/docker": {}}
 
 
 def test_a_task_without_an_image_is_refused(bench: Bench) -> None:

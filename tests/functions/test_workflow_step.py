@@ -76,7 +76,7 @@ def test_its_states_start_a_task_that_a_pass_has_left_half_claimed(stack: Stack,
 
 def test_a_state_of_a_run_that_nobody_knows_is_told_to_undo(stack: Stack) -> None:
     event = {"workflow": "0f0f0f0f-0000-4000-8000-000000000000-0-0-0", "step": "barrier", "undo": False, "token": "t"}
-    with pytest.raises(Exception, match="no run") as told:
+    with pytest.raises(Exception, match="no longer exists") as told:
         workflow_step.handler(event, None, stack.root)
     assert type(told.value).__name__ == CANCELLED
     assert workflow_step.handler({**event, "step": "reserve", "undo": True}, None, stack.root) == {}

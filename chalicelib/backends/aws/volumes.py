@@ -186,7 +186,7 @@ class AwsVolumes:
     def _body(self, handle: Handle) -> Body:
         region = self._region(handle)
         try:
-            found = self._clients.call("ec2", region, "describe_volumes", VolumeIds=[handle.id])["AwsVolumes"]
+            found = self._clients.call("ec2", region, "describe_volumes", VolumeIds=[handle.id])["Volumes"]
         except BackendError as error:
             if code_of(error) not in _UNKNOWN:
                 raise
