@@ -210,7 +210,7 @@ def kept(said: bytes) -> bytes:
 
 def give(path: str, uid: int, gid: int) -> None:
     """A folder and all that is in it, without following a link."""
-    os.chown(path, uid, gid, follow_symlinks=False)
+    os.lchown(path, uid, gid)
     for above, folders, names in os.walk(path):
         for name in (*folders, *names):
-            os.chown(os.path.join(above, name), uid, gid, follow_symlinks=False)
+            os.lchown(os.path.join(above, name), uid, gid)

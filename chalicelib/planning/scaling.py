@@ -209,7 +209,7 @@ def _within(doors: Iterable[Traffic], window: Micros, now: Micros) -> tuple[floa
         for bucket in reversed(door.buckets):
             # The last one may be half full.
             length = BUCKET if bucket.at + BUCKET <= door.at else max(1, door.at - bucket.at)
-            inside = length if bucket.at >= begin else bucket.at + length - begin
+            inside = min(length, bucket.at + length - begin)
             if inside <= 0:
                 break
             requests += bucket.requests * inside / length

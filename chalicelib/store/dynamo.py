@@ -303,7 +303,7 @@ class DynamoStore:
             if isinstance(change, Put):
                 _row(item, change.record, token).save(condition)
             else:
-                item(key.pk, key.sk).delete(condition, add_version_condition=False)
+                item(key.pk, key.sk).delete(condition)
             return None
         except (PutError, DeleteError) as error:
             if _code(error) == "ConditionalCheckFailedException":
@@ -348,7 +348,7 @@ class DynamoStore:
                 if isinstance(change, Put):
                     transaction.save(_row(item, change.record, token), condition, return_values="ALL_OLD")
                 elif isinstance(change, Delete):
-                    transaction.delete(item(change.key.pk, change.key.sk), condition, add_version_condition=False)
+                    transaction.delete(item(change.key.pk, change.key.sk), condition)
                 else:
                     transaction.condition_check(item, change.key.pk, change.key.sk, condition)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import marshal
 import os
 import runpy
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -79,6 +81,15 @@ def test_what_is_compiled_is_the_same_in_every_process(tmp_path: Path) -> None:
         subprocess.run(argv, check=True, cwd=ROOT, env=environment)
     built = build.build()
     assert built == (tmp_path / "1.pyz").read_bytes() == (tmp_path / "2.pyz").read_bytes()
+
+
+def test_a_traceback_names_files_as_the_program_has_them() -> None:
+    def files(code: CodeType) -> set[str]:
+        inner = (files(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+        return {code.co_filename}.union(*inner)
+
+    code = marshal.loads(build.compiled(str(FOLDER / "main.py"), "dstack_agent/main.py"))
+    assert files(code) == {"dstack_agent/main.py"}
 
 
 COMPILES = """

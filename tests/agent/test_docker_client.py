@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,6 +108,14 @@ def test_no_socket_is_away(tmp_path: Path) -> None:
         client.call("GET", "/info")
     with pytest.raises(DockerAway, match=r"none\.sock"):
         client.stream("GET", "/info", {})
+
+
+def test_an_engine_that_never_answers_is_away(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent"))
+        silent.listen()
+        with pytest.raises(DockerAway, match="timed out"):
+            DockerClient(str(tmp_path / "silent")).call("GET", "/_ping", timeout=0.01)
 
 
 def test_ping_says_why_an_engine_cant_be_used(engine: Engine, client: DockerClient, tmp_path: Path) -> None:

@@ -37,6 +37,12 @@ def test_what_is_there_unknown_is_told_anew_or_removed() -> None:
     assert entries.difference(["a", "b"], {}, {"a": "1"}) == {"a": "1", "b": None}
 
 
+def test_models_that_come_in_another_order_are_no_difference() -> None:
+    both = [said(name, model=ServedModel(name=name)) for name in ("one", "two")]
+    first, second = ({"services": services, "model_hosts": {"all.test": "p"}} for services in (both, both[::-1]))
+    assert entries.entries(first, "") == entries.entries(second, "")
+
+
 def test_only_ready_replicas_that_dont_drain_are_told() -> None:
     states = {"ready": {"ready": True}, "young": {}, "old": {"ready": True, "draining": True}}
     replicas = tuple(

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from chalicelib.agent.gateway.packages import InstallError, Packages
-from chalicelib.agent.gateway_role import AGAIN, ORDER, SELDOM, GatewayRole
+from chalicelib.agent.gateway_role import AGAIN, ORDER, SELDOM, GatewayRole, remove
+
+SLOW_TO_END = """
+import itertools, os, signal, sys
+from chalicelib.agent.tasks import take_lock
+lock, asked = take_lock(sys.argv[1]), itertools.count(1)
+os.write(lock, b"%d" % os.getpid())
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7) if next(asked) == 3 else None)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
 
 
 class OfNoUse(Packages):
@@ -39,3 +54,14 @@ def test_what_failed_is_tried_again_ever_more_seldom(tmp_path: Path) -> None:
     pauses = [after - before for before, after in pairwise(failed)]
     assert failed[0] == 0.0 and pauses == [AGAIN, 10.0, 20.0, 40.0, 80.0, 160.0, SELDOM, SELDOM][: len(pauses)]
     assert len(pauses) >= 7
+
+
+@pytest.mark.slow
+def test_a_program_has_its_time_to_end_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    command = [sys.executable, "-c", SLOW_TO_END, str(tmp_path / "there/lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None and program.stdout.readline() == b"ready\n"
+        remove(str(tmp_path), str(tmp_path / "there"), patience=600.0)
+        assert program.wait() == 7
+    assert not (tmp_path / "there").exists()

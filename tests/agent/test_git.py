@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.accounts import TaskAccount
-from chalicelib.agent.git import Git
+from chalicelib.agent.git import Git, give
 
 NOBODY = "4711:4712"
 URL = "https://git.example/a.git"
@@ -48,3 +48,15 @@ def test_they_belong_to_whoever_runs_git(tmp_path: Path) -> None:
     settled(tmp_path / "private", TaskAccount(NOBODY))
     private = tmp_path / "private"
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (private, *private.iterdir())} == {(4711, 4712)}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_folder_is_given_with_all_in_it_and_nothing_that_its_links_lead_to(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    (theirs / "folder").mkdir(parents=True)
+    (theirs / "folder/file").write_text("")
+    ours.mkdir()
+    (theirs / "folder/link").symlink_to(ours)
+    give(str(theirs), 4711, 4712)
+    given = {path for path in tmp_path.rglob("*") if path.lstat().st_uid == 4711 and path.lstat().st_gid == 4712}
+    assert given == {theirs, *theirs.rglob("*")}

@@ -167,7 +167,8 @@ def test_secrets_are_nowhere_at_rest_and_in_no_event(desk: Desk) -> None:
     stored = b"".join(path.read_bytes() for path in desk.world.folder.rglob("*") if path.is_file())
     assert all(secret.encode() not in stored for secret in SECRETS)
     events = desk.ok("/api/events/list", {"target_projects": [desk.project.id]})
-    assert [e["message"] for e in events][:2] == ["backend changed: aws", "backend configured: aws"]
+    told = [(event["message"], event["actor_user"]) for event in events]
+    assert told[:2] == [("backend changed: aws", "admin"), ("backend configured: aws", "admin")]
     assert not any(secret in repr(events) for secret in SECRETS)
     assert all({t["type"] for t in event["targets"]} <= {"project", "user"} for event in events)
 

@@ -15,7 +15,7 @@ from chalicelib.domain.certificates import CertificateStatus, Registration
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
 from chalicelib.engine.authority import Unregistered
 from chalicelib.errors import InvalidCredentials, Throttled, Transient, Unfit
-from chalicelib.machines.certificate import LOOK_DAILY, ORDER_AGAIN, ORDER_SELDOM, TO_CALL, TO_HEAR, UNUSED
+from chalicelib.machines.certificate import LOOK_DAILY, LOOK_EVERY, ORDER_AGAIN, ORDER_SELDOM, TO_CALL, TO_HEAR, UNUSED
 from chalicelib.planning.certificates import AnswerChallenge, CollectCertificate, LookAtOrder, PlaceOrder
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
@@ -398,6 +398,14 @@ def test_a_slow_authority_is_asked_less_and_less_often(stage: Stage) -> None:
     stage.authority.slow = 12
     certified(stage)
     assert stage.authority.calls.count("look") < 20
+
+
+def test_what_fails_after_a_long_wait_is_tried_again_as_soon_as_any_other(stage: Stage) -> None:
+    stage.authority.slow = 12
+    stage.authority.faults["collect"] = [Transient("The certificate authority doesn't answer.")]
+    stage.until(lambda: not stage.authority.faults["collect"], SECOND)
+    due_at = stage.certificate().due_at
+    assert due_at is not None and due_at <= stage.place.at + 2 * LOOK_EVERY
 
 
 def test_a_host_that_is_not_used_any_more_is_not_renewed(stage: Stage) -> None:

@@ -225,6 +225,11 @@ def test_jobs_of_one_machine_share_what_is_attached_there() -> None:
     assert saved(plan, Instance) == [], "the machine has it still"
 
 
+def test_volume_and_machine_say_when_they_last_changed() -> None:
+    (taken,), machine = take(Draft(SOON), [DISK], TRAIN, MACHINE.with_(disks=()))
+    assert taken.last_processed_at == machine.last_processed_at == SOON
+
+
 def test_each_machine_is_attended_to_by_itself() -> None:
     other = b.machine(1, b.fleet("cloud"), handles=(Handle(kind="vm", id="i-2"),), disks=(DISK.id,))
     first, second = job("one"), job("two", at=other)

@@ -10,8 +10,9 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus, Mounted
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
-from chalicelib.machines.job import PULL_TIMEOUT
+from chalicelib.machines.job import PULL_TIMEOUT, TO_START
 from chalicelib.machines.run import BACKOFF
+from chalicelib.machines.volume import TO_ATTACH
 from chalicelib.planning.ends import grace_of
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.requests import stop_run
@@ -23,6 +24,7 @@ from tests.world import nouns as b
 from tests.world.nouns import lint
 
 LATER = b.NOW + b.SECOND
+DISK = Mounted(id="disk", name="data", path="/data")
 RETRY = {"on_events": ["error", "no-capacity"], "duration": "1h"}
 
 
@@ -225,6 +227,17 @@ def test_a_task_that_never_starts_is_given_up() -> None:
     assert world.job.reason == JobReason.waiting_runner_limit_exceeded
 
 
+@pytest.mark.parametrize(("disks", "longer"), [((), 0), ((DISK,), TO_ATTACH)])
+def test_a_task_with_disks_may_start_later_as_they_are_attached_first(disks: tuple[Mounted, ...], longer: int) -> None:
+    world = World("provisioning", run="provisioning")
+    world.job = world.job.with_(assignment=world.job.assignment.with_(volumes=disks))
+    for late, status in ((-1, JobStatus.provisioning), (0, JobStatus.terminating)):
+        world.now = b.NOW + TO_START + longer + late
+        world.presence = b.heard(world.instance, last=world.now)
+        world.decide()
+        assert world.job.status == status
+
+
 def test_a_pull_may_take_twenty_minutes() -> None:
     world = World("pulling", run="provisioning", pulling_at=b.NOW)
     world.now = b.NOW + PULL_TIMEOUT - 1
@@ -260,8 +273,7 @@ def test_a_silent_host_is_first_noted_then_lost() -> None:
 
 def test_a_silent_host_may_still_write_to_the_volumes_of_its_job() -> None:
     world = World("terminating", disconnected_at=b.NOW - b.DAY, reason=JobReason.instance_unreachable)
-    disks = (Mounted(id="disk", name="data", path="/data"),)
-    world.job = world.job.with_(assignment=world.job.assignment.with_(volumes=disks))
+    world.job = world.job.with_(assignment=world.job.assignment.with_(volumes=(DISK,)))
     world.now = b.NOW + b.DAY
     world.decide()
     assert world.job.status == JobStatus.terminating and world.instance.claims

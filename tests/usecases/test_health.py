@@ -146,6 +146,13 @@ def test_times_of_a_machine_are_read_by_its_own_clock(cluster: Cluster, wrong: i
     assert len(cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk).records) == 1
 
 
+def test_an_agent_that_tells_no_time_any_more_is_taken_to_have_the_right_one(cluster: Cluster) -> None:
+    cluster.agent.say(at=cluster.world.at - 10 * MINUTE)
+    assert cluster.presence.clock_off == 10 * MINUTE
+    cluster.agent.say()
+    assert cluster.presence.clock_off == 0
+
+
 def test_a_clock_that_is_about_right_is_left_alone(cluster: Cluster) -> None:
     cluster.agent.say(at=cluster.world.at - 30 * SECOND)
     assert cluster.presence.clock_off == 0
