@@ -5,15 +5,15 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from chalicelib.agent.gateway.relays import PATIENCE, Arrival, Relays
-from chalicelib.agent.stream_loop import Loop
+from chalicelib.agent.gateway.relays import PATIENCE, Arrival, GatewayRelays
+from chalicelib.agent.stream_loop import StreamLoop
 
 NOW = 1000.0
 
 
 def test_a_caller_that_says_nothing_is_turned_away(tmp_path: Path) -> None:
-    relays = Relays(str(tmp_path), lambda orders: None)
-    relays.loop = Loop(lambda: NOW)
+    relays = GatewayRelays(str(tmp_path), lambda orders: None)
+    relays.loop = StreamLoop(lambda: NOW)
     caller, near = socket.socketpair()
     with caller:
         arrival = Arrival(relays, near)
