@@ -164,7 +164,7 @@ class ProfileParams(Spec):
     retry: Retrying | None = Field(default=None, description="Whether to retry; `true` is all events for an hour.")
     max_duration: OffableDuration = Field(default=None, description="How long a run may be running; `off` unless set.")
     stop_duration: OffableDuration = Field(
-        default=None, description="How long a graceful stop may take; `5m` unless set."
+        default=None, description="How long a graceful stop may take; `10s` unless set."
     )
     max_price: Number | None = Field(
         default=None, description="The highest price of an instance, dollars an hour.", gt=0, le=MOST_AMOUNT
