@@ -19,7 +19,8 @@ class Value(BaseModel):
     """A frozen value: compared by content, refused when it has a field we don't know.
 
     What comes from outside is validated (`Value(...)`, `model_validate`). Decisions are made of thousands of values
-    whose types the type checker has seen, so `made` and `with_` check names and completeness only.
+    whose types the type checker has seen, so `made` and `with_` check names and completeness only. All fields
+    of a value that was made count as given: which ones were is asked only of what users write.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -27,12 +28,12 @@ class Value(BaseModel):
     @classmethod
     def made(cls, **fields: Any) -> Self:
         """A value of fields that have their types already."""
-        unset, required = _fields_of(cls)
+        unset, required, names = _fields_of(cls)
         values = unset | fields
-        if len(values) > len(unset) or not fields.keys() >= required:
-            wrong = sorted((values.keys() - unset.keys()) | (required - fields.keys()))
+        if len(values) > len(names) or required.difference(fields):
+            wrong = sorted((values.keys() - names) | (required - fields.keys()))
             raise TypeError(f"{cls.__name__} can't be made: {', '.join(wrong)} is unknown or missing")
-        return _assembled(cls, values, set(fields))
+        return _assembled(cls, values, names)
 
     def with_(self, **changes: Any) -> Self:
         """A copy with these fields changed. Names are checked: `model_copy` would take a misspelt one silently."""
@@ -60,12 +61,13 @@ def _assembled(kind: type[V], values: dict[str, Any], given: set[str]) -> V:
 
 
 @cache
-def _fields_of(kind: type[Value]) -> tuple[dict[str, Any], frozenset[str]]:
-    """Every field with its default, in order, and those that have none."""
+def _fields_of(kind: type[Value]) -> tuple[dict[str, Any], frozenset[str], set[str]]:
+    """Every field with its default, in order; those that have none; and the names of all, a set that values share."""
     fields = kind.__pydantic_fields__.items()
     return (
         {name: field.get_default(call_default_factory=True) for name, field in fields},
         frozenset(name for name, field in fields if field.is_required()),
+        {name for name, _ in fields},
     )
 
 

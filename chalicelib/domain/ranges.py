@@ -70,7 +70,7 @@ class Range(Value, Generic[T]):
         for one in (self, other):  # usually one lies within the other
             if (one.min, one.max) == (low, high):
                 return one
-        return Range[Any](min=low, max=high)
+        return self.with_(min=low, max=high)
 
     def __str__(self) -> str:
         if self.min == self.max:

@@ -123,7 +123,9 @@ class Pool:
 
     def undecided(self, wants: Wants, query: Query) -> int:
         """Machines on their way that fit if the zone they get, which nobody knows yet, is that of the job's volumes."""
-        sites = query.sites or ()
+        sites = query.sites
+        if not sites:
+            return 0
         may = {
             1 << row
             for row, one in enumerate(self.machines)

@@ -136,6 +136,8 @@ class Allowance:
 
     def takes(self, run: Run, need: Amounts) -> None:
         """It gets that."""
+        if self._quota is None:
+            return
         self._users[run.user_id] = self._users.get(run.user_id, Amounts()).plus(need)
 
     def sign(self, draft: Draft) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.domain.certificates import Certificate
@@ -92,7 +93,7 @@ class QueuedJob:
     alone: bool = False  # its run has no other job
     fleet_id: str | None = None  # where others of its run are that it reaches, though the run doesn't say so yet
 
-    @property
+    @cached_property
     def volumes(self) -> tuple[tuple[str, ...], ...]:
         """The names of its volumes, by mount."""
         return named_volumes(self.spec.volumes)

@@ -7,7 +7,7 @@ in a step is saved once, in its last state. Events of a step are a microsecond a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.domain.certificates import Certificate, CertificateStatus
@@ -44,17 +44,26 @@ def target(noun: Noun) -> Target:
     return Target.made(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
 
 
-def _targets(noun: Noun) -> Iterator[Target]:
-    """What an event about this noun is filed under: a workflow's also under its subject, which people know, so a gang's
-    under its run, and a certificate's under its gateway."""
-    yield target(noun)
-    if isinstance(noun, Gang):
-        yield Target.made(type=Run.kind, id=noun.run_id, name=noun.run_name)
-    if isinstance(noun, Certificate):
-        yield Target.made(type="gateway", id=noun.gateway_id, name=noun.gateway_name)
-    if isinstance(noun, Workflow):
-        kind, _, subject_id = noun.subject.partition("/")
-        yield Target.made(type=kind, id=subject_id, name=noun.name)
+def _subject(workflow: Workflow) -> Target:
+    kind, _, subject_id = workflow.subject.partition("/")
+    return Target.made(type=kind, id=subject_id, name=workflow.name)
+
+
+# By kind of noun: what an event about it is also filed under, because people know that.
+_ALSO_ABOUT: dict[type, Callable[[Any], Target]] = {
+    Gang: lambda gang: Target.made(type=Run.kind, id=gang.run_id, name=gang.run_name),
+    Certificate: lambda it: Target.made(type=Gateway.kind, id=it.gateway_id, name=it.gateway_name),
+    Workflow: _subject,
+}
+
+
+def _targets(about: Sequence[Noun]) -> tuple[Target, ...]:
+    found = []
+    for noun in about:
+        found.append(target(noun))
+        if also := _ALSO_ABOUT.get(type(noun)):
+            found.append(also(noun))
+    return tuple(found)
 
 
 # By kind of noun: its field that names the run, or the fleet, within which things happen to it.
@@ -105,7 +114,7 @@ class Draft:
                 project_id=first.project_id,
                 at=at,
                 type=type,
-                targets=tuple([each for noun in about for each in _targets(noun)]),
+                targets=_targets(about),
                 run_id=_first_of(about, _RUN_OF),
                 fleet_id=_first_of(about, _FLEET_OF),
                 **self._actor,
