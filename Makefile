@@ -15,8 +15,9 @@ export PYTHONDONTWRITEBYTECODE :=
 STAGED = $(or $(STAGE),$(error Which stage? Say for instance `make $@ STAGE=dev`))
 IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
 # Tests that hold the code to a list of what it has: a new route, field, key, status or command goes to its list, too.
-LEDGERS := api/test_access api/test_cold cli/test_faces cli/test_shapes domain/test_bounds harness/test_spread planning/test_all_decisions \
-  planning/test_support runtime/test_roots test_docs_times test_names test_one_door test_printable test_retention wire/test_corpus
+LEDGERS := api/test_access api/test_cold cli/test_faces cli/test_shapes domain/test_bounds harness/test_spread mutants/test_equivalent \
+  planning/test_all_decisions planning/test_support runtime/test_roots test_docs_times test_names test_one_door test_printable test_retention \
+  wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
 .PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token bench cost sim fuzz mutants docs lock clean

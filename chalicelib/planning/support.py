@@ -295,13 +295,9 @@ def _editor_refusals(config: DevEnvironmentConfiguration) -> Iterator[Problem]:
         text = f"`version` doesn't apply to {editor.name}, which brings its own server"
         yield Problem(text, path="configuration.version", hint="remove it", code="unsupported")
     elif not VERSION.fullmatch(config.version):  # it becomes part of a command and of an address
+        text = f"`{config.version[:60]}` isn't a version of {editor.name}"
         hint = f"write the commit that `{editor.command} --version` prints"
-        yield Problem(
-            f"`{config.version[:60]}` isn't a version of {editor.name}",
-            path="configuration.version",
-            hint=hint,
-            code="invalid-value",
-        )
+        yield Problem(text, path="configuration.version", hint=hint)
 
 
 def _too_long(run_spec: RunSpec) -> Iterator[Problem]:
@@ -324,12 +320,12 @@ def _node_refusals(config: TaskConfiguration) -> Iterator[Problem]:
     if config.docker and sum(nodes) > 1:
         text = f"several nodes {_SHARED}"
         hint = "remove it, or run the task on one node"
-        yield Problem(text, path="configuration.docker", hint=hint, code="invalid-value")
+        yield Problem(text, path="configuration.docker", hint=hint)
     there = ", ".join(f"groups[{at}].nodes[0..{count - 1}]" for at, count in enumerate(nodes[:5]))
     for path, command in _commands(config):
         for unknown in unknown_nodes(command, nodes):
             text, hint = f"`{unknown}` isn't a node of this task", f"there are {there}: both count from 0"
-            yield Problem(text, path=f"configuration.{path}", hint=hint, code="invalid-value")
+            yield Problem(text, path=f"configuration.{path}", hint=hint)
 
 
 def _commands(config: TaskConfiguration | ServiceConfiguration) -> Iterator[tuple[str, str]]:
@@ -360,7 +356,7 @@ def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterat
     for path, command in _commands(config):
         for unknown in neighbours.unknown(command, least):
             text = f"`{unknown}` isn't a replica that this service always has"
-            yield Problem(text, path=f"configuration.{path}", hint=hint, code="invalid-value")
+            yield Problem(text, path=f"configuration.{path}", hint=hint)
     if schedule_of(run_spec) is not None and not any(count.min for count in groups.values()):
         text = "a service that may have no replicas starts with its first request, not by a schedule"
         hint = f"let `{field}` begin at 1, or remove `schedule`"
@@ -376,7 +372,7 @@ def _own_engines(config: ServiceConfiguration) -> Iterator[Problem]:
         if docker:
             text = f"replicas that reach each other, as a router and its workers do, {_SHARED}"
             hint = "remove it, or name no replica in `commands` and have no router"
-            yield Problem(text, path=f"{path}.docker", hint=hint, code="invalid-value")
+            yield Problem(text, path=f"{path}.docker", hint=hint)
 
 
 def privileged(run_spec: RunSpec) -> list[Problem]:

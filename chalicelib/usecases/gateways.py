@@ -101,13 +101,13 @@ def domain_of(written: str | None, project: Project) -> str:
     try:
         filled = fill(written.strip(), {"run": {"project_name": project.name}})
     except Unreadable as wrong:
-        raise Invalid([Problem(str(wrong), path="domain", hint=hint, code="invalid-value")]) from None
+        raise Invalid([Problem(str(wrong), path="domain", hint=hint)]) from None
     domain = filled.lower().removeprefix("*.").rstrip(".")
     if "${{" in domain:
         text = "only `${{ run.project_name }}` can be in a gateway's domain"
-        raise Invalid([Problem(text, path="domain", hint=hint, code="invalid-value")])
+        raise Invalid([Problem(text, path="domain", hint=hint)])
     if not _DOMAIN.fullmatch(domain) or _ADDRESS.fullmatch(domain) or len(domain) > _LONGEST:
-        raise Invalid([Problem(f"`{filled[:80]}` isn't a domain", path="domain", hint=hint, code="invalid-value")])
+        raise Invalid([Problem(f"`{filled[:80]}` isn't a domain", path="domain", hint=hint)])
     return domain
 
 

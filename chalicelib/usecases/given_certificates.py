@@ -55,7 +55,7 @@ def wrong(read: GivenCertificate, domain: str, now: Micros) -> Iterator[Problem]
     """What speaks against showing it."""
     if now >= read.until:
         text = f"the certificate has expired: it was valid until {iso(read.until)[:10]}"
-        yield Problem(text, path=_CHAIN, hint="give one that is still valid", code="invalid-value")
+        yield Problem(text, path=_CHAIN, hint="give one that is still valid")
     if domain and not any(read.covers(name.replace("*", "x")) and name.endswith("." + domain) for name in read.names):
         text = f"the certificate is for {', '.join(read.names[:5]) or 'no host'}, not for hosts of {domain}"
         yield Problem(text, path=_CHAIN, hint=f"give one for `*.{domain}`", code="exclusive")
@@ -80,17 +80,17 @@ def _read(chain: str, key: str) -> GivenCertificate | list[Problem]:
 
     if "PRIVATE KEY-----" in chain:  # this part isn't encrypted at rest
         hint = "take it out, and give it as the key"
-        return [Problem("there is a private key in it", path=_CHAIN, hint=hint, code="invalid-value")]
+        return [Problem("there is a private key in it", path=_CHAIN, hint=hint)]
     try:
         own = x509.load_pem_x509_certificates(chain.encode())[0]
         public, names = own.public_key(), _names(own)
     except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension):
         hint = "PEM, the host's own certificate first, then those that lead to the authority; or a file of it"
-        return [Problem("it isn't a certificate", path=_CHAIN, hint=hint, code="invalid-value")]
+        return [Problem("it isn't a certificate", path=_CHAIN, hint=hint)]
     private = _private(key)
     if private is None:
         hint = "PEM of an RSA or EC key without a passphrase, or a file of it"
-        return [Problem("it isn't a private key", path=_KEY, hint=hint, code="invalid-value")]
+        return [Problem("it isn't a private key", path=_KEY, hint=hint)]
     if private.public_key() != public:
         hint = "give the key with which this certificate was asked for"
         return [Problem("the key isn't that of the certificate", path=_KEY, hint=hint, code="exclusive")]

@@ -89,7 +89,7 @@ def _key(key: SSHKey | None, where: str, at: str, known: set[str]) -> Iterator[P
         try:
             plain(key.private)
         except Invalid as refused:
-            yield Problem(refused.message.rstrip("."), path=path, hint=refused.hint, code="invalid-value")
+            yield Problem(refused.message.rstrip("."), path=path, hint=refused.hint)
 
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)

@@ -20,8 +20,6 @@ def told(
     project_id: str,
     seed: str,
     actor: User | None = None,
-    run_id: str | None = None,
-    fleet_id: str | None = None,
     **data: Any,
 ) -> Event:
     """One event. `seed` identifies the change (a noun's id and version), so that a repeated commit records it once."""
@@ -33,8 +31,6 @@ def told(
         actor_id=actor.id if actor else None,
         actor_name=actor.name if actor else None,
         targets=targets,
-        run_id=run_id,
-        fleet_id=fleet_id,
         **data,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.listening import free
-from chalicelib.agent.ports import HostPorts
+from chalicelib.agent.ports import FIRST, LAST, HostPorts
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.roster import Roster
 from chalicelib.agent.task_runtime import TaskError
@@ -63,6 +63,10 @@ def test_a_restarted_agent_keeps_what_its_tasks_were_given(ports: list[HostPorts
     assert two.give("b", port) != port
     again.release("a")
     assert two.give("b", port) == port, "and asked once more for the same task, it gives up what it gave"
+
+
+def test_it_takes_none_of_the_ports_that_kernels_give_to_connections() -> None:
+    assert 1024 <= FIRST < LAST < 32768, "Linux's own begin there"
 
 
 def test_that_all_are_taken_is_said(ports: list[HostPorts], port: int) -> None:
