@@ -56,7 +56,7 @@ def here(region: str | None = None, profile: str | None = None) -> AwsAccount:
     os.environ.setdefault("AWS_DEFAULT_REGION", found)
     with explained("find out whose credentials these are"):
         caller = client("sts").get_caller_identity()
-    return AwsAccount(caller["AwsAccount"], found, caller["Arn"])
+    return AwsAccount(caller["Account"], found, caller["Arn"])
 
 
 @contextmanager

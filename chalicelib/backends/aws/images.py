@@ -61,7 +61,7 @@ class AwsImages:
 
     def _by_parameter(self, region: str, name: str) -> Image:
         image_id = self._clients.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"]
-        found = self._clients.call("ec2", region, "describe_images", ImageIds=[image_id])["AwsImages"]
+        found = self._clients.call("ec2", region, "describe_images", ImageIds=[image_id])["Images"]
         if not found:
             raise Unfit(f"{region} hasn't the image {image_id} that {name} names.")
         return _read(found[0])
@@ -74,7 +74,7 @@ class AwsImages:
             "describe_images",
             Owners=[asked.owner],
             Filters=filters(name=asked.name, state="available"),
-        )["AwsImages"]
+        )["Images"]
         if not found:
             raise Unfit(
                 f"{region} has no image {asked.name} of {'this account' if asked.owner == 'self' else asked.owner}.",
