@@ -210,8 +210,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("SQS drops after 14 days", stateful.LONGEST),
         ("CloudWatch drops after 14 days", stateless.KEPT_DAYS * DAY),
         ("ended 30 days ago", KEPT.logs * DAY),
-        ("a day without one", us(erasing.SETTLED)),
-        ("are deleted after a day", us(erasing.SETTLED)),
+        ("a day without one", us(erasing.AT_REST)),
+        ("are deleted after a day", us(erasing.AT_REST)),
     ],
     "reference/scaling.md": [
         ("and a minute unless set", scaling.WINDOW),

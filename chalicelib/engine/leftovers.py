@@ -72,7 +72,7 @@ class Leftovers:
     # --- programs ----------------------------------------------------------------------------------------------------
 
     def _begin(self, now: Micros) -> list[str]:
-        self._blobs.tidy(now - erasing.SETTLED)
+        self._blobs.tidy(now - erasing.AT_REST)
         content = self._blobs.get(NEWEST)
         newest = "" if content is None else hashlib.sha256(content).hexdigest()
         seen = [

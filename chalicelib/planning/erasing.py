@@ -16,7 +16,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
 from chalicelib.domain.volumes import Volume
 
-SETTLED: Micros = DAY  # after which no record can be on its way to a blob any more, nor the rest to half a file
+AT_REST: Micros = DAY  # after which no record can be on its way to a blob any more, nor the rest to half a file
 MOST_SUBMISSIONS = 100  # of each job of a live run, or of a whole service: every look at the run reads them all
 
 
@@ -83,7 +83,7 @@ def archive_goes(archive: Archive, kept: Retention, now: Micros) -> bool:
 
 def is_settled(written_at: Micros, now: Micros) -> bool:
     """Is a blob so old that the record which names it would be there by now? The record follows within seconds."""
-    return written_at <= now - SETTLED
+    return written_at <= now - AT_REST
 
 
 def program_goes(program: Program, live: Iterable[Instance], now: Micros) -> bool:

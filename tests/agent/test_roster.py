@@ -85,6 +85,11 @@ def test_a_creation_that_was_cut_short_is_cleared_away(desk: Desk) -> None:
     assert not Path(desk.roster.folder("half").path).exists()
 
 
+def test_a_creation_that_failed_is_made_again(desk: Desk) -> None:
+    Path(desk.roster.folder("t").path).mkdir(parents=True)
+    assert desk.create()["runtime"] == "docker"
+
+
 def test_a_report_is_what_the_state_says_of_it(desk: Desk) -> None:
     desk.create()
     pull = {"downloaded_bytes": 1}

@@ -53,6 +53,11 @@ def test_zeroes_are_blank() -> None:
     assert formattable(disk(), {}, False)
 
 
+@pytest.mark.parametrize(("size", "blank"), [(0, False), (1, True), (MIB + 1, True)])
+def test_a_disk_of_any_size_is_blank_but_of_none_nothing_is_known(size: int, blank: bool) -> None:
+    assert disk(size=size).blank is blank
+
+
 @pytest.mark.parametrize("magic", KNOWN, ids=lambda magic: f"{magic.name}@{magic.at}")
 def test_every_signature_is_named_and_nothing_with_one_is_formatted(magic: Magic) -> None:
     found = disk((magic.at, magic.text))
