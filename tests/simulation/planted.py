@@ -52,7 +52,7 @@ from chalicelib.planning.snapshots import (
     VolumeSnapshot,
 )
 from chalicelib.planning.volumes import decide_disk, decide_volume
-from chalicelib.planning.workflows import StepDone, WorkflowSnapshot, decide_step
+from chalicelib.planning.workflows import StepDone, StepFailed, WorkflowSnapshot, decide_step
 from chalicelib.store import nouns
 from chalicelib.usecases import agent
 from tests.simulation.history import always, play
@@ -257,11 +257,12 @@ def _hurried(snapshot: InstanceSnapshot) -> Plan:
     return decide_instance(replace(snapshot, instance=snapshot.instance.with_(forgotten=True)) if leaving else snapshot)
 
 
-def _unfinished(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
-    """Takes a workflow for undone when it has undone one step."""
+def _resigned(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
+    """Takes what must not be given up, undoing a step or one without a limit, for made when it fails."""
     workflow = snapshot.workflow
-    if workflow.status is WorkflowStatus.undoing and isinstance(outcome, StepDone):
-        snapshot = replace(snapshot, workflow=workflow.with_(step=0))
+    limited = snapshot.definition.steps[workflow.step].attempts is not None
+    if isinstance(outcome, StepFailed) and (workflow.status is WorkflowStatus.undoing or not limited):
+        outcome = StepDone(outcome.unit, outcome.attempt)
     return decide_step(snapshot, outcome)
 
 
@@ -407,8 +408,11 @@ PLANTED: dict[str, Planted] = {
     "never asks a host again": Planted(Parts(kinds=_deciding("instance", _incurious)), local.FACTS_SEEN, known=5),
     "sweeps other installs too": Planted(Parts(sweeper=_Greedy), orphans.STRANGERS_STAY, known=4),
     "leaves a host as it is": Planted(Parts(kinds=_deciding("instance", _hurried)), onprem.HOSTS_CLEARED, known=1),
-    "undoes one step of a workflow": Planted(
-        Parts(kinds=_concluding("workflow", _unfinished)), onprem.HOSTS_CLEARED, known=19
+    "gives a workflow's step up": Planted(
+        Parts(kinds=_concluding("workflow", _resigned)),
+        onprem.HOSTS_CLEARED,
+        known=4,
+        stories=always(onprem.OnPrem),
     ),
     "seals a gang that lacks a place": Planted(Parts(kinds=_deciding("queue", _one_short)), gangs.ALL_OR_NONE),
     "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER),

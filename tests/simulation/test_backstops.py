@@ -167,8 +167,9 @@ def test_a_task_that_its_agent_lets_run_too_long_ends() -> None:
 def test_a_job_whose_host_falls_silent_ends(pace: Pace, promise: int) -> None:
     plane = running(pace=pace)
     plane.agent.dead = True
-    plane.until(lambda: plane.job.disconnected_at is not None, promise + HELD + LOOK)
-    took = plane.until(plane.placed("failed"), promise + LOOK)  # after a missed report, the same period again
+    longest = promise + pace.grain
+    plane.until(lambda: plane.job.disconnected_at is not None, longest + HELD + LOOK)
+    took = plane.until(plane.placed("failed"), longest + LOOK)  # after a missed report, the same period again
     assert took > promise - LOOK
     assert plane.job.reason is JobReason.instance_unreachable
 

@@ -182,9 +182,9 @@ class _Connection(FakeConnection):
     story: OnPrem
     metal: Metal
 
-    def put(self, *files: File, sudo: str = "", first: str = "", then: str = "", timeout: float = 0) -> None:
+    def put(self, *files: File, **how: Any) -> None:
         self._shake()
-        super().put(*files, first=first, then=then)
+        super().put(*files, **how)
         self.story.ran(self.metal)
         self._shake()
 
