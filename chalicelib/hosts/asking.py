@@ -11,15 +11,36 @@ from urllib.parse import urlsplit
 
 ENGINE = "/var/run/docker.sock"  # where the agent asks it, too
 
+# `socket` would take as long as Python's own start, and to have a name of plain letters encoded half of that.
 _REACH = """
-import socket, sys
+import _socket, sys
+def connected(host, port):
+    name = host.encode() if host.isascii() else host
+    for family, kind, _, _, address in _socket.getaddrinfo(name, port, 0, _socket.SOCK_STREAM):
+        made = _socket.socket(family, kind)
+        made.settimeout(5)
+        try:
+            made.connect(address)
+            return made
+        except OSError as problem:
+            why = problem
+    raise why
+def line(made):
+    said = b""
+    while b"\\n" not in said and len(said) < 1000:
+        more = made.recv(1000)
+        if not more: break
+        said += more
+    return said.partition(b"\\n")[0].strip()
 def reach(host, port, name, call):
-    made = socket.create_connection((host, int(port)), 5)
     if name:
-        import ssl
+        import socket, ssl
+        made = socket.create_connection((host, int(port)), 5)
         made = ssl.create_default_context().wrap_socket(made, server_hostname=name)
+    else:
+        made = connected(host, int(port))
     made.sendall(call.encode())
-    if made.makefile("rb").read(5) != b"HTTP/":
+    if not line(made).startswith(b"HTTP/"):
         sys.exit("no HTTP server answers there")
 """
 
@@ -27,12 +48,12 @@ _ASK = f"""
 import sys
 print("python=%d.%d" % sys.version_info[:2], flush=True)
 {_REACH}
-engine = socket.socket(socket.AF_UNIX)
+engine = _socket.socket(_socket.AF_UNIX)
 engine.settimeout(20)
 try:
     engine.connect("{ENGINE}")
     engine.sendall(b"GET /_ping HTTP/1.0\\r\\n\\r\\n")
-    answer = engine.makefile("rb").readline().decode("ascii", "replace").strip()
+    answer = line(engine).decode("ascii", "replace")
 except OSError as problem:
     answer = "{ENGINE}: %s" % (problem.strerror or problem)
 print("docker=yes" if answer.endswith(" 200 OK") else "docker_says=" + answer, flush=True)

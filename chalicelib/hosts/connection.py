@@ -62,7 +62,7 @@ class HostLogin:
 class File:
     path: str
     data: bytes = field(repr=False)
-    mode: int
+    mode: int  # nobody can execute it, whatever this says
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,12 @@ class HostConnection:
         script += f"cat > {all_of_it}\n"
         script += f'[ "$(sha256sum < {all_of_it})" = "{hashlib.sha256(sent).hexdigest()}  -" ]\n'
         for file, draft in zip(files, drafts, strict=True):
-            script += f"tail -c +{start} {all_of_it} | head -c {len(file.data)} > {draft}\n"
-            script += f"chmod {file.mode:o} {draft}; mv -f {draft} {shlex.quote(file.path)}\n"
+            rest = f"tail -c +{start} {all_of_it}"
+            part = rest if file is files[-1] else f"{rest} | head -c {len(file.data)}"
+            script += f"umask {0o777 ^ file.mode:03o}; {part} > {draft}; mv -f {draft} {shlex.quote(file.path)}\n"
             start += len(file.data)
         if then:
-            script += f"(\n{then}\n) </dev/null || exit {_AFTER}\n"
+            script += f"umask 077\n(\n{then}\n) </dev/null || exit {_AFTER}\n"
         ran = self.run(f"{sudo} sh -c {shlex.quote(script)}".strip(), stdin=sent, timeout=timeout)
         if ran.status == _AFTER:
             raise Transient(f"{self.login}: {ran.words}")

@@ -10,6 +10,7 @@ of what was sent would look like all of it.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 
 from chalicelib.hosts.look import HOME, OWNER
@@ -22,15 +23,19 @@ TOKEN = f"{HOME}/bootstrap"
 SERVER = f"{HOME}/server"  # the address that the agent calls, reread when it can't be reached
 VIA = f"{HOME}/via"  # where its head node relays its calls, if it does
 
+# What `systemctl enable` makes. To have systemd make it costs a host ten times as much.
+WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+
 # A reload has systemd run all its generators, which costs a host more than all else here, and a unit that is new needs
-# none. One that an earlier attempt left does, and so do all if systemd is too old to notice that they are new.
+# none. One that an earlier attempt wanted may be known to systemd as it was then; and a systemd that is too old doesn't
+# notice that there is a new one.
 START = f"""
-systemctl enable --quiet --no-reload {UNIT} || exit
-case "$(systemctl show --property LoadState --property NeedDaemonReload {UNIT})" in
-*LoadState=loaded*NeedDaemonReload=no* | *NeedDaemonReload=no*LoadState=loaded*) ;;
-*) systemctl daemon-reload || exit ;;
-esac
-systemctl restart {UNIT}
+if [ -L {WANTED} ]; then
+  systemctl daemon-reload || exit
+else
+  mkdir -p -m 755 {posixpath.dirname(WANTED)} && ln -s {UNIT_FILE} {WANTED} || exit
+fi
+systemctl restart {UNIT} || {{ systemctl daemon-reload && systemctl restart {UNIT}; }}
 """
 
 STOP = f"""

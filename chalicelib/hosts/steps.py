@@ -105,28 +105,35 @@ class HostSteps:
         return HeadRelay(address=address, spec_num=instance.host.spec_num)
 
     def _install(self, instance: Instance, workflow: Workflow) -> Mapping[str, str] | None:
-        """Puts the agent on the host and, if nothing has to be set up for its calls, starts it by the same command: a
-        login's next command costs the host a process of sshd, of sudo and of a shell."""
+        """Puts the agent on the host and, unless its head node has to relay its calls first, starts it by the same
+        command: a login's next command costs the host a process of sshd, of sudo and of a shell.
+
+        An agent that needs a tunnel finds its address when it starts. The tunnel takes our connection over, so it is
+        wanted once we have left that; one that is there already has written its own address."""
         token, tunnel = bootstrap_token(self.install_key, instance.id, instance.epoch), TUNNEL in workflow.state
         with self._at(instance, again=True) as at:
-            # With a tunnel, the agent reads the address from a file: a port that the host chooses.
-            unit = install.unit("" if tunnel else self.server_url, instance.id)
-            at_once = not tunnel and at.contact.relay is None
             if self._ended(at):
                 at.must(install.evict(at.seen.owner), timeout=120.0)
             else:
                 _fit(tuple(taken(at.seen, self._owner(instance), self._held(instance, at))))
+            # With a tunnel, the agent reads the address from a file: a port that the host chooses.
+            unit = install.unit("" if tunnel else self.server_url, instance.id)
+            start = "" if at.contact.relay is not None else install.START
+            if tunnel and not at.contact.tunnel:
+                start = install.follow(self._owner(instance), loopback(at.connection.listen())) + start
             at.connection.put(
-                File(install.PROGRAM, self.program(), 0o700),
+                File(install.PROGRAM, self.program(), 0o600),
                 File(install.TOKEN, token.encode(), 0o600),
                 File(install.UNIT_FILE, unit.encode(), 0o644),
                 sudo=at.seen.as_root,
                 first=install.claim(self._owner(instance)),  # if it was taken since, the next attempt says by whom
-                then=install.START if at_once else "",
+                then=start,
             )
             at.connection.seen = replace(at.seen, owner=self._owner(instance))
-            self._note(at.contact, tunnel=at.contact.tunnel and tunnel)
-            return {STARTED: "yes"} if at_once else None
+        self._note(at.contact, tunnel=tunnel)
+        if tunnel:
+            self.tunnel_wanted()
+        return {STARTED: "yes"} if start else None
 
     def _relay(self, instance: Instance, workflow: Workflow) -> None:
         with self._at(instance, again=True) as at:
@@ -143,19 +150,9 @@ class HostSteps:
             at.connection.put(File(install.VIA, relay.address.encode(), 0o600), sudo=at.seen.as_root)
 
     def _start(self, instance: Instance, workflow: Workflow) -> None:
-        """An agent that needs a tunnel finds its address when it starts. The tunnel takes our connection over, so it is
-        wanted once we have left that; one that is there already has written its own address."""
-        if STARTED in workflow.state:
-            return
-        tunnel = TUNNEL in workflow.state
-        with self._at(instance, again=tunnel) as at:
-            script = install.START
-            if tunnel and not at.contact.tunnel:
-                script = install.follow(self._owner(instance), loopback(at.connection.listen())) + script
-            at.must(script)
-        if tunnel:
-            self._note(at.contact, tunnel=True)
-            self.tunnel_wanted()
+        if STARTED not in workflow.state:
+            with self._at(instance) as at:
+                at.must(install.START)
 
     def _report(self, instance: Instance, workflow: Workflow) -> None:
         heard = nouns.find(self.store, Presence, keys.presence(instance.id))

@@ -56,8 +56,8 @@ class FakeConnection:
         if first and (ran := self._script(first)).status:
             raise Transient(ran.words)
         self.host.files.update({file.path: file.data for file in files})
-        if then:
-            self._script(then)
+        if then and (ran := self._script(then)).status:
+            raise Transient(ran.words)
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 0) -> Ran:
         if command in (SHORT, RELAYING) or "docker_says" in command:
@@ -71,8 +71,9 @@ class FakeConnection:
             )
             if first and (ran := self._script(first[1])).status:
                 return ran
+            paths = re.findall(r"; mv -f \S+ (\S+)$", script, re.MULTILINE)
             sizes = [int(size) for size in re.findall(r"\| head -c (\d+) > ", script)]
-            for path, size in zip(re.findall(r"; mv -f \S+ (\S+)$", script, re.MULTILINE), sizes, strict=True):
+            for path, size in zip(paths, [*sizes, len(stdin) - sum(sizes)], strict=True):
                 self.host.files[path], stdin = stdin[:size], stdin[size:]
             return self._script(then[1]) if then else Ran(0, "", "")
         return self._script(script)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Box:
         return self.at(path)
 
     def run(self, script: str) -> None:
-        for path in (HOME, install.UNIT_FILE):
+        for path in (HOME, install.UNIT_FILE, posixpath.dirname(install.WANTED)):
             script = script.replace(path, str(self.at(path)))
         around = {**os.environ, "PATH": f"{self.at('/bin')}:{os.environ['PATH']}", "SAID": str(self.at("/said"))}
         subprocess.run(["sh", "-c", script], env=around, check=True, timeout=30)
@@ -86,3 +87,20 @@ def test_nobody_is_evicted_from_a_host_without_an_owner(tmp_path: Path) -> None:
     box = Box.of(tmp_path, None)
     box.run(install.evict(OURS))
     assert box.asked == [] and box.at(install.PROGRAM).exists()
+
+
+def test_an_agent_is_started_and_systemd_reads_its_units_anew_only_if_it_may_know_another(tmp_path: Path) -> None:
+    box = Box.of(tmp_path, OURS)
+    box.run(install.START)
+    assert box.asked == ["restart"]
+    assert box.at(install.WANTED).readlink() == box.at(install.UNIT_FILE), "so it starts with the host, too"
+    box.run(install.START)
+    assert box.asked[1:] == ["daemon-reload", "restart"], "of an earlier attempt"
+
+
+def test_a_systemd_that_doesnt_notice_a_new_unit_is_told(tmp_path: Path) -> None:
+    box = Box.of(tmp_path, OURS)
+    knows = '[ "$1" != restart ] || grep -q daemon-reload "$SAID"'
+    box.put("/bin/systemctl", f'#!/bin/sh\necho "$1" >> "$SAID"\n{knows}\n')
+    box.run(install.START)
+    assert box.asked == ["restart", "daemon-reload", "restart"]

@@ -129,6 +129,26 @@ def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "\n\n"
 
 
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ("Include /etc/ssh/sshd_config.d/*.conf\n#AllowTcpForwarding no", "yes"),
+        ("  allowtcpforwarding local", "asked"),
+        ("Include /srv/sshd.conf", "asked"),
+    ],
+)
+def test_sshd_is_asked_what_it_forwards_where_a_setting_may_say(tmp_path: Path, setting: str, found: str) -> None:
+    (tmp_path / "ssh/more").mkdir(parents=True)
+    (tmp_path / "ssh/more/some.conf").write_text(f"{setting}\n")
+    for name, does in {"id": "echo 0", "sshd": "echo allowtcpforwarding asked"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    script = looking().replace("/etc/ssh |", f"{tmp_path}/ssh |").replace("-d /etc/ssh", f"-d {tmp_path}/ssh")
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60, env=path)
+    assert report(done.stdout).forwarding == found
+
+
 def test_a_look_that_was_cut_off_is_known() -> None:
     assert not report("uid=0\nsudo=root\n").whole
 
