@@ -38,6 +38,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0  # seconds; all pauses together stay un
 
 AGAIN = "Check, then try again."
 
+Row = dict[str, Any]  # of an item: its values, by their names
+_SORTS: dict[Index, str] = {"main": "sk", "gsi1": "sort1", "gsi2": "sort2"}
+
 TTL: dict[str, Any] = {"AttributeName": "expires_at", "Enabled": True}
 
 _NOTHING_WRITTEN = {
@@ -89,14 +92,17 @@ def create_table(client: Any, table_name: str) -> None:
 
 
 @cache
-def _name_callers() -> None:
-    """botocore puts its user agent together anew for each call, a seventh of the call's CPU; one that it is given is
-    sent as it is. Clients of sessions that are made from now on have ours."""
+def _prepare_sessions() -> None:
+    """Sessions that are made from now on send the table's calls by way of `dynamo_calls`. They have a user agent that
+    is sent as it is: botocore puts its own together anew for each call, a seventh of the call's CPU."""
     import botocore
     from botocore.config import Config
 
+    from chalicelib.store.dynamo_calls import take_over
+
     ours = Config(user_agent="dstack-serverless")
     botocore.register_initializer(lambda session: session.set_default_client_config(ours))
+    botocore.register_initializer(take_over)
 
 
 class DynamoStore:
@@ -112,7 +118,7 @@ class DynamoStore:
         jitter: Callable[[], float] = random.random,
         new_token: Callable[[], str] = lambda: secrets.token_urlsafe(18),
     ) -> None:
-        _name_callers()
+        _prepare_sessions()
         self._table_name = table_name
         self._item = _item_class(table_name, region, endpoint)
         self._sleep, self._jitter, self._new_token = sleep, jitter, new_token
@@ -199,7 +205,7 @@ class DynamoStore:
 
         def earliest() -> list[Due]:
             rows = item.query(lane, item.due_at <= now, index_name="due", page_size=limit)
-            found = (due(row.due_unit, int(row.due_at)) for row in rows)
+            found = (due(row["due_unit"], int(row["due_at"])) for row in rows)
             return list(islice((each for each in found if each and each.kind in kinds), limit))
 
         listed: list[Due] = self._ask(earliest)
@@ -223,7 +229,7 @@ class DynamoStore:
         reverse: bool,
     ) -> list[Any]:
         item = self._item
-        names = {"main": ("pk", "sk"), "gsi1": ("partition1", "sort1"), "gsi2": ("partition2", "sort2")}[index]
+        names = {"main": "pk", "gsi1": "partition1", "gsi2": "partition2"}[index], _SORTS[index]
         sort = getattr(item, names[1])
         bounds = None
         if low and high:
@@ -328,9 +334,9 @@ class DynamoStore:
         if isinstance(change, Delete):
             if found is None:
                 return True  # whoever did it, it is done
-        elif found is not None and found.token == token:
+        elif found is not None and found["token"] == token:
             return True
-        elif found is not None and int(found.version) <= change.record.version:
+        elif found is not None and int(found["version"]) <= change.record.version:
             return False  # somebody else wrote this very version
         raise Refused(f"{key} was changed at the same time, so this change may or may not have been made.", hint=AGAIN)
 
@@ -444,13 +450,17 @@ def _item_class(table_name: str, region: str | None, endpoint: str | None) -> An
         expires_at = NumberAttribute(null=True)
         by_gsi1, by_gsi2, by_due = Gsi1(), Gsi2(), DueIndex()
 
+        @classmethod
+        def from_raw_data(cls, data: dict[str, dict[str, Any]]) -> Row:
+            """What is read becomes a record at once: a model in between would cost as much as the call."""
+            return {name: value for name, typed in data.items() for value in typed.values()}
+
     Item.Meta.table_name, Item.Meta.region, Item.Meta.host = table_name, region, endpoint  # type: ignore[attr-defined]
     return Item
 
 
-def _place(index: Index, row: Any) -> cursors.Position:
-    sort = {"main": row.sk, "gsi1": row.sort1, "gsi2": row.sort2}[index]
-    return (sort, row.pk, row.sk)
+def _place(index: Index, row: Row) -> cursors.Position:
+    return (row[_SORTS[index]], row["pk"], row["sk"])
 
 
 def _row(item: Any, record: Record, token: str) -> Any:
@@ -468,13 +478,14 @@ def _row(item: Any, record: Record, token: str) -> Any:
     return row
 
 
-def _record(row: Any) -> Record:
+def _record(row: Row) -> Record:
+    due_at, expires_at = row.get("due_at"), row.get("expires_at")
     return Record(
-        Key(row.pk, row.sk),
-        int(row.version),
-        unpacked(row.packed) if row.packed else row.body.encode(),
-        None if row.partition1 is None else (row.partition1, row.sort1),
-        None if row.partition2 is None else (row.partition2, row.sort2),
-        None if row.due_at is None else Due(row.due_kind, row.due_unit, int(row.due_at)),
-        None if row.expires_at is None else int(row.expires_at),
+        Key(row["pk"], row["sk"]),
+        int(row["version"]),
+        unpacked(row["packed"]) if "packed" in row else row["body"].encode(),
+        (row["partition1"], row["sort1"]) if "partition1" in row else None,
+        (row["partition2"], row["sort2"]) if "partition2" in row else None,
+        None if due_at is None else Due(row["due_kind"], row["due_unit"], int(due_at)),
+        None if expires_at is None else int(expires_at),
     )
