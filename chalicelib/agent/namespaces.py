@@ -121,7 +121,7 @@ def keep_capabilities(mask: int) -> None:
 
 def die_with_parent() -> None:
     """The kernel kills this process when its parent ends, however that does."""
-    _checked(_libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "asking to end with the parent")
+    _checked(_libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL)), "asking to end with the parent")
 
 
 def _checked(outcome: int, step: str) -> None:

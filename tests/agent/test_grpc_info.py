@@ -68,6 +68,12 @@ def test_whatever_else_is_said_is_no_answer(said: tuple[bytes, ...]) -> None:
         answered(*said)
 
 
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 129, 300, 2**14, 2**63])
+def test_numbers_of_any_size(number: int) -> None:
+    digits = [number >> shift & 127 for shift in range(0, max(1, number.bit_length()), 7)]
+    assert fields(bytes([8, *(digit | 128 for digit in digits[:-1]), digits[-1]])) == [(1, number)]
+
+
 @settings(max_examples=many(50))
 @given(st.binary(max_size=60))
 def test_nonsense_ends_a_call_as_no_answer(said: bytes) -> None:
