@@ -6,8 +6,8 @@ whoever gets the lock writes all that wait for it in one transaction, because ea
 Reading connections are kept in a stack and taken for one read each, so there are only as many as there were ever
 concurrent reads, however many threads come and go. Other processes can open the file too.
 
-Conditions are in the WHERE clause of the write itself: a statement that touches no row is the conflict, and costs no
-read. An open upper bound is an empty BLOB, which SQLite sorts after every TEXT.
+A condition is in the WHERE clause of a statement: one that finds no row is the conflict. An open upper bound is an
+empty BLOB, which SQLite sorts after every TEXT.
 
 What is deleted is overwritten with zeros, because a file is copied and backed up with its free pages. They are used
 again, and `shrink` gives the disk back what is left of them.
@@ -23,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ _ADD_NEW = f"{_ADD} ON CONFLICT DO NOTHING"
 _SETTING = """SET version = ?3, body = ?4, partition1 = ?5, sort1 = ?6, partition2 = ?7, sort2 = ?8, due_kind = ?9,
  due_unit = ?10, due_at = ?11, expires_at = ?12, due_shard = ?13"""
 _ADD_OR_SET = f"{_ADD} ON CONFLICT (pk, sk) DO UPDATE {_SETTING}"
-_SET_AT = f"UPDATE records {_SETTING} WHERE pk = ?1 AND sk = ?2 AND version = ?14"
+_PLACES = ("partition1", "sort1", "partition2", "sort2", "due_kind", "due_unit", "due_at", "expires_at", "due_shard")
+_PLACES_AT = f"SELECT {', '.join(_PLACES)} FROM records WHERE pk = ? AND sk = ? AND version = ?"  # noqa: S608
 _DROP = "DELETE FROM records WHERE pk = ? AND sk = ?"
 _DROP_AT = f"{_DROP} AND version = ?"
 # The index is by time first, so that it also answers "what is next?". The entries skipped here, of other kinds and
@@ -400,7 +402,7 @@ def _apply(writer: sqlite3.Connection, change: Change) -> bool:
             if added and change.key.pk.startswith(EVENTS):
                 writer.execute(_FED, change.key)
             return added
-        return writer.execute(_SET_AT, (*row, change.expect)).rowcount == 1
+        return _set(writer, row, change.expect)
     if isinstance(change, Delete) and change.expect is None:
         writer.execute(_DROP, change.key)
         return True
@@ -409,6 +411,25 @@ def _apply(writer: sqlite3.Connection, change: Change) -> bool:
     assert isinstance(change, Check | Delete)
     found = writer.execute(_VERSION, change.key).fetchone()
     return (0 if found is None else found[0]) == change.expect
+
+
+def _set(writer: sqlite3.Connection, row: tuple[Any, ...], expect: int) -> bool:
+    """Write a record anew if it is at this version; returns whether it was."""
+    pk, sk, version, body, *after = row
+    before = writer.execute(_PLACES_AT, (pk, sk, expect)).fetchone()
+    if before is None:
+        return False
+    moved = {name: new for name, old, new in zip(_PLACES, before, after, strict=True) if new != old}
+    writer.execute(_setting(tuple(moved)), (version, body, *moved.values(), pk, sk))
+    return True
+
+
+@cache
+def _setting(moved: tuple[str, ...]) -> str:
+    """The update of a record that moves in these columns. SQLite writes an index anew if an update names one of its
+    columns, whether or not the value changes; and most records stay where they are in most indexes."""
+    columns = ", ".join(f"{name} = ?" for name in ("version", "body", *moved))
+    return f"UPDATE records SET {columns} WHERE pk = ? AND sk = ?"  # noqa: S608 - only constants
 
 
 def _row(record: Record) -> tuple[Any, ...]:
