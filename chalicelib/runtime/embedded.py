@@ -153,9 +153,9 @@ class EmbeddedRoot(Root):
         self.refreshes.start()
         if self.catalog.awaited():
             self.refreshes.wait_first(FIRST_OFFERS)  # or the first plans would have no offers
+        services = opened(self.plane, SERVER)  # before a pass decides with what the last process had under way
         self.effects.start(self.executor.execute)
         self.loop.start(self.figures.passes(self.reconciler.run))
-        services = opened(self.plane, SERVER)
         self.door.changed(services, look=services)
         self.gateway_news.begin(self.plane)
         self.erasures.start()
