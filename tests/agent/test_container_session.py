@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,5 +186,35 @@ def test_signals_are_noticed_before_the_end() -> None:
     heard: list[bytes] = []
     with Path(os.devnull).open("wb") as stdout, engine:
         assert pumped(engine, stdout.fileno(), noticed, heard.append) and heard == [b"\x1c\x0f"]
+    os.close(noticed)
+    os.close(tell)
+
+
+class Watched(Pump):
+    """It tells which descriptors were ready at each of its looks."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.looks: list[set[int]] = []
+
+    def _ready(self) -> dict[int, int]:
+        found = super()._ready()
+        self.looks.append(set(found))
+        return found
+
+
+def test_a_client_that_says_no_more_is_not_looked_at_again() -> None:
+    """Its end is always ready, and would be looked at without a pause for as long as the command runs."""
+    ours, engine = socket.socketpair()
+    noticed, tell = os.pipe()
+    os.write(tell, b"1")
+
+    def signalled(numbers: bytes) -> None:
+        os.write(tell, b"2") if numbers == b"1" else ours.close()
+
+    with Path(os.devnull).open("rb") as stdin, Path(os.devnull).open("wb") as out, engine:
+        pump = Watched(stdin.fileno(), out.fileno(), out.fileno(), engine, b"", False, noticed, signalled)
+        assert pump.run()
+        assert [stdin.fileno() in look for look in pump.looks] == [True, *[False] * (len(pump.looks) - 1)]
     os.close(noticed)
     os.close(tell)
