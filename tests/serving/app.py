@@ -10,6 +10,7 @@ plain sockets, so that it can do what no HTTP library would let it do. Its paths
     /delay?s=S                   a response after S seconds
     /bytes?n=N[&chunked=1]       N bytes
     /stream?n=N&gap=S[&fail=K]   N events, S seconds apart, each with the time it left; the connection is cut at the Kth
+    /posing                      headers that are a door's to set, and one for the next hop only
     /gzip /cookies /redirect /trailers /early-hints        what the names say
     /cut?how=none|head|length|chunks     the connection ends without a response, in its head, or in its body
     /odd?how=status|switch|header|long|else      what isn't HTTP, each in its way
@@ -120,6 +121,7 @@ class App:
             "/stream": self.stream,
             "/gzip": self.zipped,
             "/cookies": self.cookies,
+            "/posing": self.posing,
             "/redirect": self.redirect,
             "/trailers": self.trailers,
             "/early-hints": self.hints,
@@ -193,6 +195,9 @@ class App:
 
     async def cookies(self, asked: Asked) -> None:
         _whole(asked, asked.header("cookie").encode(), ("set-cookie", "a=1; Path=/"), ("set-cookie", "b=2"))
+
+    async def posing(self, asked: Asked) -> None:
+        _whole(asked, b"", ("x-replica", "another"), ("connection", "x-hop"), ("x-hop", "1"), ("x-stays", "1"))
 
     async def redirect(self, asked: Asked) -> None:
         asked.writer.write(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere?x=1\r\ncontent-length: 0\r\n\r\n")

@@ -233,6 +233,13 @@ class Headers(Doors):
     def test_the_response_says_which_replica_answered(self, visitor: Visitor, replica: Replica) -> None:
         assert visitor.ask("/echo").header("x-replica") == replica.id
 
+    def test_no_replica_poses_as_another_and_headers_of_one_hop_come_no_further(
+        self, visitor: Visitor, replica: Replica
+    ) -> None:
+        answer = visitor.ask("/posing")
+        assert answer.all("x-replica") == [replica.id]
+        assert answer.header("x-hop") is None and answer.header("x-stays") == "1"
+
     def test_16_kb_of_headers_are_enough(self, visitor: Visitor) -> None:
         fits = [(f"X-Fill-{number}", "x" * 1000) for number in range(14)]
         assert visitor.ask("/echo", headers=fits).status == 200

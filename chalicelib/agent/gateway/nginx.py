@@ -21,8 +21,8 @@ from typing import List, NamedTuple, Sequence
 
 MODULES = "/usr/lib/nginx/modules"
 LUA = (
-    "access", "asking", "certificates", "control", "counting", "door", "headers", "heads", "holding", "limits",
-    "models", "problems", "replicas", "services", "states",
+    "access", "asking", "callers", "certificates", "control", "counting", "door", "headers", "heads", "holding",
+    "limits", "models", "problems", "replicas", "services", "states",
 )  # fmt: skip
 OURS = (
     "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Real-IP", "X-Request-Id",

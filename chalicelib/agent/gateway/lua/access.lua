@@ -6,9 +6,8 @@ local asking = require "asking"
 
 local M = {}
 local judged = ngx.shared.judged
-local keys, kept = {}, 0  -- by project and header: a hash takes longer than all else that is done for a request
-local MOST, LONG = 1000, 1024  -- headers; characters of one: anybody may send them
 local GOOD, AHEAD, AWAY, BAD = 60, 50, 300, 5  -- seconds
+local LOOK = 1  -- seconds until a worker looks at a caller's verdict again: the hash under which it is takes a while
 
 local function ask(key, token, project)
     local verdict = asking.ask({ ask = "rights", token = token, project = project })
@@ -22,35 +21,12 @@ local function ask(key, token, project)
     return status
 end
 
--- Under which the verdict is kept, and the token; nil without one.
-local function read(header, project)
-    local token = header:match("^[Bb][Ee][Aa][Rr][Ee][Rr]%s+(%S+)%s*$")
+local function judge(header, project)
+    local token = header and header:match("^[Bb][Ee][Aa][Rr][Ee][Rr]%s+(%S+)%s*$")
     if not token then
-        return nil
-    end
-    local known = { key = ngx.sha1_bin(project .. "|" .. token), token = token }
-    if #header > LONG then
-        return known
-    elseif kept >= MOST then
-        keys, kept = {}, 0
-    end
-    keys[project] = keys[project] or {}
-    keys[project][header] = known
-    kept = kept + 1
-    return known
-end
-
--- 200, 403, or 503 if nobody can say.
-function M.judge(header, project)
-    if not header then
         return 403
     end
-    local of_project = keys[project]
-    local known = of_project and of_project[header] or read(header, project)
-    if not known then
-        return 403
-    end
-    local key = known.key
+    local key = ngx.sha1_bin(project .. "|" .. token)
     local at = judged:get(key)
     local age = at and ngx.now() - at
     if age and age < AHEAD then
@@ -60,7 +36,20 @@ function M.judge(header, project)
         return 200  -- another request is asking already
     end
     local refused = not at and judged:get("no" .. key)
-    return refused or ask(key, known.token, project) or (at and 200) or 503
+    return refused or ask(key, token, project) or (at and 200) or 503
+end
+
+-- 200, 403, or 503 if nobody can say.
+function M.judge(caller, project)
+    local now = ngx.now()
+    if now < caller.let_in_until then
+        return 200
+    end
+    local status = judge(caller.authorization, project)
+    if status == 200 then
+        caller.let_in_until = now + LOOK
+    end
+    return status
 end
 
 return M

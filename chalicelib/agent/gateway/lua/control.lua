@@ -1,7 +1,7 @@
 -- The control program's way in, over a unix socket that nobody else may open.
 --
 --   POST /set     {"key": "text", "other": false}   puts and removes entries: all of them, or none if there is no room
---   POST /counts  {"runs": [...], "jobs": [...]}    what those have seen (counting.lua)
+--   POST /counts  {"runs": [...], "jobs": [...]}    what those have seen, up to now (counting.lua)
 --   GET  /keys    the keys of all entries, for a control program that has just started
 --   POST /forget  {"tokens": true}                  every verdict about tokens
 
@@ -74,6 +74,7 @@ function M.serve()
         return reply(200, counting.read(body.runs or {}, body.jobs or {}))
     elseif asked == "POST /forget" then
         ngx.shared.judged:flush_all()
+        served:incr("version", 1, 0)  -- or workers would go on with what they have looked up
         return reply(200, {})
     end
     reply(404, { problem = "there is nothing at " .. asked })

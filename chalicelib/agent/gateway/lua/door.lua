@@ -2,6 +2,7 @@
 
 local access = require "access"
 local balancer = require "ngx.balancer"
+local callers = require "callers"
 local counting = require "counting"
 local headers = require "headers"
 local holding = require "holding"
@@ -20,14 +21,13 @@ local HEAD = 16 * 1024
 local BODY = 64 * 1024 * 1024  -- what may be asked of models
 local CONNECT = 5  -- proxy_connect_timeout
 local TRIES = 3
-local STREAMS = "/agent/streams/"  -- which agents dial, at the gateway's own host or address
-local CHALLENGE = "/.well-known/acme-challenge/"
+local CHALLENGES = "/.well-known/acme-challenge/"
 local OFF = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
 
 -- Whether it may go on --------------------------------------------------------------------------------------------
 
-local function may_come(project)
-    local status = access.judge(ngx.var.http_authorization, project)
+local function may_come(caller, project)
+    local status = access.judge(caller, project)
     if status == 403 then
         problems.refuse(403, "forbidden", "Send the token of a member of the project: `Authorization: Bearer …`")
     elseif status ~= 200 then
@@ -67,9 +67,9 @@ local function check_head()
 end
 
 local function check_limit(service)
-    local wait, left = limits.judge(service.run, service.limits, ngx.var.uri)
+    local wait, left = limits.judge(service.run, service.limits)
     if left then
-        ngx.header["X-RateLimit-Remaining"] = left
+        ngx.var.remaining = left
     end
     if wait then
         ngx.header["Retry-After"] = math.max(1, math.ceil(wait))
@@ -77,17 +77,21 @@ local function check_limit(service)
     end
 end
 
-local function check_body(service)
-    local size = ngx.var.http_content_length
-    if size and tonumber(size) > service.body then
-        problems.refuse(413, "body_too_large", "The request's body is larger than the " .. service.body .. " bytes allowed")
+-- As it was announced, or nil.
+local function body_size()
+    return tonumber(ngx.var.content_length)
+end
+
+local function check_body(size, most)
+    if size and size > most then
+        problems.refuse(413, "body_too_large", "The request's body is larger than the " .. most .. " bytes allowed")
     end
 end
 
-local function check_way(service)
-    if service.https and ngx.var.scheme == "http" then
+local function check_way(caller, service)
+    if service.https and not caller.secure then
         local port = service.https == 443 and "" or string.format(":%d", service.https)
-        ngx.header["Location"] = "https://" .. ngx.var.host .. port .. ngx.var.request_uri
+        ngx.header["Location"] = "https://" .. caller.host .. port .. ngx.var.request_uri
         ngx.req.discard_body()
         return ngx.exit(308)
     end
@@ -97,74 +101,96 @@ local function check_way(service)
     end
 end
 
--- Count it, and wait for a replica if there is none.
-local function go_on(service, state)
-    state.run, state.tried = service.run, {}
+-- Count it, and wait for a replica if there is none. `at`: when the service was looked up.
+local function go_on(host, service, at, models, only)
+    local state = {
+        host = host,
+        service = service,
+        models = models,
+        only = only,
+        at = at,  -- later, when it was passed on
+        held = false,
+        job = false,  -- of the replica that has it
+        tried = false,  -- or the jobs that had it, as a set
+    }
     states.begin(state)
     counting.begin(service.run)
-    state.counted = true
     if #service.replicas == 0 and service.off then
         problems.refuse(503, "no_replica", OFF)
-    elseif #service.replicas == 0 and not holding.wait(state.host, service, state) then
+    elseif #service.replicas == 0 and not holding.wait(host, service, state) then
         ngx.header["Retry-After"] = 5
         problems.refuse(503, "no_replica", "No replica of the service is ready yet; try again in 5 s")
     end
 end
 
-function M.admit(service)
+local function admit(caller, size)
+    local service, at = caller.service, ngx.now()
     check_head()
-    service = service or services.at(ngx.var.host)
     if service.model and asks_first() then
         return preflight()
     end
-    check_way(service)
+    check_way(caller, service)
     if service.auth then
-        may_come(service.project)
+        may_come(caller, service.project)
     end
     check_limit(service)
-    check_body(service)
-    headers.clean(not service.auth)
-    go_on(service, { host = ngx.var.host, open = service.model })
+    check_body(size, service.body)
+    headers.clean(caller, service)
+    go_on(caller.host, service, at, false, false)
 end
 
-local function answer_challenge()
-    local found = services.entry("challenge", ngx.var.uri:sub(#CHALLENGE + 1))
-    if found then
-        ngx.header["Content-Type"] = "text/plain"
-        ngx.print(found.answer)
-        return true
-    end
+function M.admit()
+    admit(callers.current(), body_size())
 end
 
 -- The control plane sends agents to https where there is one, so whoever comes without is none of them.
-local function check_agents_way()
-    if SECURE and ngx.var.scheme ~= "https" then
+local function check_agents_way(caller)
+    if SECURE and not caller.secure then
         problems.refuse(403, "forbidden", "Streams of agents come over https only")
     end
 end
 
 function M.enter()
-    if ngx.var.uri:sub(1, #CHALLENGE) == CHALLENGE and answer_challenge() then
-        return ngx.exit(200)
-    end
-    local service = services.at(ngx.var.host)
-    if (not service or service.models) and ngx.var.uri:sub(1, #STREAMS) == STREAMS then
-        check_agents_way()
-        return ngx.exec("@agents")
-    elseif not service then
-        problems.refuse(404, "not_found", "No service is served at " .. ngx.var.host)
+    local caller = callers.current()
+    local service = caller.service
+    if not service then
+        problems.refuse(404, "not_found", "No service is served at " .. caller.host)
     elseif service.models then
         return ngx.exec("@models")
     end
-    local size = tonumber(ngx.var.http_content_length)
-    if ngx.var.http_transfer_encoding or (size and size > WHOLE) then
+    local size = body_size()
+    if caller.chunked or (size and size > WHOLE) then
         local step = 0
         while WHOLE * 2 ^ step < service.body and step < STEPS do
             step = step + 1
         end
         return ngx.exec("@streamed_" .. step)
     end
-    M.admit(service)
+    admit(caller, size)
+end
+
+-- Below CHALLENGES
+function M.answer_challenge()
+    local found = services.entry("challenge", ngx.var.uri:sub(#CHALLENGES + 1))
+    if not found then
+        return M.enter()
+    end
+    ngx.header["Content-Type"] = "text/plain"
+    ngx.print(found.answer)
+    return ngx.exit(200)
+end
+
+-- Below /agent/streams/, which agents dial, at the gateway's own host or address
+function M.enter_agent()
+    local caller = callers.current()
+    if caller.service and not caller.service.models then
+        return M.enter()
+    end
+    check_agents_way(caller)
+    if caller.websocket then
+        headers.upgrade()
+    end
+    return ngx.exec("@agents")
 end
 
 function M.admit_to_models()
@@ -173,15 +199,16 @@ function M.admit_to_models()
     if asks_first() then
         return preflight()
     end
-    local door = services.at(ngx.var.host)
-    may_come(door.project)
+    local caller = callers.current()
+    local door = caller.service
+    may_come(caller, door.project)
     local asked = models.read()
     if asked.kind == "models" then
         ngx.header["Content-Type"] = "application/json"
         ngx.print(json.encode(models.list(door, asked.name)))
         return ngx.exit(200)
     end
-    check_body({ body = BODY })
+    check_body(body_size(), BODY)
     local host, only
     if asked.kind == "stored" then
         host, only = models.maker(door, asked.id)
@@ -198,8 +225,8 @@ function M.admit_to_models()
     local service = services.at(host)
     ngx.req.set_uri(service.model .. "/" .. asked.path)
     check_limit(service)
-    headers.clean()
-    go_on(service, { host = host, only = only, models = true })
+    headers.clean(caller, door)
+    go_on(host, service, ngx.now(), true, only or false)
 end
 
 -- Which replica gets it -------------------------------------------------------------------------------------------
@@ -210,23 +237,28 @@ local function note_failure(state)
     end
     replicas.mark(state.job)
     counting.give(state.job)
-    state.job = nil
+    state.tried = state.tried or {}
+    state.tried[state.job] = true
+    state.job, ngx.var.replica = false, ""
 end
 
 function M.choose()
     local state = states.current()
-    if balancer.get_last_failure() then
+    local failed = balancer.get_last_failure()
+    if failed then
         note_failure(state)
     else
         balancer.set_more_tries(TRIES - 1)
     end
-    local service = services.at(state.host)  -- as it is now: reading the body may have taken a while
-    local replica = service and service.run == state.run and replicas.pick(service.replicas, state.tried, state.only)
+    local now, service = ngx.now(), state.service
+    if failed or now ~= state.at then  -- a verdict or the body may have taken a while
+        service = services.at(state.host)
+    end
+    local replica = service and service.run == state.service.run and replicas.pick(service.replicas, state.tried, state.only)
     if not replica then
         return ngx.exit(503)
     end
-    state.job, state.at = replica.job, ngx.now()
-    state.tried[replica.job] = true
+    state.job, state.at, ngx.var.replica = replica.job, now, replica.job
     counting.take(replica.job)
     local set, problem = balancer.set_current_peer(replica.address, replica.port)
     if not set then
@@ -241,19 +273,15 @@ function M.answer()
     local state = states.current()
     local open
     if state then
-        open = state.open or state.models
+        open = state.models or state.service.model
     else
         open = ngx.ctx.models
     end
     if open and ngx.var.http_origin and not ngx.header["Access-Control-Allow-Origin"] then
         ngx.header["Access-Control-Allow-Origin"] = "*"
     end
-    if not state then
-        return
-    end
-    if state.job then
+    if state and state.job then
         headers.clean_response()
-        ngx.header["X-Replica"] = state.job
     end
 end
 
@@ -293,11 +321,9 @@ function M.done()
         counting.give(state.job)
     end
     if state.held then
-        counting.release(state.run)
+        counting.release(state.service.run)
     end
-    if state.counted then
-        counting.finish(state.run)
-    end
+    counting.finish(state.service.run)
 end
 
 return M

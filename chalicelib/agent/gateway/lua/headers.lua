@@ -3,34 +3,43 @@
 
 local M = {}
 
-local function listed(connection)
-    return connection:lower():gmatch("[^%s,]+")
-end
-
--- From a request. `keep_authorization`: whether the application judges the caller itself.
-function M.clean(keep_authorization)
-    local connection = ngx.var.http_connection
+-- Those in a `Connection`, or nil.
+function M.listed(connection)
+    local names
     if connection and connection ~= "keep-alive" and connection ~= "close" then
-        for name in listed(connection) do
-            if name ~= "upgrade" and name ~= "close" and name ~= "keep-alive" then
-                ngx.req.clear_header(name)
+        for name in connection:lower():gmatch("[^%s,]+") do
+            if name ~= "upgrade" then
+                names = names or {}
+                names[#names + 1] = name
             end
         end
     end
-    if not keep_authorization and ngx.var.http_authorization then
-        ngx.req.clear_header("Authorization")
+    return names
+end
+
+function M.upgrade()
+    ngx.var.connection_wanted, ngx.var.upgrade_wanted = "upgrade", "websocket"
+end
+
+-- From a request. Who calls is told only to an application that judges callers itself.
+function M.clean(caller, service)
+    local listed = caller.listed
+    for place = 1, listed and #listed or 0 do
+        ngx.req.clear_header(listed[place])
+    end
+    if caller.websocket then
+        M.upgrade()
+    end
+    if caller.authorization and service.auth == false then
+        ngx.var.authorization = ngx.var.http_authorization
     end
 end
 
 -- From a replica's response.
 function M.clean_response()
-    local connection = ngx.var.upstream_http_connection
-    if connection and connection ~= "keep-alive" and connection ~= "close" then
-        for name in listed(connection) do
-            if name ~= "upgrade" then
-                ngx.header[name] = nil
-            end
-        end
+    local listed = M.listed(ngx.var.upstream_http_connection)
+    for place = 1, listed and #listed or 0 do
+        ngx.header[listed[place]] = nil
     end
 end
 

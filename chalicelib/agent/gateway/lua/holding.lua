@@ -27,7 +27,7 @@ function M.wait(host, service, state)
             return nil
         elseif #service.replicas > 0 then
             counting.release(run)
-            state.held = false
+            state.held, state.service, state.at = false, service, ngx.now()
             return service
         end
     end

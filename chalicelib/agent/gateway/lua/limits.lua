@@ -7,12 +7,13 @@ local M = {}
 local steps = ngx.shared.limits
 
 -- The limit of the longest prefix of this path, as applications read it: with single slashes.
-local function applying(limits, path)
+local function applying(limits)
     local found = limits[1]
     if not found or (found.prefix == "/" and not limits[2]) then
         return found
     end
     found = nil
+    local path = ngx.var.uri
     if path:find("//", 1, true) then
         path = path:gsub("//+", "/")
     end
@@ -25,8 +26,8 @@ local function applying(limits, path)
 end
 
 -- Nil if it may pass; else the seconds to wait. The second value: how many more may come at once.
-function M.judge(run, limits, path)
-    local limit = applying(limits, path)
+function M.judge(run, limits)
+    local limit = applying(limits)
     if not limit then
         return nil, nil
     end

@@ -11,28 +11,22 @@ function M.mark(job)
     marks:set("bad|" .. job, true, MARKED)
 end
 
-local function less(first, second)
-    for place = 1, 2 do
-        if first[place] ~= second[place] then
-            return first[place] < second[place]
-        end
-    end
-    return false
-end
-
--- `tried`: jobs, as a set. They get the request again only if there is no other. `only`: the one job that may get it.
+-- `tried`: jobs, as a set, or false. They get the request again only if there is no other. `only`: the one job that
+-- may get it, or false.
 function M.pick(replicas, tried, only)
     if #replicas == 1 and not only then
         return replicas[1]
     end
-    local best, rank
+    local best, least_bad, least_busy
     local from = #replicas > 1 and math.random(#replicas) or 1  -- equals take turns
     for offset = 0, #replicas - 1 do
         local replica = replicas[(from + offset - 1) % #replicas + 1]
-        local bad = (tried[replica.job] and 2 or 0) + (marks:get("bad|" .. replica.job) and 1 or 0)
-        local its = { bad, counting.busy(replica.job) }
-        if (not only or replica.job == only) and (not best or less(its, rank)) then
-            best, rank = replica, its
+        if not only or replica.job == only then
+            local bad = (tried and tried[replica.job] and 2 or 0) + (marks:get("bad|" .. replica.job) and 1 or 0)
+            local busy = counting.busy(replica.job)
+            if not best or bad < least_bad or (bad == least_bad and busy < least_busy) then
+                best, least_bad, least_busy = replica, bad, busy
+            end
         end
     end
     return best

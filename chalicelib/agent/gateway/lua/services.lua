@@ -9,12 +9,18 @@ local M = {}
 local served = ngx.shared.served
 local parsed, seen = { host = {} }, -1
 
--- The entry for a kind (`host`, `certificate`, `challenge`) and a name, or nil.
-function M.entry(kind, name)
+-- Grows with each change, so that what was made of entries can be kept as long as it is the same.
+function M.version()
     local version = served:get("version") or 0
     if version ~= seen then
         parsed, seen = { host = {} }, version
     end
+    return version
+end
+
+-- The entry for a kind (`host`, `certificate`, `challenge`) and a name, or nil.
+function M.entry(kind, name)
+    M.version()
     local entries = parsed[kind]
     local found = entries and entries[name]
     if found == nil then

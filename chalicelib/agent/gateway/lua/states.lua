@@ -1,26 +1,28 @@
--- What is known of a request from one phase to the next, under a number that one of nginx's variables keeps. (Its own
--- place for that, `ngx.ctx`, is emptied when it turns to an error page, and costs more.)
+-- What is known of a request from one phase to the next, by its address in nginx's memory. (The place that the module
+-- has for that, `ngx.ctx`, is emptied when nginx turns to an error page; a variable is found by its name only.)
+
+local ffi = require "ffi"
+local request = require("resty.core.base").get_request
 
 local M = {}
-local states, last = {}, 0
+local states = {}
+
+local function address()
+    return tonumber(ffi.cast("intptr_t", request()))
+end
 
 function M.begin(state)
-    last = last + 1
-    state.number = tostring(last)
-    ngx.var.state = state.number
-    states[state.number] = state
-    return state
+    states[address()] = state
 end
 
 function M.current()
-    return states[ngx.var.state]
+    return states[address()]
 end
 
 function M.finish()
-    local state = M.current()
-    if state then
-        states[state.number] = nil
-    end
+    local place = address()
+    local state = states[place]
+    states[place] = nil
     return state
 end
 

@@ -1,0 +1,42 @@
+-- Who asks, and at which host: nginx has all that says so in one variable, `$caller`. A worker reads that once, and
+-- keeps what it found until something changes: the next request of the same caller costs one look at it.
+
+local headers = require "headers"
+local services = require "services"
+
+local M = {}
+local MOST, LONG = 1000, 2048  -- callers; characters of one: anybody may send them
+local found, kept, seen = {}, 0, -1
+
+local function read()
+    local host = ngx.var.host
+    return {
+        host = host,
+        service = services.at(host) or false,
+        secure = ngx.var.scheme == "https",
+        authorization = ngx.var.http_authorization or false,
+        chunked = ngx.var.http_transfer_encoding ~= nil,
+        websocket = (ngx.var.http_upgrade or ""):lower() == "websocket",
+        listed = headers.listed(ngx.var.http_connection) or false,
+        let_in_until = 0,  -- by access.lua
+    }
+end
+
+function M.current()
+    local version = services.version()
+    if version ~= seen or kept >= MOST then
+        found, kept, seen = {}, 0, version
+    end
+    local text = ngx.var.caller
+    local caller = found[text]
+    if not caller then
+        caller = read()
+        if #text <= LONG then
+            found[text] = caller
+            kept = kept + 1
+        end
+    end
+    return caller
+end
+
+return M
