@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.gateway.packages import InstallError, Packages
-from chalicelib.agent.gateway_role import AGAIN, ORDER, SELDOM, GatewayRole, remove
+from chalicelib.agent.gateway_role import AGAIN, ORDER, SELDOM, GatewayRole, remove, running
 
 SLOW_TO_END = """
 import itertools, os, signal, sys
@@ -24,6 +24,23 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """
+
+RUNS = """
+import fcntl, os, signal, sys
+os.chdir(sys.argv[sys.argv.index("--folder") + 1])
+lock = open("lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print(os.getpid(), file=lock, flush=True)
+with open("state.json.new", "w") as state:
+    state.write('{"state": "running"}')
+os.rename("state.json.new", "state.json")
+signal.pause()
+"""
+
+
+class Installed(Packages):
+    def missing(self) -> bool:
+        return False
 
 
 class OfNoUse(Packages):
@@ -65,3 +82,17 @@ def test_a_program_has_its_time_to_end_by_itself(tmp_path: Path) -> None:
         remove(str(tmp_path), str(tmp_path / "there"), patience=600.0)
         assert program.wait() == 7
     assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.slow
+def test_a_program_that_runs_as_it_should_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ORDER).write_text(json.dumps({"id": "g", "num": 0, "http": 80, "https": None}))
+    program, there = tmp_path / "program.py", str(tmp_path / "there")
+    program.write_text(RUNS)
+    logged, packages = list[str](), Installed(str(tmp_path / "packages"), root=False)
+    role = GatewayRole(str(tmp_path), lambda: str(program), lambda told: None, logged.append, there, packages)
+    role.look()
+    process = running(there)
+    role.look()
+    assert running(there) == process > 0 and not logged
+    remove(str(tmp_path), there)

@@ -390,6 +390,15 @@ def test_what_is_wrong_keeps_its_age_and_is_told_until_it_was_heard() -> None:
     assert message(agent, 50).body["health"] == [], "that all is well again can't"
 
 
+def test_what_goes_wrong_while_a_message_is_under_way_is_told_in_the_next() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.health_changed([("failure", "a card")], 20)
+    under_way = message(agent, 20)
+    agent.health_changed([("failure", "a disk")], 25)
+    agent.answered(under_way, QUIET, 30)
+    assert [each["message"] for each in message(agent, 30).body["health"]] == ["a disk"]
+
+
 def test_so_many_troubles_are_told_and_so_much_of_each() -> None:
     agent = session()
     agent.health_changed([("failure", f"{number}") for number in range(TROUBLES_MOST + 1)], 0)

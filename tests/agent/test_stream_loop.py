@@ -133,7 +133,7 @@ def test_one_on_which_nothing_is_to_be_sent_may_be_idle(stream: Stream) -> None:
         stream.ping()
         stream.passes(SILENCE - TICK)
     assert stream.open
-    stream.passes(2 * TICK)
+    stream.passes(TICK)
     assert not stream.open, "the server has gone"
 
 

@@ -98,6 +98,20 @@ def test_a_long_head_is_taken(plane: Plane) -> None:
         assert early == b""
 
 
+def test_a_stream_that_has_ended_may_be_asked_for_again(plane: Plane) -> None:
+    streams = AgentStreams(lambda: plane.url, print)
+    for _ in range(2):
+        plane.asked = b""
+        streams.dial({"id": "7", "ticket": "a ticket", "task": "t", "target": "port:1"})
+        with plane.answers(b"HTTP/1.1 101 S\r\nSec-WebSocket-Accept: KEY\r\n\r\n") as call:
+            assert call.recv(4096), "why it can't be opened"
+        begun = threading.Event()
+        streams.loop.call(begun.set)
+        assert begun.wait(PATIENCE)
+    streams._threads.shutdown()
+    streams.loop.close()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> TaskFolder:
     folder = TaskFolder(str(tmp_path), "t")
