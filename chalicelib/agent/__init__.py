@@ -3,7 +3,7 @@
 `session`        what to send to the server and when: pure; simulation and load bench run this very code
 `commands`       what the server's responses have the program do
 `program`        the loop around it: tasks, the link to the server, facts, metrics
-`link`           one request over a kept connection
+`courier`, `link`   a thread that talks to the server, and one request over a kept connection
 `tasks`          a folder for each task; what is on disk is the truth, so an agent may be killed at any moment
 `supervisor`     a small process for each task that outlives the agent: owns its output and its exit status
 `task_runtime`   what `process` (plain processes) and `docker` (through `docker_client`) implement for a supervisor
@@ -17,7 +17,8 @@
 `inventory`, `gpus`, `metrics`, `files`, `cgroups`   what a machine has, what its tasks get, what they use
 `gateway_role`, `gateway`   a machine that carries a gateway: keeping its program running, and that program
 `health`, `kernel_log`   what is wrong with a machine
-`records`        a lighter `dataclass`
+`records`, `slow_work`   a lighter `dataclass`, and a lighter pool of threads
+`later`          modules that are imported when they are first used: a start does with half of them
 `build`          the one file
 
 Imports inside the package are relative, because it has another name in the shipped file.

@@ -9,7 +9,6 @@ unpacks everything into a folder, where any Python caches what it compiles: a su
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.machinery
 import importlib.util
 import io
@@ -95,6 +94,8 @@ def write(path: str) -> None:
 
 def place(folder: str) -> str:
     """Where `lay_out` writes it: a folder below `folder`, named after its digest."""
+    import hashlib  # which takes time, too
+
     archive = getattr(globals().get("__loader__"), "archive", None)
     digest = hashlib.sha256()
     if archive:

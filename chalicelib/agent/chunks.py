@@ -6,13 +6,18 @@ The part counts as stored once the server has heard that it is there; until then
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import struct
-from typing import Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 from urllib.parse import urlsplit
 
 from . import way
+from .later import Later
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = Later("hashlib")
 
 CHUNK_BYTES = 1024 * 1024
 SECONDS = 60.0

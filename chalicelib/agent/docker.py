@@ -14,18 +14,25 @@ import os
 import resource
 import signal
 import socket
-import tempfile
 import time
-from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
 from urllib.parse import quote
 
-from . import docker_repositories, fabric, files, listening, logins, node_ssh, process_tree, visibility
 from .docker_client import DockerAway, DockerClient, DockerError, registry_header, split_image
-from .process import COLUMNS, READ_BYTES, ROWS
-from .task_runtime import CONTAINER, Began, TaskError, TaskUsage
+from .later import Later
+from .task_runtime import COLUMNS, CONTAINER, READ_BYTES, ROWS, Began, TaskError, TaskUsage
 from .tasks import TaskFolder
 from .users import Users
-from .visibility import TaskCards, cards_of
+
+if TYPE_CHECKING:
+    import tempfile
+
+    from . import docker_repositories, fabric, files, listening, logins, node_ssh, process_tree, visibility
+    from .visibility import TaskCards
+else:
+    tempfile, docker_repositories, fabric = Later("tempfile"), Later(".docker_repositories"), Later(".fabric")
+    files, listening, logins, node_ssh = Later(".files"), Later(".listening"), Later(".logins"), Later(".node_ssh")
+    process_tree, visibility = Later(".process_tree"), Later(".visibility")
 
 LABEL = "dstack.task"
 OWNER = "dstack.agent"
@@ -103,7 +110,7 @@ class DockerRuntime:
         where = working_dir(began.spec, details)
         self._docker.remove(name)
         labels = {LABEL: began.folder.task, OWNER: self._owner}
-        body = container_body(began.spec, where, cards_of(began.spec, began.gpus), labels, venv_dir(details))
+        body = container_body(began.spec, where, visibility.cards_of(began.spec, began.gpus), labels, venv_dir(details))
         body["HostConfig"]["Mounts"] = began.volumes.for_container()
         self._docker.call("POST", "/containers/create", {"name": name}, body)
         put = functools.partial(self._put, name)

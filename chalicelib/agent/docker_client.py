@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import calendar
 import http.client
 import json
 import os
@@ -11,8 +10,15 @@ import re
 import select
 import socket
 import time
-from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import IO, TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 from urllib.parse import quote, urlencode
+
+from .later import Later
+
+if TYPE_CHECKING:
+    import calendar
+else:
+    calendar = Later("calendar")
 
 STREAM_SECONDS = 60.0  # for connecting and sending; reads have no limit
 DEFAULT_SOCKET = "/var/run/docker.sock"

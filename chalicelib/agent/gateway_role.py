@@ -10,22 +10,26 @@ The gateway's folder isn't inside the agent's, which is closed to everybody else
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol
 
+from .later import Later
 from .limits import TEXT_MOST
 from .tasks import delete_tree, read_json, read_text, take_lock, write_atomic
 
 if TYPE_CHECKING:
+    import hashlib
+    import shutil
+    import subprocess
+
     from .gateway.packages import Packages
+else:
+    hashlib, shutil, subprocess = Later("hashlib"), Later("shutil"), Later("subprocess")
 
 LOOK = 1.0  # seconds between looks at the program
 AGAIN, SELDOM = 5.0, 300.0  # seconds until the next try of what failed: at first, at last
@@ -82,7 +86,7 @@ class GatewayRole:
         """`program`: writes the agent's modules and says where. `changed`: told of every change; None when nothing is
         left of a gateway here."""
         self._data, self._program, self._changed, self._log = data, program, changed, log
-        self._folder, self._packages = folder or folder_of(data), packages
+        self._told_folder, self._packages = folder, packages
         self._clock = clock
         self._wanted: Optional[Body] = read_json(os.path.join(data, ORDER))
         self._told: Optional[Body] = None
@@ -91,6 +95,10 @@ class GatewayRole:
         self._thread: Optional[threading.Thread] = None
         self._child: "Optional[subprocess.Popen[bytes]]" = None
         self._failures, self._again_at = 0, float("-inf")
+
+    @property
+    def _folder(self) -> str:
+        return self._told_folder or folder_of(self._data)
 
     # On the agent's own thread ------------------------------------------------------------------------------------
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+from .later import Later
+
+if TYPE_CHECKING:
+    import csv
+else:
+    csv = Later("csv")
 
 Gpu = Dict[str, Any]  # name, memory_mib, vendor, driver, id; bus (its PCI address) where devices are found by it
 Usage = Dict[str, int]

@@ -8,14 +8,21 @@ wrong for a moment on any busy machine (a tool or an engine doesn't answer) coun
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import gpus
 from .inventory import Runner
-from .kernel_log import CardErrors, KernelLog, address
+from .later import Later
+
+if TYPE_CHECKING:
+    from . import kernel_log
+    from .kernel_log import CardErrors, KernelLog
+else:
+    kernel_log = Later(".kernel_log")
 
 MIB = 1 << 20
 TOOLS_EVERY = 120.0  # seconds between two rounds of the vendors' tools, which take CPU time
@@ -130,7 +137,7 @@ class Nvidia:
             found.append(FoundTrouble("warning", "%s: memory waits to be remapped by a reset" % name))
         action = row.get("gpu_recovery_action", "")
         if action == "None":
-            self._cards.recovered(address(row["pci.bus_id"]), now)
+            self._cards.recovered(kernel_log.address(row["pci.bus_id"]), now)
         elif gpus.known(action):
             found.append(failure("%s: its driver says that it needs: %s", name, action))
         return found
@@ -180,13 +187,16 @@ class HealthChecks:
         statvfs: Callable[[str], Any] = os.statvfs,
     ) -> None:
         """`folders`: each with what is kept there; `engines`: why each can't be used, or nothing."""
-        self._folders, self._engines, self._run = folders, engines, run
+        self._folders, self._engines, self._run, self._root = folders, engines, run, root
         self._clock, self._statvfs = clock, statvfs
-        self._nvidia = Nvidia(run, CardErrors(), KernelLog(run, root))
         self._of_tools: Troubles = []
         self._tools_at = float("-inf")
         self._disks: Dict[str, str] = {}  # folder → the status it had
         self._unsure: Set[FoundTrouble] = set()
+
+    @functools.cached_property
+    def _nvidia(self) -> Nvidia:
+        return Nvidia(self._run, kernel_log.CardErrors(), kernel_log.KernelLog(self._run, self._root))
 
     def look(self, vendors: Set[str]) -> List[Tuple[str, str]]:
         """(status, message) of all that is wrong now, failures first. `vendors`: of the GPUs that the machine has."""

@@ -11,15 +11,19 @@ import json
 import os
 import pwd
 import re
-import shutil
 import socket
 import struct
-import subprocess
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from . import gpus
 from .gpus import Gpu
 from .gpus import Usage as GpuUsage
+from .later import Later
+
+if TYPE_CHECKING:
+    import subprocess
+else:
+    subprocess = Later("subprocess")
 
 Runner = Callable[[List[str]], Tuple[int, str]]  # exit status and standard output; 127: no such tool
 UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2^63
@@ -29,8 +33,8 @@ LOCAL_INTERFACE = re.compile(r"lo$|docker|br-[0-9a-f]{12}$|veth|virbr|cni|podman
 
 
 def run_tool(argv: List[str]) -> Tuple[int, str]:
-    if shutil.which(argv[0]) is None:  # a process that fails to become it would cost more
-        return 127, ""
+    if not any(os.access(os.path.join(folder, argv[0]), os.X_OK) for folder in os.get_exec_path()):
+        return 127, ""  # a process that fails to become it would cost more
     try:
         done = subprocess.run(
             argv,
@@ -52,10 +56,11 @@ class Inventory:
 
     def facts(self, runtimes: Dict[str, str]) -> Dict[str, Any]:
         """`runtimes`: those that work here, each with what separates its tasks."""
+        disk = os.statvfs(self._data)
         found: Dict[str, Any] = {
             "cpus": self.cpus(),
             "memory_mib": self.memory_mib(),
-            "disk_mib": shutil.disk_usage(self._data).free >> 20,
+            "disk_mib": disk.f_bavail * disk.f_frsize >> 20,
             "arch": ARCHITECTURES.get(os.uname().machine.lower(), os.uname().machine),
             "hostname": socket.gethostname(),
             "addresses": addresses(),

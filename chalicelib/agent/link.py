@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
-from typing import Any, BinaryIO, Dict, Optional
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Optional
 from urllib.parse import urlsplit
 
 from . import way
+from .later import Later
+
+if TYPE_CHECKING:
+    import shutil
+else:
+    shutil = Later("shutil")
 
 CONNECT_SECONDS = 15.0
 PROBLEMS = {401: "refused", 403: "refused", 413: "unacceptable", 422: "unacceptable"}

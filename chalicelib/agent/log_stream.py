@@ -27,7 +27,6 @@ from .streams import Begun, Order
 from .tasks import FINAL, TaskFolder, read_text
 from .websocket import FAILED, NORMAL, Closed, Peer
 
-PORT = 10999
 IN_A_ROW = 16  # pieces sent to one reader before the others get their turn
 LINGER = 15.0  # seconds for which an ended task waits for those who still read its log
 HEAD_BYTES = 16 * 1024
@@ -117,7 +116,7 @@ class FollowingPeople(Following):
 class LogStreams:
     """Everybody who reads the output of this machine's tasks. Its methods may be called from any thread."""
 
-    def __init__(self, loop: StreamLoop, folder_of: FolderOf, port: int = PORT) -> None:
+    def __init__(self, loop: StreamLoop, folder_of: FolderOf, port: int = networks.LOG_PORT) -> None:
         self._loop, self._folder_of, self._port = loop, folder_of, port
         self._lock = threading.Lock()
         self._readers: Dict[str, Set[Following]] = {}
@@ -169,10 +168,9 @@ class LogStreams:
                 self._roots[task] = roots
         return self._open(None if network is None else task, network)
 
-    def serve_here(self) -> bool:
-        """Take the port in the machine's own network before there are jobs. A client on this very machine that follows
-        a run looks for a free port to read the log at, and sends what comes there to this one: two it must be."""
-        return self._open(None, None)
+    def serve_here(self, listener: socket.socket) -> None:
+        """From now on at this one, in the machine's own network."""
+        self._attend(None, listener)
 
     def _open(self, where: Optional[str], network: Optional[int]) -> bool:
         with self._lock:
@@ -184,8 +182,11 @@ class LogStreams:
                 if problem.errno == errno.EADDRINUSE:
                     return False
                 raise
-            self._doors[where] = LogListener(self._loop, listener, lambda call, path: self._admitted(where, call, path))
+            self._attend(where, listener)
             return True
+
+    def _attend(self, where: Optional[str], listener: socket.socket) -> None:
+        self._doors[where] = LogListener(self._loop, listener, lambda call, path: self._admitted(where, call, path))
 
     def unserve(self, task: str) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ import sys
 from typing import Dict, List
 
 from . import VERSION
+from .later import import_all
 from .notices import SOURCES, Listener
 from .task_runtime import TaskRuntime, isolation
 from .tasks import TaskFolder, read_text, take_lock, tidy, write_atomic
@@ -30,6 +31,7 @@ def main(arguments: List[str]) -> int:
     if arguments[:1] == ["session"]:
         from . import session_command
 
+        import_all()
         return session_command.main(arguments[1], int(arguments[2]))
     if arguments[:1] == ["gateway"]:
         from .gateway import command
@@ -95,7 +97,9 @@ def supervise(path: str) -> int:
         return 0
     folder = TaskFolder(data, task)
     launch = folder.launch()
-    supervisor.run(folder, make_runtime(launch["runtime"], data, launch["socket"], launch.get("users", "")))
+    runtime = make_runtime(launch["runtime"], data, launch["socket"], launch.get("users", ""))
+    import_all()
+    supervisor.run(folder, runtime)
     return 0
 
 
@@ -174,7 +178,7 @@ def run(options: argparse.Namespace) -> int:
     leave_group()
     usable = runtimes(data, options)
     try:
-        tidy(data, build.place(data))
+        tidy(data, lambda: build.place(data))
     except OSError as problem:  # it only takes up space
         program.log("tidying %s: %s" % (data, problem))
     roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)

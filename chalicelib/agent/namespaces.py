@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import os
 import signal
-from typing import Dict, Iterable
+from typing import TYPE_CHECKING, Any, Dict, Iterable
 
-from . import mountinfo
+from .later import Later
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from . import mountinfo
+else:
+    ctypes, mountinfo = Later("ctypes"), Later(".mountinfo")
 
 CLONE_NEWNS = 0x00020000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 0x1, 0x2, 0x4, 0x20
@@ -18,7 +25,10 @@ VOLUMES = "/run/dstack-volumes"  # where the disks of jobs are mounted, for root
 PR_SET_PDEATHSIG = 1
 CAPABILITY_VERSION = 0x20080522
 
-_libc = ctypes.CDLL(None, use_errno=True)
+
+@functools.lru_cache(maxsize=None)
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def enter(pid: int, kinds: Iterable[str]) -> None:
@@ -39,7 +49,7 @@ def ours(namespace: int, kind: str) -> bool:
 def enter_held(theirs: Dict[str, int]) -> None:
     foreign = {kind: namespace for kind, namespace in theirs.items() if not ours(namespace, kind)}
     for kind, namespace in foreign.items():
-        _checked(_libc.setns(namespace, 0), "entering a job's %s namespace" % kind)
+        _checked(_libc().setns(namespace, 0), "entering a job's %s namespace" % kind)
     for namespace in theirs.values():
         os.close(namespace)
 
@@ -55,7 +65,7 @@ def see_instead(files: Dict[str, str]) -> None:
 
 def mount_apart() -> None:
     """What this process mounts from now on, only it and its children see. Raises OSError."""
-    _checked(_libc.unshare(CLONE_NEWNS), "making a mount namespace")
+    _checked(_libc().unshare(CLONE_NEWNS), "making a mount namespace")
     mount("none", "/", MS_REC | MS_SLAVE)
 
 
@@ -90,7 +100,7 @@ def see_users(path: str) -> None:
 
 
 def mount(source: str, target: str, flags: int, kind: str = "", options: str = "") -> None:
-    done = _libc.mount(
+    done = _libc().mount(
         os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None
     )
     _checked(done, "mounting %s on %s" % (source, target))
@@ -103,12 +113,12 @@ def restrict(target: str, flags: int) -> None:
 
 
 def unmount(target: str, flags: int = 0) -> None:
-    _checked(_libc.umount2(os.fsencode(target), flags | UMOUNT_NOFOLLOW), "unmounting %s" % target)
+    _checked(_libc().umount2(os.fsencode(target), flags | UMOUNT_NOFOLLOW), "unmounting %s" % target)
 
 
 def flush(folder: int) -> None:
     """Write what the kernel still has of the filesystem of this open folder. Raises OSError if it couldn't."""
-    _checked(_libc.syncfs(folder), "writing to the disk")
+    _checked(_libc().syncfs(folder), "writing to the disk")
 
 
 def keep_capabilities(mask: int) -> None:
@@ -116,12 +126,12 @@ def keep_capabilities(mask: int) -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
     low, high = mask & 0xFFFFFFFF, mask >> 32
     data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)  # effective, permitted, inheritable; twice
-    _checked(_libc.capset(header, data), "giving up capabilities")
+    _checked(_libc().capset(header, data), "giving up capabilities")
 
 
 def die_with_parent() -> None:
     """The kernel kills this process when its parent ends, however that does."""
-    _checked(_libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL)), "asking to end with the parent")
+    _checked(_libc().prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL)), "asking to end with the parent")
 
 
 def _checked(outcome: int, step: str) -> None:

@@ -7,19 +7,30 @@ and a socket stays where it was made; so a thread enters, makes the socket, and 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
+import functools
 import os
 import socket
 import struct
 import threading
-from typing import Callable, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Tuple, Union
 
+from .later import Later
+
+if TYPE_CHECKING:
+    import ctypes
+else:
+    ctypes = Later("ctypes")
+
+LOG_PORT = 10999  # where a job's log is served in its network (`log_stream`)
 LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 CLONE_NEWNET = 0x40000000
 CONNECT_SECONDS = 5.0
 
-_libc = ctypes.CDLL(None, use_errno=True)
+
+@functools.lru_cache(maxsize=None)
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 @contextlib.contextmanager
@@ -53,6 +64,18 @@ def connecting(network: Optional[int], port: int, place: int) -> socket.socket:
 def listen(network: Optional[int], port: int, address: str = "127.0.0.1") -> socket.socket:
     """A listening socket; with port 0 the kernel chooses one. Raises OSError."""
     return _within(network, lambda: _listening(port, address))
+
+
+def log_port(port: int = LOG_PORT) -> Optional[socket.socket]:
+    """Take the port in the machine's own network before there are jobs; None: somebody has it. A client on this very
+    machine that follows a run looks for a free port to read the log at, and sends what comes there to this one: two it
+    must be. Raises OSError."""
+    try:
+        return listen(None, port)
+    except OSError as problem:
+        if problem.errno == errno.EADDRINUSE:
+            return None
+        raise
 
 
 def arrived(pid: int, caller: Tuple[str, int]) -> bool:
@@ -130,7 +153,7 @@ def _in_thread(namespace: int, make: Callable[[], socket.socket]) -> socket.sock
 
     def work() -> None:
         try:
-            if _libc.setns(namespace, CLONE_NEWNET):
+            if _libc().setns(namespace, CLONE_NEWNET):
                 number = ctypes.get_errno()
                 raise OSError(number, "entering the job's network: %s" % os.strerror(number))
             outcome.append(make())

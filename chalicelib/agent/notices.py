@@ -5,10 +5,16 @@ EC2 tells a spot machine about two minutes ahead, at an address that the machine
 
 from __future__ import annotations
 
-import calendar
 import json
 import time
-from typing import Callable, Dict, Optional
+from typing import TYPE_CHECKING, Callable, Dict, Optional
+
+from .later import Later
+
+if TYPE_CHECKING:
+    import calendar
+else:
+    calendar = Later("calendar")
 
 EC2_METADATA = "http://169.254.169.254"
 TOKEN_SECONDS = 21600

@@ -16,30 +16,38 @@ import signal
 import struct
 import termios
 import time
-from typing import Any, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
-from . import (
-    fabric,
-    files,
-    listening,
-    logins,
-    namespaces,
-    node_ssh,
-    process_tree,
-    repositories,
-    session_command,
-    users,
-    visibility,
-)
-from .accounts import TaskAccount, account_of, outside, own_file, own_folder, own_home
-from .cgroups import TaskGroup
-from .task_runtime import NO_ISOLATION, Began, TaskError, TaskUsage
+from .later import Later
+from .task_runtime import COLUMNS, NO_ISOLATION, READ_BYTES, ROWS, Began, TaskError, TaskUsage
 from .tasks import TaskFolder, delete_tree, read_text
 from .users import Users
-from .visibility import TaskCards, cards_of
 
-COLUMNS, ROWS = 120, 40
-READ_BYTES = 65536
+if TYPE_CHECKING:
+    from . import (
+        accounts,
+        cgroups,
+        fabric,
+        files,
+        listening,
+        logins,
+        namespaces,
+        node_ssh,
+        process_tree,
+        repositories,
+        session_command,
+        users,
+        visibility,
+    )
+    from .accounts import TaskAccount
+    from .cgroups import TaskGroup
+    from .visibility import TaskCards
+else:
+    accounts, cgroups, fabric, files = Later(".accounts"), Later(".cgroups"), Later(".fabric"), Later(".files")
+    listening, logins, namespaces = Later(".listening"), Later(".logins"), Later(".namespaces")
+    node_ssh, process_tree, repositories = Later(".node_ssh"), Later(".process_tree"), Later(".repositories")
+    session_command, users, visibility = Later(".session_command"), Later(".users"), Later(".visibility")
+
 DRAIN_SECONDS = 20.0  # to wait for killed processes, and again for their last output; busy machines are slow
 PROCESSES_MOST = 16384  # of a user that is the task's own
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -70,7 +78,7 @@ class ProcessRuntime:
             raise TaskError("executor_error", "%s; the task ended with it" % what)
         check(spec, self.isolation)
         listening.check(spec)
-        account = account_of(spec.get("user"), self._users, folder.task, bool(began.gpus))
+        account = accounts.account_of(spec.get("user"), self._users, folder.task, bool(began.gpus))
         try:
             began.volumes.enter(account)
             return self._start(began, account)
@@ -81,15 +89,15 @@ class ProcessRuntime:
 
     def _start(self, began: Began, account: TaskAccount) -> "ProcessWork":
         spec, folder = began.spec, began.folder
-        home, scratch = own_home(folder, account)
+        home, scratch = accounts.own_home(folder, account)
         equipped = node_ssh.Equipped()
         if spec.get("node_ssh"):
             equipped = node_ssh.equip_process(folder, spec, account, home, logins.server_user())
         if spec.get("home_dir"):
             home = str(spec["home_dir"])
-            own_folder(home, account, "home_dir")
+            accounts.own_folder(home, account, "home_dir")
         where = files.resolve(spec.get("working_dir") or "", home, home)
-        own_folder(where, account)
+        accounts.own_folder(where, account)
         repositories.bring(began, account, scratch, files.code_dir(spec, where, home))
         for number, mapping in enumerate(spec.get("files") or ()):
             target = files.resolve(mapping["path"], where, home)
@@ -97,12 +105,14 @@ class ProcessRuntime:
                 into = files.is_place(mapping["path"]) or os.path.isdir(target)
             files.unpack(os.path.join(folder.files, str(number)), target, into, account.acting)
         hostfile = os.path.join(home, "." + files.HOSTFILE)
-        own_file(hostfile, spec.get("hostfile") or "", account)
+        accounts.own_file(hostfile, spec.get("hostfile") or "", account)
         placed = dict(spec, env=files.with_places(spec, where, home, hostfile))
-        environment = task_environment(placed, account, home, folder.task, cards_of(began.spec, began.gpus), scratch)
+        environment = task_environment(
+            placed, account, home, folder.task, visibility.cards_of(began.spec, began.gpus), scratch
+        )
         if equipped.path:
             environment["PATH"] = equipped.path + ":" + environment["PATH"]
-        group = TaskGroup(folder.task)
+        group = cgroups.TaskGroup(folder.task)
         group.make(spec.get("cpu"), spec.get("memory_bytes"))
         work = ProcessWork(spec, environment, where, account, group, folder, equipped.users)
         uid = None if account.held is None else account.held.uid
@@ -122,7 +132,7 @@ class ProcessRuntime:
         if not pid:
             return None
         cpu, resident = process_tree.usage(int(pid))
-        counted = TaskGroup(folder.task).usage()  # exact, where this machine's groups count
+        counted = cgroups.TaskGroup(folder.task).usage()  # exact, where this machine's groups count
         memory = counted.get("memory", resident)
         return TaskUsage(counted.get("cpu", cpu), memory, max(0, memory - counted.get("idle", 0)))
 
@@ -135,7 +145,7 @@ class ProcessRuntime:
     def remove(self, folder: TaskFolder) -> None:
         end_group(folder.task)
         process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
-        delete_tree(outside(folder.task))
+        delete_tree(accounts.outside(folder.task))
 
     def sweep(self, known: Set[str]) -> None:
         """Only processes could outlive a task's folder, and `remove` has ended those."""
@@ -143,7 +153,7 @@ class ProcessRuntime:
 
 def end_group(task: str) -> None:
     """What is left of a task's group, after a supervisor that was killed."""
-    group, until = TaskGroup(task), time.monotonic() + DRAIN_SECONDS
+    group, until = cgroups.TaskGroup(task), time.monotonic() + DRAIN_SECONDS
     while group.processes() and time.monotonic() < until:
         group.kill()
         time.sleep(0.005)

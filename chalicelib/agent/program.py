@@ -6,18 +6,17 @@ threads. Everything that must survive is on disk before it is acted on, so the l
 
 from __future__ import annotations
 
+import functools
 import os
-import queue
 import random
 import select
+import socket
 import sys
-import threading
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
-from . import chunks, metrics, networks, volumes
+from . import chunks, metrics, namespaces, networks
 from .commands import (
     Abort,
     Carry,
@@ -34,19 +33,26 @@ from .commands import (
     Stop,
     Trim,
 )
+from .courier import Courier
 from .gateway_role import GatewayRole
 from .health import HealthChecks
 from .inventory import Inventory
+from .later import Later
 from .link import Link, LinkError
-from .log_stream import LogStreams
 from .notices import Notice
 from .replicas import WatchedReplicas
 from .roster import Roster, archives_of
 from .session import AgentSession, Message
-from .streams import AgentStreams, port_opener, ssh_opener
+from .slow_work import SlowWork
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
-from .way import Via
+
+if TYPE_CHECKING:
+    from . import log_stream, streams, volumes
+    from .log_stream import LogStreams
+    from .streams import AgentStreams, Begun
+else:
+    log_stream, streams, volumes = Later(".log_stream"), Later(".streams"), Later(".volumes")
 
 END_SECONDS = 5.0  # for the SSH servers of ended jobs to end with the agent
 ADDRESS_EVERY = 0.5  # how often to reread an unreachable server's address
@@ -105,29 +111,6 @@ class Address:
         return before != self.seen
 
 
-class Courier(threading.Thread):
-    """Sends one kind of message (polls or pushes), one at a time."""
-
-    def __init__(self, name: str, deliver: Callable[[Message, Any], None], via: Via) -> None:
-        super().__init__(name=name, daemon=True)
-        self._deliver, self._link = deliver, Link(via)
-        self._errands: "queue.Queue[Tuple[str, Message]]" = queue.Queue()
-
-    def send(self, base: str, message: Message) -> None:
-        self._errands.put((base, message))
-
-    def run(self) -> None:
-        while True:
-            base, message = self._errands.get()
-            try:
-                outcome: Any = self._link.sync(base, message.body, message.credential, message.wait)
-            except LinkError as problem:
-                outcome = problem
-            except Exception as problem:  # a thread that died silently would leave its message in flight for ever
-                outcome = LinkError("%r" % problem)
-            self._deliver(message, outcome)
-
-
 class AgentProgram:
     def __init__(
         self,
@@ -143,20 +126,16 @@ class AgentProgram:
         self._data, self._session, self._roster = data, session, roster
         self._runtimes, self._inventory = runtimes, inventory
         self._address = Address(data)
-        self.streams = AgentStreams(lambda: self._address.read()[0], log, via=self._address.via)
-        self.logs = LogStreams(self.streams.loop, roster.folder)
         self.replicas = WatchedReplicas(roster.runtime, self._replica_changed, log)
         self.gateway = GatewayRole(data, roster.program, self._gateway_changed, log)
-        self.streams.serve("port", port_opener(roster.runtime, self.replicas.way))
-        self.streams.serve("ssh", ssh_opener(roster.runtime))
-        self.streams.serve("logs", self.logs.opener)
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
         self._inbox: Deque[Callable[[], None]] = deque()  # work from other threads for the loop
         self._push = Courier("push", self._delivered, self._address.via)
         self._poll = Courier("poll", self._delivered, self._address.via)
-        self._slow = ThreadPoolExecutor(max_workers=8)
+        self._slow = SlowWork(8)
         self._launching: Set[str] = set()
+        self._log_port: Optional[socket.socket] = None  # in the machine's own network, for the first task's log
         self._log_served: Dict[str, bool] = {}  # tasks whose log is served in their network; False: to be tried again
         self._removing: Set[str] = set()
         self._deleting: Set[str] = set()
@@ -171,6 +150,24 @@ class AgentProgram:
         now = time.monotonic()
         self._looks, self._measures, self._finds, self._examines = (Rounds(seconds, now) for seconds in every)
 
+    @functools.cached_property
+    def streams(self) -> "AgentStreams":
+        found = streams.AgentStreams(lambda: self._address.read()[0], log, via=self._address.via)
+        found.serve("port", streams.port_opener(self._roster.runtime, self.replicas.way))
+        found.serve("ssh", streams.ssh_opener(self._roster.runtime))
+        found.serve("logs", self._log_opener)
+        return found
+
+    @functools.cached_property
+    def logs(self) -> "LogStreams":
+        found = log_stream.LogStreams(self.streams.loop, self._roster.folder)
+        if self._log_port is not None:
+            found.serve_here(self._log_port)
+        return found
+
+    def _log_opener(self, task: str, order: Dict[str, Any]) -> "Begun":
+        return self.logs.opener(task, order)
+
     def stop(self) -> None:
         """Leave the loop; tasks keep running, and the next agent finds them."""
         self._stopping = True
@@ -181,10 +178,10 @@ class AgentProgram:
         self._push.start()
         self._poll.start()
         self._took_facts(self._inventory.facts(isolation(self._runtimes)))
+        if any(runtime.isolation != CONTAINER for runtime in self._runtimes.values()):
+            self._log_port = networks.log_port()
         for task in self._roster.tasks():
             self._refresh(task)
-        if any(runtime.isolation != CONTAINER for runtime in self._runtimes.values()):
-            self.logs.serve_here()
         self._look(time.monotonic())
         self._slow.submit(self._sweep, set(self._roster.tasks()))
         self._examine()
@@ -192,8 +189,10 @@ class AgentProgram:
         while not self._stopping and not self._left():
             self._step()
         self.gateway.close()
-        self._slow.shutdown(wait=False)
-        self.streams.loop.close()
+        if "streams" in vars(self):  # since there was a task
+            self.streams.loop.close()
+        if self._log_port is not None:
+            self._log_port.close()
         self.replicas.close()
         self._end_logins()
         return not self._stopping
@@ -415,8 +414,9 @@ class AgentProgram:
         self._logged(self._sweep_volumes)
 
     def _sweep_volumes(self) -> None:
-        for problem in volumes.sweep(self._data):
-            log(problem)
+        if os.path.isdir(namespaces.VOLUMES):
+            for problem in volumes.sweep(self._data):
+                log(problem)
 
     @staticmethod
     def _logged(action: Callable[..., None], *arguments: Any) -> None:

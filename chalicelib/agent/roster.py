@@ -5,18 +5,25 @@ Everything is read from the tasks' folders; the roster has no state that a resta
 
 from __future__ import annotations
 
+import functools
 import os
-import subprocess
 import sys
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import logins, repositories
-from .ports import HostPorts
-from .spool import SpoolReader
+from .later import Later
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, list_tasks, read_text
-from .visibility import buses_of
-from .volumes import TaskVolumes
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from . import logins, ports, repositories, spool, visibility, volumes
+    from .ports import HostPorts
+    from .spool import SpoolReader
+else:
+    subprocess, logins, ports = Later("subprocess"), Later(".logins"), Later(".ports")
+    repositories, spool, visibility = Later(".repositories"), Later(".spool"), Later(".visibility")
+    volumes = Later(".volumes")
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
 VOLUMES_TOLD = ("mounted", "held", "held_by")  # left out where there are none
@@ -43,7 +50,10 @@ class Roster:
         self._readers: Dict[str, SpoolReader] = {}
         self._launched: List[Tuple[str, "subprocess.Popen[bytes]"]] = []
         self._failures: Dict[str, int] = {}
-        self._ports = HostPorts()
+
+    @functools.cached_property
+    def _ports(self) -> "HostPorts":
+        return ports.HostPorts()
 
     def folder(self, task: str) -> TaskFolder:
         return TaskFolder(self._data, task)
@@ -91,7 +101,7 @@ class Roster:
             "users": self._users,
             "gpus": chosen,
             "host_port": port,
-            "spec": dict(spec, gpu_vendor=vendor, gpu_buses=buses_of(chosen, gpus)),
+            "spec": dict(spec, gpu_vendor=vendor, gpu_buses=visibility.buses_of(chosen, gpus)),
         }
         self.folder(task).create(launch)
         if runtime not in self._runtimes:
@@ -216,7 +226,7 @@ class Roster:
         runtime = self._runtimes.get(folder.launch().get("runtime", ""))
         if runtime:
             runtime.remove(folder)
-        held = TaskVolumes(folder, []).release()  # of one whose supervisor never came to it
+        held = volumes.TaskVolumes(folder, []).release()  # of one whose supervisor never came to it
         if held:
             raise OSError("; ".join(held.values()))
         logins.remove(folder)
@@ -250,7 +260,7 @@ class Roster:
 
     def log(self, task: str) -> SpoolReader:
         if task not in self._readers:
-            self._readers[task] = SpoolReader(self.folder(task).log)
+            self._readers[task] = spool.SpoolReader(self.folder(task).log)
         return self._readers[task]
 
     def read_log(self, task: str, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:

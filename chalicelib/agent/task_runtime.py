@@ -9,14 +9,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Protocol, Sequence, Set
 
-from . import process_tree
+from .later import Later
 from .records import record
 from .tasks import TaskFolder
 
 if TYPE_CHECKING:
+    from . import process_tree
     from .volumes import TaskVolumes
+else:
+    process_tree = Later(".process_tree")
 
 Spec = Dict[str, Any]
+
+COLUMNS, ROWS = 120, 40  # of a task's terminal
+READ_BYTES = 65536  # of its output, at once
 
 # What separates the tasks of a machine from each other and from the agent.
 CONTAINER, OWN_USER, NO_ISOLATION = "container", "user", "none"

@@ -18,9 +18,15 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import stat
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+
+from .later import Later
+
+if TYPE_CHECKING:
+    import shutil
+else:
+    shutil = Later("shutil")
 
 FINAL = "exited"
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -212,13 +218,13 @@ def delete_tree(path: str) -> None:
         shutil.rmtree(path, onerror=again)
 
 
-def tidy(data: str, program: str) -> None:
+def tidy(data: str, program: Callable[[], str]) -> None:
     """Delete what earlier agents left: folders that they were deleting, and programs that no supervisor runs any more.
-    `program` is this agent's own folder. A supervisor may still load modules from its agent's."""
+    `program` tells this agent's own folder, which takes time. A supervisor may still load modules from its agent's."""
     delete_tree(os.path.join(data, "trash"))
     for name in [] if list_tasks(data) else os.listdir(data):
         path = os.path.join(data, name)
-        if name.startswith("program-") and path != program:
+        if name.startswith("program-") and path != program():
             delete_tree(path)
 
 

@@ -11,17 +11,23 @@ import fcntl
 import functools
 import json
 import os
-import shutil
 import signal
-import tempfile
 import time
 import zlib
-from typing import List, Optional
+from typing import TYPE_CHECKING, List, Optional
 
-from . import process_tree
+from .later import Later
 from .records import record
 from .task_runtime import NO_ISOLATION, OWN_USER, TaskError
 from .tasks import delete_tree
+
+if TYPE_CHECKING:
+    import shutil
+    import tempfile
+
+    from . import process_tree
+else:
+    shutil, tempfile, process_tree = Later("shutil"), Later("tempfile"), Later(".process_tree")
 
 DEFAULT = "61000-61999"
 TRUSTING = "agent"  # instead of a range: tasks run as the agent's own user, or as the one they name
@@ -133,7 +139,7 @@ def may_become(uid: int) -> bool:
     if child == 0:
         status = 1
         try:
-            become(uid, uid, [])
+            _take_ids(uid, uid, [])
             status = 0
         finally:
             os._exit(status)
@@ -142,10 +148,15 @@ def may_become(uid: int) -> bool:
 
 def become(uid: int, gid: int, groups: List[int]) -> None:
     """For good, and for all that this process starts."""
+    prctl = process_tree.prctl  # imported while we may read it
+    _take_ids(uid, gid, groups)
+    prctl(process_tree.PR_SET_NO_NEW_PRIVS)
+
+
+def _take_ids(uid: int, gid: int, groups: List[int]) -> None:
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-    process_tree.prctl(process_tree.PR_SET_NO_NEW_PRIVS)
 
 
 def kill_all(uid: int) -> None:
@@ -153,7 +164,7 @@ def kill_all(uid: int) -> None:
     child = os.fork()
     if child == 0:
         try:
-            become(uid, uid, [])
+            _take_ids(uid, uid, [])
             if uid and os.getresuid() == (uid, uid, uid):
                 os.kill(-1, signal.SIGKILL)
         finally:

@@ -9,12 +9,18 @@ SHA-256 of the one certificate that is good there. Whoever shows another hears n
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import socket
-import ssl
-from typing import Callable, Tuple
+from typing import TYPE_CHECKING, Callable, Tuple
 from urllib.parse import urlsplit
+
+from .later import Later
+
+if TYPE_CHECKING:
+    import hashlib
+    import hmac
+    import ssl
+else:
+    hashlib, hmac, ssl = Later("hashlib"), Later("hmac"), Later("ssl")
 
 Via = Callable[[], str]  # the head node's address as it is now; empty: straight to the server
 
@@ -31,7 +37,8 @@ def connected(base: str, via: str, timeout: float, pin: str = "") -> socket.sock
     if pin and parts.scheme != "https":
         raise ValueError("a certificate is expected at %s, but only https shows one" % base)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    made: socket.socket = socket.create_connection(_split(via) if via else (parts.hostname, port), timeout)
+    host, port = _split(via) if via else (parts.hostname, port)
+    made: socket.socket = socket.create_connection((host.encode() if host.isascii() else host, port), timeout)
     try:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if pin:

@@ -21,9 +21,8 @@ import pytest
 
 from chalicelib.agent import process_tree
 from chalicelib.agent.docker import STORAGE_SECONDS, DockerRuntime, DockerWork, container_name
-from chalicelib.agent.process import COLUMNS, ROWS
 from chalicelib.agent.process_tree import polite_signal
-from chalicelib.agent.task_runtime import Began, Interrupted, TaskError, TaskUsage
+from chalicelib.agent.task_runtime import COLUMNS, ROWS, Began, Interrupted, TaskError, TaskUsage
 from chalicelib.agent.tasks import TaskFolder
 from chalicelib.agent.volumes import TaskVolumes
 from tests.agent import docker_engine

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.agent import log_stream, websocket
+from chalicelib.agent import log_stream, networks, websocket
 from chalicelib.agent.log_stream import LogFollower, LogStreams, inode_of, since_of
 from chalicelib.agent.spool import SpoolReader, SpoolWriter
 from chalicelib.agent.stream_loop import StreamLoop
@@ -81,6 +81,12 @@ class Site:
     logs: LogStreams
     port: int
     calls: list[socket.socket] = field(default_factory=list)
+
+    def here(self) -> None:
+        """In the machine's own network, as an agent does."""
+        listener = networks.log_port(self.port)
+        assert listener is not None
+        self.logs.serve_here(listener)
 
     def stream(self, task: str = "task", since: int = 0) -> Reader:
         """What a stream's client would get."""
@@ -377,14 +383,15 @@ def test_one_thread_serves_all(site: Site) -> None:
 
 
 def test_the_machines_own_port_is_taken_once_by_one_agent(site: Site) -> None:
+    site.here()
+    assert networks.log_port(site.port) is None
     other = LogStreams(site.loop, lambda task: TaskFolder(str(site.data), task), site.port)
-    assert site.logs.serve_here() is True and site.logs.serve_here() is True
-    assert other.serve_here() is False
+    assert other.serve("task", None, list) is False
 
 
 def test_so_many_may_be_silent_at_a_port(site: Site) -> None:
     Task.at(site.data)
-    site.logs.serve_here()
+    site.here()
     silent = [socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE) for _ in range(65)]
     assert silent[-1].recv(1) == b"", "the last is turned away at once"
     assert len(site.loop.watched) == 64
@@ -397,7 +404,7 @@ def test_so_many_may_be_silent_at_a_port(site: Site) -> None:
 
 
 def test_a_request_that_never_ends_is_cut(site: Site) -> None:
-    site.logs.serve_here()
+    site.here()
     with socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE) as call:
         call.sendall(b"GET /logs_ws HTTP/1.1\r\nX: " + b"x" * log_stream.HEAD_BYTES)
         with contextlib.suppress(ConnectionResetError):

@@ -116,12 +116,12 @@ def test_a_start_deletes_what_earlier_agents_left(tmp_path: Path) -> None:
     for folder in (mine, old, tmp_path / "trash" / "one.7", tmp_path / "tasks"):
         folder.mkdir(parents=True)
         (folder / "file").touch()
-    tidy(data, str(mine))
+    tidy(data, lambda: str(mine))
     assert not (tmp_path / "trash").exists() and old.exists(), "a supervisor may still run it"
     (tmp_path / "tasks" / "file").unlink()
     TaskFolder(data, "one").create({})
-    tidy(data, str(mine))
+    tidy(data, lambda: str(mine))
     assert old.exists()
     TaskFolder(data, "one").delete()
-    tidy(data, str(mine))
+    tidy(data, lambda: str(mine))
     assert not old.exists() and (mine / "file").exists()

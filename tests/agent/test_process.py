@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.process import READ_BYTES, ProcessRuntime
+from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.process_tree import marked
 from chalicelib.agent.roster import Roster
+from chalicelib.agent.task_runtime import READ_BYTES
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor, sleepers
 
 pytestmark = pytest.mark.slow

@@ -66,7 +66,7 @@ class Logs:
     """What is served of the tasks' logs."""
 
     def __init__(self) -> None:
-        self.here, self.served, self.unserved = 0, list[str](), list[str]()
+        self.served, self.unserved = list[str](), list[str]()
         self.answers: list[Any] = []  # of the first tries
         self.read = set[str]()
 
@@ -75,10 +75,6 @@ class Logs:
 
     def grew(self, task: str) -> None:
         """Nobody reads."""
-
-    def serve_here(self) -> bool:
-        self.here += 1
-        return True
 
     def serve(self, task: str, network: int | None, roots: Any) -> bool:
         self.served.append(task)
@@ -178,7 +174,7 @@ def test_a_task_from_its_start_to_its_removal(desk: Desk) -> None:
     desk.wait(lambda: not Path(desk.roster.folder("t").path).exists())
     desk.plane.until(lambda: "t" not in desk.plane.wants)
     assert (desk.roster.played.removed, desk.roster.launched) == (["t"], ["t"])
-    assert (desk.logs.here, desk.logs.served, desk.logs.unserved) == (1, [], ["t"])
+    assert (desk.logs.served, desk.logs.unserved) == ([], ["t"])
     spool.close()
 
 
@@ -446,7 +442,7 @@ def test_the_log_of_a_job_with_keys_is_served_until_it_is_removed(desk: Desk, is
     desk.wait(lambda: desk.logs.served)
     desk.roster.says("t", state="running", message="more")
     desk.plane.until(lambda: desk.plane.reports["t"].get("message") == "more")
-    assert (desk.logs.here, desk.logs.served, desk.logs.unserved) == (isolation == "none", ["t"], [])
+    assert (desk.logs.served, desk.logs.unserved) == (["t"], [])
     desk.logs.read.add("t")
     desk.roster.says("t", state="exited", reason="r", log_end=0)
     desk.plane.exited("t")
