@@ -69,7 +69,7 @@ def stored_way(credentials: dict[str, str | None] | None) -> RepoWay | None:
     if not credentials or not (credentials.get("private_key") or credentials.get("oauth_token")):
         return None
     return RepoWay(
-        "with what the server has for you",
+        "with the credentials that the server keeps for you",
         private_key=credentials.get("private_key"),
         token=None if credentials.get("private_key") else credentials.get("oauth_token"),
     )

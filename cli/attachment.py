@@ -145,7 +145,7 @@ class JobAttachment:
         if self._tries >= TRIES and not self._was_up:
             reasons = "".join(f"\n  {reason}" for reason in dict.fromkeys(self._reasons))
             raise Refused(
-                f"No way leads to the job of {self.name}:{reasons}", hint=f"Its log: `dstack logs {self.name}`."
+                f"Nothing reaches the job of {self.name}:{reasons}", hint=f"Its log: `dstack logs {self.name}`."
             )
         self._next_try = self.terminal.now() + WAITS[min(self._tries, len(WAITS) - 1)]
 
@@ -194,7 +194,7 @@ class JobAttachment:
             return self.terminal.home / named[2:] if named.startswith("~/") else self.terminal.cwd / named
         user = self.session.client.post("/api/users/get_my_user")
         if not user.get("ssh_private_key"):
-            raise Refused("The server gave no SSH key of yours.", hint="Name one with --ssh-identity.")
+            raise Refused("The server didn't send your SSH key.", hint="Name one with --ssh-identity.")
         known = run["run_spec"].get("ssh_key_pub") or user["ssh_public_key"]
         if known.split()[:2] != user["ssh_public_key"].split()[:2]:
             whose = "yours" if run.get("user") == user.get("username") else f"{run.get('user')}'s"

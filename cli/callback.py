@@ -37,7 +37,7 @@ class Callback:
         while self._given.get("state") != state:
             self._server.timeout = until - time.monotonic()
             if self._server.timeout <= 0:
-                raise Refused("Nobody came back from signing on.", hint="Try again, or add --device.")
+                raise Refused("The sign-on wasn't completed in time.", hint="Try again, or add --device.")
             self._server.handle_request()
         if "code" not in self._given:
             said = self._given.get("error_description") or self._given.get("error") or "it gave no reason"

@@ -96,7 +96,7 @@ class Client:
     def stream(self, run_name: str, query: Mapping[str, Any]) -> Stream:
         """Bytes to and from a job of a run, as soon as its machine has connected: `target`, `replica`, `job`, ..."""
         if self._dial is not dial:
-            raise NotSupported("This connection to the server carries no streams.")
+            raise NotSupported("This connection to the server can't carry streams.")
         from cli.streams import NoStream, open_stream
 
         given = urlencode({key: value for key, value in query.items() if value is not None})
@@ -106,7 +106,7 @@ class Client:
         except NoStream as other:
             raise failure(other.status, other.answer, self.url, self.project, path) from None
         except (OSError, http.client.HTTPException) as error:
-            raise Refused(f"The server at {self.url} gave no stream ({_words(error)}).") from error
+            raise Refused(f"The server at {self.url} opened no stream ({_words(error)}).") from error
 
     @property
     def _project_path(self) -> str:

@@ -112,7 +112,7 @@ def resolve_endpoint(terminal: Terminal, project: str | None) -> Endpoint:
 
 def _no_target(path: Path, wanted: str | None, projects: list[ProjectEntry], url: str) -> Refused:
     if url:
-        return Refused(f"DSTACK_SERVER_URL is {url}, but no token for it is known.", hint="Set DSTACK_TOKEN beside it.")
+        return Refused(f"DSTACK_SERVER_URL is {url}, but no token for it is known.", hint="Set DSTACK_TOKEN as well.")
     if not projects:
         return Refused(
             "No project is set up yet.",

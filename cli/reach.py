@@ -41,7 +41,7 @@ def check_server(submission: Mapping[str, Any]) -> None:
         raise NotKnownYet
     if login is not None and not login.get("port"):
         why = str(login.get("problem") or "its machine has no SSH server for it").rstrip(".")
-        hint = "Jobs that start once that is mended can be attached to."
+        hint = "Jobs that start after it is fixed can be attached to."
         raise NoSshServer(f"This job takes no SSH connections: {why}.", hint=hint)
 
 

@@ -28,7 +28,7 @@ def checked(stage: str) -> str:
     """Stages share an account and are told apart by this name alone: every resource carries it."""
     if not STAGE.fullmatch(stage):
         raise Invalid(
-            f"{stage!r} is no name for a stage: it may have 21 small letters, digits and dashes, a letter first.",
+            f"{stage!r} can't name a stage: use up to 21 lower-case letters, digits and dashes, a letter first.",
             hint="Choose one as in `make deploy STAGE=dev`.",
         )
     return stage
@@ -81,7 +81,7 @@ def _refused(doing: str, told: dict[str, str]) -> DstackError:
             f"AWS doesn't know these credentials ({code}).",
             hint="Check AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
         )
-    hint = "Deploying needs rights as the policy AdministratorAccess gives them." if code in _DENIED else ""
+    hint = "Deploying needs rights such as the policy AdministratorAccess gives." if code in _DENIED else ""
     return Refused(f"AWS refused to {doing}: {message} ({code})", hint=hint)
 
 

@@ -156,7 +156,7 @@ def _install(lock: str, file: Path, into: Path) -> None:
     if done.returncode != 0:
         raise Invalid(
             f"pip couldn't fetch the functions' packages: {done.stderr.strip()[-600:]}",
-            hint="See that this machine reaches a package index, then run the same command again.",
+            hint="Check that this machine can reach a package index, then run the same command again.",
         )
 
 

@@ -49,7 +49,9 @@ def run(given: argparse.Namespace, work: Callable[[argparse.Namespace, Say, Agre
 
 def _ask(question: str) -> bool:
     if not sys.stdin.isatty():
-        raise Refused("Nobody is there to say yes.", hint="To go ahead unasked, add --yes (with make, YES=1).")
+        raise Refused(
+            "There is nobody to answer the question.", hint="To go ahead unasked, add --yes (with make, YES=1)."
+        )
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 

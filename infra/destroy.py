@@ -70,7 +70,7 @@ def _nothing_left_alone(stage: str) -> None:
 def by_hand(stage: str, stack: str, table: str, bucket: str) -> str:
     keys = " ".join(f"{installed.prefix(stage)}/{key}" for key in ("install-key", "master-key"))
     return f"""
-Its data and its keys are kept: `make deploy STAGE={stage}` brings it back as it was. To delete them for ever:
+Its data and its keys are kept: `make deploy STAGE={stage}` brings it back as it was. To delete them for good:
 
   aws cloudformation delete-stack --stack-name {stack}
   aws dynamodb update-table --table-name {table} --no-deletion-protection-enabled

@@ -43,7 +43,7 @@ def course(status: str | None) -> Course:
 def stuck(name: str, status: str) -> Refused:
     """What a person can do about a stack that CloudFormation gave up."""
     if status == "UPDATE_ROLLBACK_FAILED":
-        do = f"Mend what its events name, then run `aws cloudformation continue-update-rollback --stack-name {name}`"
+        do = f"Fix what its events name, then run `aws cloudformation continue-update-rollback --stack-name {name}`"
     else:
         do = f"Look at its events, then delete it with `aws cloudformation delete-stack --stack-name {name}`"
     return Refused(f"The stack {name} is stuck: {status}.", hint=f"{do}; after that run this command again.")
@@ -201,7 +201,7 @@ class Stack:
         if failing and ("ROLLBACK" in status or status.endswith("_FAILED")):
             raise Refused(
                 f"{self.name} could not be changed: {first or status}.",
-                hint="CloudFormation has undone what it had begun. Mend the cause, then run this command again.",
+                hint="CloudFormation has undone what it had begun. Fix the cause, then run this command again.",
             )
 
     def _events(self, name: str = "") -> list[dict[str, Any]]:

@@ -121,8 +121,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("empties every ten minutes", rate("dead_letters")),
     ],
     "guides/fleets.md": [
-        ("within ten minutes, of", embedded.REFRESH_EVERY),
-        ("in AWS within six hours", rate("refresh_catalog")),
+        ("within ten minutes, or", embedded.REFRESH_EVERY),
+        ("or six hours where", rate("refresh_catalog")),
     ],
     "guides/gateways.md": [
         ("again every ten seconds", direct.WHILE_GOOD),

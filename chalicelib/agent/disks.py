@@ -30,7 +30,7 @@ NOTHING_FOUND = 2  # blkid's exit status
 BUSY_TOLD = 3  # users of a disk that a message names
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 WORDS = {
-    errno.EIO: "the disk fails (input/output error); restore its data from a backup or a snapshot",
+    errno.EIO: "the disk is failing (input/output error); restore its data from a backup or a snapshot",
     errno.ENODEV: "this machine's kernel doesn't know that filesystem; use another image, or ext4",
     errno.EBUSY: "somebody else uses it on this machine",
     errno.EROFS: "it is write-protected; mount it read-only, or attach it for writing",
@@ -87,7 +87,7 @@ class TaskDisk:
         known = [item for item in sorted(self._identity.items()) if item[0] in devices.IDENTITIES and item[1]]
         identity = ", ".join("%s %s" % item for item in known)
         raise UnusableDisk(
-            "the machine doesn't show its disk (%s) after %d seconds; see whether it is attached to this machine"
+            "the machine doesn't show its disk (%s) after %d seconds; check that it is attached to this machine"
             % (identity, WAIT_SECONDS)
         )
 
@@ -99,13 +99,13 @@ class TaskDisk:
     def _as_wanted(self, mounted: mountinfo.MountEntry) -> None:
         if mounted.read_only and not self.read_only:
             raise UnusableDisk(
-                "a job on this machine has it mounted read-only; wait for its end, or mount it so as well"
+                "a job on this machine has it mounted read-only; wait until that job ends, or mount it read-only too"
             )
 
     def _clear_point(self, mounted: List[mountinfo.MountEntry]) -> None:
         """What is mounted there is of a disk that was taken away."""
         if mounted and self._holds.wanted_by_others(self._task, self.volume):
-            raise UnusableDisk("its disk was exchanged while another job used it; end that job first")
+            raise UnusableDisk("its disk was replaced while another job used it; end that job first")
         for _ in mounted:
             self._unmounted_or_raise()
 
@@ -285,7 +285,7 @@ def probed(path: str, run: Run = subprocess.run) -> str:
     if done.returncode == NOTHING_FOUND:
         return ""
     said = " ".join(done.stdout.decode("utf-8", "replace").split())
-    return said or ("nothing certain (status %d)" % done.returncode)
+    return said or ("nothing conclusive (status %d)" % done.returncode)
 
 
 def busy(path: str) -> bool:

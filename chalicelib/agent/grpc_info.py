@@ -47,7 +47,7 @@ async def _body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most
         elif kind == PING and not flags & ACK:
             writer.write(_frame(PING, ACK, 0, payload))
         elif kind in (RST_STREAM, GOAWAY):
-            raise ValueError("the server gave the call up")
+            raise ValueError("the server gave up the call")
         elif stream == STREAM and kind == DATA:
             found += payload[1 : len(payload) - payload[0]] if flags & PADDED and payload else payload
             if len(found) > most:

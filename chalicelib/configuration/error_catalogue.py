@@ -170,7 +170,7 @@ ENTRIES: dict[str, ErrorEntry] = {
     ),
     "unknown-key": ErrorEntry("A key that isn't known there.", _task("gpu: 1"), _task("resources:\n  gpu: 1")),
     "unknown-value": ErrorEntry(
-        "A word that isn't one of the possible ones, or a name that nothing has.",
+        "A word that isn't one of those allowed, or a name that nothing has.",
         _task("spot_policy: spots"),
         _task("spot_policy: spot"),
     ),

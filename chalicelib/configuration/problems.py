@@ -183,7 +183,7 @@ def _length(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
 
 def _pattern(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
     return (
-        f"{_shown(value)} has characters that can't stand here",
+        f"{_shown(value)} has characters that aren't allowed here",
         f"it must look like `{context['pattern']}`",
         "invalid-value",
     )

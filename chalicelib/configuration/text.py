@@ -136,7 +136,7 @@ class _Reader:
                 self.wrong(path, node, "yaml-syntax", "a NUL character, which no program takes", "remove it")
             return node.value if tag in _PLAIN else self.scalar(node, tag, path)
         if id(node) in self.open:
-            message = "an alias stands inside of what it stands for"
+            message = "an alias stands inside what it stands for"
             raise TooMuch(message, "write out what it should stand for", *self.document.mark(path))
         self.open.add(id(node))
         try:

@@ -50,7 +50,7 @@ def problem(name: str, noun: str) -> tuple[str, str] | None:
         return None
     if len(name) > _LONGEST:
         return f"{wrong}: it has {len(name)} characters", f"at most {_LONGEST} are possible"
-    rule = f"small letters, digits and `-`, 2 to {_LONGEST} of them and a letter first"
+    rule = f"2 to {_LONGEST} lower-case letters, digits and `-`, a letter first"
     return wrong, f"{rule}, for example `{_mended(name, noun)}`"
 
 

@@ -46,11 +46,11 @@ class Range(Value, Generic[T]):
     def _ordered(self) -> Range[T]:
         for bound in (self.min, self.max):
             if bound is not None and not -MOST_AMOUNT <= bound <= MOST_AMOUNT:  # nor is `nan` within
-                raise _wrong(f"`{bound:g}` is beyond what anything here can have")
+                raise _wrong(f"`{bound:g}` is more than anything here can have")
         if self.min is None and self.max is None:
             raise _wrong("a range needs a lower or an upper bound, as in `1..4`, `2..` or `..8`")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise _wrong(f"the range {self} is upside down", f"write `{self.max:g}..{self.min:g}`")
+            raise _wrong(f"the range {self} is the wrong way round", f"write `{self.max:g}..{self.min:g}`")
         return self
 
     @classmethod

@@ -62,7 +62,7 @@ class HostJoining:
         """The same as over SSH, except that nobody needs the host's SSH server."""
         seen = report(look)
         if not seen.whole:
-            return ("looking at it was cut short (to fix it: run the command again)",)
+            return ("inspecting it was cut short (to fix it: run the command again)",)
         holder = held(self.store, seen.owner, self.install_id, project_id)
         found = lacks(
             replace(seen, forwarding=""), "this user", f"{self.install_id}/", holder, self.clock.now() // SECOND

@@ -125,7 +125,7 @@ class GatewayLook:
         self._keep(replicas=_with(self.gateway, ending))
         if machine.of_gateway:
             if allows(INSTANCE, machine.status, "end"):
-                why = f"the gateway {self.gateway.name} doesn't need it any more"
+                why = f"the gateway {self.gateway.name} no longer needs it"
                 ended = self.draft.end_instance(machine, InstanceReason.terminated_by_user, why)
                 self.machines[ended.id] = ended
         elif not machine.gateway.leaving:
@@ -186,7 +186,7 @@ class GatewayLook:
     def _why_none(self, missing: int) -> str:
         fleet = self.gateway.fleet
         if not self.snapshot.fleet_exists:
-            return f"there is no fleet {fleet} any more"
+            return f"the fleet {fleet} no longer exists"
         if not self.snapshot.hosts:
             return f"the fleet {fleet} has no hosts yet"
         if missing == 1:

@@ -91,7 +91,7 @@ def _nothing(
         ill = next((i for i in there if i.health == "failure" and blocks_for(wants, query, i)), None)
         if ill is not None:
             text = f"has {ill.name}, which would fit but isn't healthy: {ill.health_message}"
-            return [Note(f"fleet `{view.fleet.name}`", text, "mend it: it takes jobs again by itself")]
+            return [Note(f"fleet `{view.fleet.name}`", text, "fix it, and it takes jobs again by itself")]
         return [nearest(wants, query, view, [i for i in there if i.health != "failure"])]
     if closed:
         return [closed]

@@ -95,7 +95,7 @@ def scale(
     if load.sudden is not None and _clip(load.sudden, bounds) >= 2 * max(1, seen.ready):
         desired = max(current, wanted, _clip(load.sudden, bounds))
         until = now + load.window
-        why = f"{basis}, and a sudden rise: none fewer before {clock(until)}"
+        why = f"{basis}, after a sudden rise: none is removed before {clock(until)}"
         return Scaling(desired, why, _look(spec, doors, desired, bounds, state, until, now), panic_until=until)
     waits, because = _waits(spec, current, wanted, state, panic_until, now)
     if waits is not None:
@@ -127,7 +127,7 @@ def _waits(
     else:
         until, because = _earliest(state, spec.scale_down_delay), "scale_down_delay"
         if panic_until is not None and panic_until > until:
-            until, because = panic_until, "a sudden rise before"
+            until, because = panic_until, "a recent sudden rise"
     return (until, because) if until > now else (None, "")
 
 

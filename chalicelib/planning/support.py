@@ -189,8 +189,8 @@ RUN: dict[str, Support] = {
     "configuration.model.format": NotBuilt(
         "only OpenAI's API is passed on", "write `format: openai`, which TGI serves too", ("openai",)
     ),
-    "configuration.model.chat_template": NotBuilt("the engine applies its own template", "give it to the engine"),
-    "configuration.model.eos_token": NotBuilt("the engine knows its own", "give it to the engine"),
+    "configuration.model.chat_template": NotBuilt("the model server applies its own template", "configure it there"),
+    "configuration.model.eos_token": NotBuilt("the model server has its own", "configure it there"),
     **{
         f"configuration.{name}": Supported(f"{_GATEWAYS}::test_a_service_is_where_its_configuration_says")
         for name in ("gateway", "https")

@@ -311,7 +311,7 @@ class _VolumeOutcome(VolumeLook):
             self._keep(missing_since=self.now, due_at=self.now + apart(self.facts))
         elif not self.volume.external or self.now >= (since or 0) + apart(self.facts):
             due_at = self.now if self.volume.attachments else None
-            self._move("lost", reason=VolumeReason.lost, message="its provider doesn't know it any more", due_at=due_at)
+            self._move("lost", reason=VolumeReason.lost, message="its provider no longer knows it", due_at=due_at)
 
     def _creating(self, disk: ProviderDisk) -> None:
         if self.volume.status is VolumeStatus.submitted:

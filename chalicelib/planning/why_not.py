@@ -254,9 +254,7 @@ def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None
     found = book.reserved(reservation)
     if not found:
         text = f"no backend had a reservation {reservation} for it when its offers were last fetched"
-        hint = (
-            "check its id, state and system, and the backend's `regions`; a new one is known once they are fetched anew"
-        )
+        hint = "check its id, state and system, and the backend's `regions`; a new one is known after the next fetch"
         return Misfit(text, hint)
     offer = found[0]
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones) or not query.takes_kind(offer):

@@ -53,7 +53,7 @@ DRAINED, DRAIN_SECONDS = 64 * 1024, 2.0  # bytes that we read of others', for th
 PIECE = 64 * 1024  # bytes of an answer that are handed on at once
 READ_SECONDS = 180.0  # within which a client must have read its response
 _NO_AGENT = Refused("The job's host didn't answer.", hint="It may be away: see `dstack fleet`. Try again in a moment.")
-_NO_CLIENT = Refused("Nobody waits for this stream any more.")
+_NO_CLIENT = Refused("Nobody is waiting for this stream any more.")
 _BUSY = Refused("The server is busy with too many requests at once.", hint="Try again in a moment.")
 
 

@@ -36,7 +36,7 @@ AGAIN = 0.4  # seconds after which a ticket that nobody has used is told once mo
 CLOSE_SECONDS = 60.0  # for the rest of what was sent, after one side has ended
 PING_EVERY = 30.0  # seconds: less than proxies and NATs allow a silent connection
 RIGHTS_EVERY = 30.0  # seconds between two looks at who may still have their streams
-_NO_TICKET = "This ticket isn't good for a stream, or not any more"
+_NO_TICKET = "This ticket isn't valid for a stream, or no longer is"
 SILENCE = 600.0  # seconds without a byte or a pong after which a side is gone; one that doesn't read can't answer pings
 
 

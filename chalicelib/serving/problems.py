@@ -95,7 +95,7 @@ def too_large(most: int) -> HttpProblem:
 
 def not_allowed(project: str, *, given: bool) -> HttpProblem:
     if not given:
-        text = "This service asks for a token: send yours as `Authorization: Bearer <token>`."
+        text = "This service needs a token: send yours as `Authorization: Bearer <token>`."
     else:
         text = (
             f"The token in `Authorization` isn't one of a member of the project {project}. Send your own, as it stands "
@@ -127,7 +127,7 @@ def off() -> HttpProblem:
 
 def busy() -> HttpProblem:
     return HttpProblem(
-        503, "The server passes on all the requests that it can. Try again.", "busy", [("retry-after", "2")]
+        503, "The server is passing on as many requests as it can. Try again.", "busy", [("retry-after", "2")]
     )
 
 
@@ -146,7 +146,7 @@ def unanswered() -> HttpProblem:
 
 
 def no_answer() -> HttpProblem:
-    text = "The service's replica answered with what isn't HTTP, or with headers that are too large. See `dstack logs`."
+    text = "The service's replica didn't answer in HTTP, or its headers are too large. See `dstack logs`."
     return HttpProblem(502, text, "bad_gateway")
 
 

@@ -32,7 +32,7 @@ def archive_content(plane: Plane, credential: str, archive_id: str) -> bytes:
         content = None if archive is None else plane.blobs.get(archive.blob)
         if content is not None:
             return content
-    raise NotFound("No job of this instance has such an archive.")
+    raise NotFound("No job of this instance has that archive.")
 
 
 def publish(blobs: Blobs, content: bytes) -> str:
@@ -51,5 +51,5 @@ def program(plane: Plane, digest: str = "") -> bytes:
     if content is None:
         content = plane.blobs.get(NEWEST)
         if content is None or (named and hashlib.sha256(content).hexdigest() != digest):
-            raise NotFound("This control plane has no such agent program to serve.")
+            raise NotFound("This control plane has no such agent program.")
     return content

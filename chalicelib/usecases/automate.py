@@ -147,7 +147,7 @@ def _refuse(plane: Plane, project: Project, order: AutomationOrder, count: RuleC
 def _stand_still(plane: Plane, project: Project, order: AutomationOrder, count: RuleCount) -> Automated:
     """Too often: said once a day. After that not even an event comes of it, which a rule could act on."""
     why = (
-        f"it has had {MOST_A_DAY} orders within a day. If it causes what it acts on, change that; `retry` tries again."
+        f"it has acted {MOST_A_DAY} times within a day. If it causes what it acts on, change that; `retry` tries again."
     )
     if count.orders == MOST_A_DAY + 1:
         return _refuse(plane, project, order, count, why)

@@ -153,7 +153,7 @@ def _refuse_foreign(user: User, role: ProjectRole | None, stored: Automation) ->
     if not trusted and stored.user_id != user.id:
         raise Refused(
             f"The configuration {stored.name} was stored by {stored.user_name}.",
-            hint="Only they, and admins and managers of the project, may change or delete it.",
+            hint="Only that user and the project's admins and managers may change or delete it.",
         )
 
 

@@ -307,13 +307,14 @@ def _refuse_unknown(plane: Plane, project: Project, type: str) -> None:
         raise Refused(f"The simulated cloud stands in for the backend `{type}` here.", hint="Configure another type.")
     if type not in plane.providers.types:
         known = ", ".join(sorted(plane.providers.types)) or "none"
-        raise NotSupported(f"The backend {type} isn't built yet.", hint=f"Those that are: {known}.")
+        raise NotSupported(f"The backend {type} isn't built yet.", hint=f"These are: {known}.")
 
 
 def _refuse_of_file(backend: Configured) -> None:
     if backend.from_file:
         raise Refused(
-            f"The backend {backend.type} of this project is in {IN_FILE}.", hint="Change it there; the server follows."
+            f"The backend {backend.type} of this project is configured in {IN_FILE}.",
+            hint="Change it there; the server follows.",
         )
 
 

@@ -55,7 +55,7 @@ def wrong(read: GivenCertificate, domain: str, now: Micros) -> Iterator[Problem]
     """What speaks against showing it."""
     if now >= read.until:
         text = f"the certificate has expired: it was valid until {iso(read.until)[:10]}"
-        yield Problem(text, path=_CHAIN, hint="give one that is still valid")
+        yield Problem(text, path=_CHAIN, hint="give a valid one")
     if domain and not any(read.covers(name.replace("*", "x")) and name.endswith("." + domain) for name in read.names):
         text = f"the certificate is for {', '.join(read.names[:5]) or 'no host'}, not for hosts of {domain}"
         yield Problem(text, path=_CHAIN, hint=f"give one for `*.{domain}`", code="exclusive")
@@ -92,8 +92,8 @@ def _read(chain: str, key: str) -> GivenCertificate | list[Problem]:
         hint = "PEM of an RSA or EC key without a passphrase, or a file of it"
         return [Problem("it isn't a private key", path=_KEY, hint=hint)]
     if private.public_key() != public:
-        hint = "give the key with which this certificate was asked for"
-        return [Problem("the key isn't that of the certificate", path=_KEY, hint=hint, code="exclusive")]
+        hint = "give the key for which this certificate was issued"
+        return [Problem("the key doesn't belong to the certificate", path=_KEY, hint=hint, code="exclusive")]
     since, until = (round(at.timestamp()) * SECOND for at in (own.not_valid_before_utc, own.not_valid_after_utc))
     return GivenCertificate(chain, key, names, since, until)
 

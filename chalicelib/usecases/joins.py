@@ -37,7 +37,7 @@ LEAST_SECONDS, MOST_SECONDS = 60, 7 * 86_400
 MOST_UNUSED = 100  # commands of a fleet that are waiting to be used
 MOST_SPENT = 100  # those that were revoked or have expired: of more, people see the newest
 MOST_LOOK = 16 * 1024  # bytes that a machine may say about itself
-_UNKNOWN = "This command isn't known here"
+_UNKNOWN = "This command is unknown here"
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def read_said(body: bytes) -> JoinRequest:
     """Lines: the token, the number, the name, then the look."""
     lines = body[: MOST_LOOK + 1].decode("utf-8", "replace").split("\n")
     if len(body) > MOST_LOOK or len(lines) < 4:
-        raise Invalid("A machine joins with its token, a number, its name and the look at it, each on a line.")
+        raise Invalid("A machine joins with its token, a number, its name and its description, each on a line.")
     token, attempt, hostname, *look = (line.strip() for line in lines)
     hostname = re.sub(r"[^A-Za-z0-9._-]", "", printable(hostname))[:60]
     return JoinRequest(token, attempt[:100], hostname or "host", "\n".join(look))
@@ -204,9 +204,7 @@ def _view(plane: Plane, join: Join) -> FleetView | str:
     if fleet is None or fleet.deleted or fleet.status is not FleetStatus.active:
         return "the fleet is being deleted" if fleet is not None else "the fleet is gone"
     if not _backed(plane, join, fleet):
-        return (
-            f"this command is {join.user_name}'s, who may not change the fleet any more; ask somebody who may for one"
-        )
+        return f"this command is {join.user_name}'s, who may no longer change the fleet; ask somebody who may"
     instances = plane.read.fleet_row(fleet).instances
     if len(instances) >= MOST_HOSTS:
         return f"the fleet {fleet.name} has {MOST_HOSTS} machines already"

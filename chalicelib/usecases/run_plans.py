@@ -334,7 +334,7 @@ def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen
         fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
         raise AlreadyExists(
             f"There is a run {draft.name} already, it is {current.status.value}, and this can't be changed while it "
-            f"lives: {fields}.",
+            f"runs: {fields}.",
             hint=f"Stop it first (dstack stop {draft.name}) or choose another name.",
         )
     return _update(plane, user, project, draft, row)

@@ -38,7 +38,7 @@ def set_secret(plane: Plane, project: Project, actor: User, name: str, value: st
         problems.append(Problem("a name has 1 to 200 letters, digits, - and _", path="name"))
     if len(value) > MAX_SECRET:
         problems.append(
-            Problem(f"a value can have at most {MAX_SECRET} characters; this one has {len(value)}", path="value")
+            Problem(f"a value may have at most {MAX_SECRET} characters; this one has {len(value)}", path="value")
         )
     if problems:
         raise Invalid(problems)

@@ -111,7 +111,7 @@ def _at_the_server(config: ServiceConfiguration) -> Iterator[Problem]:
 
 def _obstacles(gateway: Gateway, run_name: str, config: ServiceConfiguration) -> Iterator[Problem]:
     if gateway.ending:
-        hint = "name another one, or wait and create it anew"
+        hint = "name another one, or wait and create it again"
         yield Problem(f"gateway {gateway.name} is being deleted", path=_FIELD, hint=hint, code="exclusive")
     if not gateway.domain:
         text = f"gateway {gateway.name} has no domain, so a service has no name there"
@@ -123,7 +123,7 @@ def _obstacles(gateway: Gateway, run_name: str, config: ServiceConfiguration) ->
     if config.https is True and gateway.https_port is None:
         text, hint = (
             f"gateway {gateway.name} serves no https",
-            "write `https: auto`, or make it anew with a `certificate`",
+            "write `https: auto`, or create it again with a `certificate`",
         )
         yield Problem(text, path=_HTTPS, hint=hint, code="exclusive")
 

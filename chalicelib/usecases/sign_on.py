@@ -59,7 +59,9 @@ def begin(plane: Plane, name: str, local_port: int | None, base_url: str | None)
     elif redirect is None and base_url:
         redirect = f"{base_url.rstrip('/')}/auth/{name}/callback"
     if redirect is None:
-        raise Refused("Nobody knows where the browser is to come back to.", hint="Give `local_port` or `base_url`.")
+        raise Refused(
+            "The address to which the browser should return is missing.", hint="Give `local_port` or `base_url`."
+        )
     nonce, verifier = plane.random_token(), plane.random_token() + plane.random_token()
     state = _State(name, plane.clock.now() + PATIENCE, redirect, local_port, nonce, verifier)
     return provider.address(redirect, _sealed(plane, state), nonce, verifier)
@@ -116,7 +118,7 @@ def _opened(plane: Plane, sealed: str) -> _State:
     try:
         known = _State(**orjson.loads(plane.seal.open(sealed, context=_SEALED_FOR)))
     except Refused:
-        raise Refused("This sign-on wasn't begun here.", hint=_AGAIN) from None
+        raise Refused("This sign-on didn't begin here.", hint=_AGAIN) from None
     if known.until < plane.clock.now():
         raise Refused("This sign-on has taken too long.", hint=_AGAIN)
     return known
@@ -139,7 +141,7 @@ def _enter(plane: Plane, provider: SignsOn, account: Mapping[str, Any]) -> tuple
             return _signed_on(plane, provider, _promoted(plane, rules.name, user, given.admin))
         except Conflict:
             continue  # the same account signs on twice at once, or its user is being changed
-    raise Refused("The user is being changed by others all the time.", hint="Try again.")
+    raise Refused("The user keeps changing.", hint="Try again.")
 
 
 def _user(plane: Plane, provider: SignsOn, claims: Claims, role: GlobalRole) -> User:

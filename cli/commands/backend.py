@@ -52,7 +52,7 @@ def _list(session: Session, json_wanted: bool) -> None:
 def add(
     ctx: typer.Context,
     *,
-    name: Annotated[str | None, typer.Argument(metavar="BACKEND", help="Its type, unless FILE says it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="BACKEND", help="Its type, unless FILE names it.")] = None,
     file: Annotated[
         str | None, typer.Option("-f", "--file", metavar="FILE", help="A file with one entry of `backends`.")
     ] = None,
@@ -106,7 +106,7 @@ def _creds(session: Session, access_key: str | None, secret_key: str | None, own
     if access_key is None and secret_key is None:
         return None
     if access_key is None:
-        raise Refused("--secret-key is without its id.", hint="Add --access-key ID.")
+        raise Refused("--secret-key needs the key's id, too.", hint="Add --access-key ID.")
     here = session.terminal
     secret = here.hidden("Secret key: ") if secret_key is None else here.secret(secret_key, "--secret-key")
     return {"type": "access_key", "access_key": access_key, "secret_key": secret}

@@ -51,7 +51,7 @@ def create(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The export's name.")],
     importers: Annotated[
-        list[str] | None, typer.Option("--importer", metavar="PROJECT", help="A project that gets it; repeatable.")
+        list[str] | None, typer.Option("--importer", metavar="PROJECT", help="A project to share it with; repeatable.")
     ] = None,
     fleets: Annotated[
         list[str] | None, typer.Option("--fleet", metavar="NAME", help="An SSH fleet to share; repeatable.")
@@ -83,18 +83,27 @@ def update(
     *,
     name: ExportArgument,
     add_importers: Annotated[
-        list[str] | None, typer.Option("--add-importer", metavar="PROJECT", help="Another project gets it; repeatable.")
+        list[str] | None,
+        typer.Option("--add-importer", metavar="PROJECT", help="Also share it with this project; repeatable."),
     ] = None,
     remove_importers: Annotated[
         list[str] | None,
-        typer.Option("--remove-importer", metavar="PROJECT", help="Its jobs there end; repeatable."),
+        typer.Option(
+            "--remove-importer",
+            metavar="PROJECT",
+            help="Stop sharing it with this project, whose jobs there end; repeatable.",
+        ),
     ] = None,
     add_fleets: Annotated[
-        list[str] | None, typer.Option("--add-fleet", metavar="NAME", help="Another SSH fleet; repeatable.")
+        list[str] | None, typer.Option("--add-fleet", metavar="NAME", help="Also share this SSH fleet; repeatable.")
     ] = None,
     remove_fleets: Annotated[
         list[str] | None,
-        typer.Option("--remove-fleet", metavar="NAME", help="Jobs of others there end; repeatable."),
+        typer.Option(
+            "--remove-fleet",
+            metavar="NAME",
+            help="Stop sharing this fleet, where other projects' jobs end; repeatable.",
+        ),
     ] = None,
     add_gateways: Annotated[list[str] | None, typer.Option("--add-gateway", metavar="NAME", help=GATEWAYS)] = None,
     remove_gateways: Annotated[

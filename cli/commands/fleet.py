@@ -112,7 +112,7 @@ def delete(
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Don't wait for hosts that are away: what was installed there stays there."),
+        typer.Option("--force", help="Don't wait for unreachable hosts: what was installed there stays there."),
     ] = False,
     project: ProjectOption = None,
     yes: YesOption = False,

@@ -78,7 +78,7 @@ def get(
         session.terminal.say()
         session.show(certificates_table(found["certificates"]))
         if any(each["next_attempt_at"] for each in found["certificates"]):
-            session.terminal.warn("Once that is mended, apply the gateway's file again: it is tried at once.")
+            session.terminal.warn("Once that is fixed, apply the gateway's file again: it is tried at once.")
 
 
 @command(app, "delete", "dstack gateway delete door", "dstack gateway delete door -y")
@@ -110,7 +110,8 @@ def update(
         bool, typer.Option("--set-default", help="Make it the gateway of services that name none.")
     ] = False,
     domain: Annotated[
-        str | None, typer.Option("--domain", metavar="DOMAIN", help="The domain that its services get names in.")
+        str | None,
+        typer.Option("--domain", metavar="DOMAIN", help="The domain under which its services get their names."),
     ] = None,
 ) -> None:
     """Change a gateway. What its file says can be changed by applying it again. That also tries at once what

@@ -31,7 +31,8 @@ def login(
         str | None, typer.Option("--url", metavar="URL", help="The server's address; default your default project's.")
     ] = None,
     provider: Annotated[
-        str | None, typer.Option("-p", "--provider", metavar="NAME", help="Whose account, if there are several.")
+        str | None,
+        typer.Option("-p", "--provider", metavar="NAME", help="The provider of your account, if there are several."),
     ] = None,
     device: Annotated[
         bool, typer.Option("--device", help="Show a code to type in a browser elsewhere, instead of opening one here.")
@@ -78,12 +79,12 @@ def _provider(client: Client, wanted: str | None) -> str:
     names = [each["name"] for each in client.post("/api/auth/list_providers") if each["enabled"]]
     if not names:
         raise Refused(
-            f"Nobody can sign on at {client.url}: no provider of accounts is configured.",
+            f"Nobody can sign on at {client.url}: no account provider is configured.",
             hint="Add a project with its token: `dstack project add --name NAME --url URL --token TOKEN`.",
         )
     if wanted is None and len(names) > 1:
         raise Refused(
-            "Several providers have accounts for this server.", hint=f"Add -p with one of {', '.join(names)}."
+            "This server takes accounts of several providers.", hint=f"Add -p with one of {', '.join(names)}."
         )
     if wanted is not None and wanted not in names:
         raise Refused(f"There is no provider {wanted}.", hint=f"There are: {', '.join(names)}.")

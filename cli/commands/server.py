@@ -145,7 +145,7 @@ def server(
         trust_jobs=trust_jobs,
     )
     if fake_cloud_name and not settings.fake_cloud:
-        raise typer.BadParameter("--fake-cloud-name means something only with --fake-cloud.", ctx=ctx)
+        raise typer.BadParameter("--fake-cloud-name needs --fake-cloud.", ctx=ctx)
     raise typer.Exit(serve(settings))
 
 
@@ -153,7 +153,7 @@ def _admin_token(here: Terminal, token: str | None) -> str | None:
     """A flag's token. A server runs for long, and everyone on the machine can read its command line."""
     if token not in (None, "", STANDARD_INPUT):
         here.warn(
-            "Everyone on this machine can read the token of --token in the process list. Use "
+            "Anyone on this machine can read what --token says in the process list. Use "
             "DSTACK_SERVER_ADMIN_TOKEN, or --token - with the token on standard input."
         )
     return here.secret(token, "--token") if token else None
@@ -195,7 +195,7 @@ def _show_cost(session: Session, json_wanted: bool) -> None:
     if json_wanted:
         session.terminal.say(as_json(document("server info --cost", found)))
     elif not found["billed"]:
-        session.terminal.say("This server runs on a machine of yours, so nobody bills its calls.")
+        session.terminal.say("This server runs on your own machine, so nobody bills its calls.")
     else:
         session.show(cost_table(found))
         session.terminal.say(bill_of(found))

@@ -63,7 +63,7 @@ def create(
         shown = {key: value for key, value in made.items() if key not in ("creds", "ssh_private_key")}
         session.terminal.say(as_json(document("user create", {"user": shown, "token": made["creds"]["token"]})))
         return
-    session.terminal.say(f"User {name} is created. Their token, which is shown this once:")
+    session.terminal.say(f"User {name} is created. Their token, shown only this once:")
     _say_token(session, made)
 
 
@@ -76,7 +76,7 @@ def update(
     email: EmailOption = None,
     active: Annotated[bool, typer.Option("--active", help="Let them in again.")] = False,
     inactive: Annotated[
-        bool, typer.Option("--inactive", help="Let them in no longer, and cut off what they have open.")
+        bool, typer.Option("--inactive", help="Lock them out, and cut off what they have open.")
     ] = False,
     project: ProjectOption = None,
 ) -> None:
@@ -115,7 +115,7 @@ def token(ctx: typer.Context, name: NameArgument, project: ProjectOption = None,
 def _say_token(session: Session, found: Any) -> None:
     session.terminal.say(found["creds"]["token"])
     session.terminal.warn(
-        f"They use it so: dstack project add --name {session.project} --url {session.client.url} --token TOKEN"
+        f"They use it like this: dstack project add --name {session.project} --url {session.client.url} --token TOKEN"
     )
 
 

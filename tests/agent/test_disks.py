@@ -47,8 +47,8 @@ def test_a_disk_that_doesnt_come_is_waited_for_and_named(tmp_path: Path) -> None
     [
         (2, b"", ""),
         (0, b"ext4\nfilesystem\n", "ext4 filesystem"),
-        (8, b"", "nothing certain (status 8)"),
-        (1, b"", "nothing certain (status 1)"),
+        (8, b"", "nothing conclusive (status 8)"),
+        (1, b"", "nothing conclusive (status 1)"),
     ],
 )
 def test_only_a_clear_no_of_blkid_counts(status: int, said: bytes, found: str) -> None:

@@ -149,7 +149,7 @@ def test_what_it_lacks_is_named_together_and_leaves_the_command_unused(lab: Rig)
     word, *lacks = machine_joins(lab, made, look=poor + "clock=1\n").split("\n")
     assert word == "lacks" and len(lacks) == 3
     assert "Python is 3.6" in lacks[0] and "Docker" in lacks[1] and "minutes behind the server's" in lacks[2]
-    assert machine_joins(lab, made, look="uid=0\n").startswith("lacks\nlooking at it was cut short")
+    assert machine_joins(lab, made, look="uid=0\n").startswith("lacks\ninspecting it was cut short")
     assert machine_joins(lab, made).startswith("join ")
 
 
@@ -195,7 +195,7 @@ def test_a_command_is_worth_no_more_than_whoever_made_it(lab: Rig, ends: str) ->
         lab.ok("/api/projects/main/add_members", {"members": [{"username": "ann", "project_role": "user"}]})
     else:
         lab.ok("/api/users/update", {"username": "ann", "global_role": "user", "email": None, "active": False})
-    assert machine_joins(lab, other).startswith("refused this command is ann's, who may not change the fleet any more")
+    assert machine_joins(lab, other).startswith("refused this command is ann's, who may no longer change the fleet")
     assert len(instances(lab)) == 1
 
 

@@ -143,7 +143,7 @@ def test_a_service_with_a_disk_takes_no_new_version_beside_the_old_one(rig: Rig)
     submit(rig, old)
     assert rig.ok("P/runs/get_plan", {"run_spec": new})["action"] == "create"
     told = rig.refused("P/runs/apply", {"plan": {"run_spec": new}, "force": True})
-    assert "can't be changed while it lives: commands, its volume data can be used by one machine at a time" in told
+    assert "can't be changed while it runs: commands, its volume data can be used by one machine at a time" in told
     same = {"configuration": {**old["configuration"], "priority": 7}}
     assert rig.ok("P/runs/get_plan", {"run_spec": same})["action"] == "update"
 

@@ -209,7 +209,7 @@ def test_everything_else_needs_a_new_run(rig: Rig, fields: dict[str, Any]) -> No
     submit(rig, service())
     assert rig.ok("P/runs/get_plan", {"run_spec": service(**fields)})["action"] == "create"
     told = rig.refused("P/runs/apply", {"plan": {"run_spec": service(**fields)}, "force": True})
-    assert f"this can't be changed while it lives: {next(iter(fields))}" in told
+    assert f"this can't be changed while it runs: {next(iter(fields))}" in told
 
 
 def test_a_group_may_change_come_and_go_and_the_others_are_left_alone(rig: Rig) -> None:

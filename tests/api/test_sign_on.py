@@ -107,7 +107,7 @@ def test_the_browser_comes_back_to_where_it_was_sent_from(
 
 
 def test_nobody_is_sent_nowhere(desk: Rig) -> None:
-    assert "come back" in desk.refused("/api/auth/corp/authorize", {"base_url": None})
+    assert "browser should return" in desk.refused("/api/auth/corp/authorize", {"base_url": None})
 
 
 def test_a_console_learns_where_to_send_the_browser_on(desk: Rig) -> None:
@@ -126,7 +126,7 @@ def test_the_state_shows_nothing_and_lasts_ten_minutes(desk: Rig) -> None:
 
 @pytest.mark.parametrize("state", ["", "x", "v1.", "v1.AAAA", "v1." + "A" * 80])
 def test_a_made_up_state_is_refused(desk: Rig, state: str) -> None:
-    assert "wasn't begun here" in desk.refused("/api/auth/corp/callback", {"code": "code", "state": state})
+    assert "didn't begin here" in desk.refused("/api/auth/corp/callback", {"code": "code", "state": state})
 
 
 def test_a_state_is_for_one_way_and_one_provider(tmp_path: Path) -> None:

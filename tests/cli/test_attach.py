@@ -112,7 +112,7 @@ def test_where_no_way_leads_there_all_are_told(attach: Any) -> None:
     ended = attach(ssh=ssh, looks=500, now=clock.now, sleep=clock.sleep)
     assert ended.code == 1
     assert (
-        "No way leads to the job of train:\n  directly: Permission denied\n  through the server: The host" in ended.err
+        "Nothing reaches the job of train:\n  directly: Permission denied\n  through the server: The host" in ended.err
     )
     assert len(ssh.started) == 8, "each way four times"
 
@@ -346,7 +346,7 @@ def test_an_apply_without_a_connection_shows_the_log_all_the_same(task: Dstack, 
     ssh = FakeSsh([FakeTunnel("x", "Permission denied")])
     ended = task("apply", "-y", ssh=ssh, now=clock.now, sleep=clock.sleep)
     assert ended.code == 0 and ended.out.endswith("one\n")
-    assert ended.err.count("Not attached: No way leads to the job of train:\n  through the server: Permission") == 1
+    assert ended.err.count("Not attached: Nothing reaches the job of train:\n  through the server: Permission") == 1
 
 
 def test_a_home_that_keeps_nothing_costs_the_connection_and_not_the_log(task: Dstack, attach: Any) -> None:

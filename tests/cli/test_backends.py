@@ -70,7 +70,7 @@ def test_a_backend_comes_from_a_file(dstack: Dstack, plane: Plane) -> None:
         ("aws -f backend.yml", "either a backend or -f FILE"),
         ("-f backend.yml --default-creds", "has all settings"),
         ("aws --default-creds --access-key A", "contradict"),
-        ("aws --secret-key s", "without its id"),
+        ("aws --secret-key s", "needs the key's id"),
         ("aws --access-key A", "nothing on standard input"),
     ],
 )

@@ -53,7 +53,7 @@ def become(dstack: Dstack, plane: RealPlane, token: str) -> None:
 
 def test_a_user_from_creation_to_deletion(admin: Dstack, plane: RealPlane) -> None:
     said, token = done(admin, "user create ann --email ann@example.com").strip().split("\n")
-    assert said == "User ann is created. Their token, which is shown this once:" and len(token) > 20
+    assert said == "User ann is created. Their token, shown only this once:" and len(token) > 20
     assert names(done(admin, "user")) == names(done(admin, "user list")) == ["ann", "admin"]
     assert done(admin, "project add-member ann") == "ann is a user of project main.\n"
     assert done(admin, "project add-member ann --role admin") == "ann is an admin of project main.\n"

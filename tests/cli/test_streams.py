@@ -175,7 +175,7 @@ def test_an_endless_head_is_no_answer() -> None:
 def test_no_server_is_told() -> None:
     with FarEnd() as server:
         url = server.url
-    with pytest.raises(Refused, match="gave no stream"):
+    with pytest.raises(Refused, match="opened no stream"):
         Client(url, "t", "main").stream("train", QUERY)
 
 

@@ -79,7 +79,7 @@ def test_render_says_file_line_column_key_problem_and_hint() -> None:
         (TASK + "---\ntype: task\n", "yaml-syntax", (3, 1), "one document a file"),
         (TASK + "name: é\x07\n", "yaml-syntax", (3, 8), "a character that text can't hold"),
         (TASK + "name: \ud800\n", "not-utf8", (3, 7), "half a character"),
-        (TASK + "x: &a [*a]\n", "too-much", (3, 4), "inside of what it stands for"),
+        (TASK + "x: &a [*a]\n", "too-much", (3, 4), "inside what it stands for"),
         ("[" * 5000, "too-much", (1, 60), "levels deep"),
         (TASK + "setup:\n" + "- a\n" * 30_000, "too-much", (4, 1), "values"),
         (TASK + "#" * 1_000_001, "too-much", (0, 0), "more than 1,000,000"),

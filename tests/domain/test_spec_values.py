@@ -99,7 +99,7 @@ def test_flavours_of_durations(flavour: str, off: Any, yes: Any, negative: Any) 
 def test_hints_for_durations() -> None:
     assert "one unit only: `90m`" in said(quantities.Duration, "1h30m")
     assert "one unit only: `61s`" in said(quantities.Duration, "1m1s")
-    assert "units are small letters: `5m`" in said(quantities.Duration, "5M")
+    assert "units are lower-case letters: `5m`" in said(quantities.Duration, "5M")
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_volume_whose_disk_is_gone_has_failed(stage: Stage) -> None:
     assert stage.sweep(after=APART).lost == [volume.id]
     lost = stage.again(volume)
     assert (lost.status, lost.reason) == (VolumeStatus.failed, VolumeReason.lost)
-    assert lost.message == "its provider doesn't know it any more" and lost.due_at is None
+    assert lost.message == "its provider no longer knows it" and lost.due_at is None
     stage.delete()
     stage.settle()
     assert stage.again(volume).deleted

@@ -262,9 +262,9 @@ def test_a_rule_that_causes_what_it_acts_on_stands_still(stack: Stack, rig: Rig)
             break
         rounds.append(newest["id"])
         ask(stack, event=newest["id"])
-    assert len(rounds) == MOST_A_DAY + 2 and "100 orders within a day" in newest["message"]
+    assert len(rounds) == MOST_A_DAY + 2 and "acted 100 times within a day" in newest["message"]
     stored(rig)
-    assert "100 orders" in ask(stack, event="later") and runs(rig) == []
+    assert "acted 100 times" in ask(stack, event="later") and runs(rig) == []
     assert ask(stack, rule="another", event="later") == "", "each rule by itself"
     rig.world.clock.pass_(DAY // SECOND)
     assert ask(stack, event="tomorrow") == ""

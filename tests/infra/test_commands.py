@@ -24,7 +24,7 @@ def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.
     with pytest.raises(Invalid):
         checked(name)
     assert deploy.main([name]) == destroy.main([name]) == new_token.main([name]) == 1
-    assert "no name for a stage" in capsys.readouterr().err
+    assert "can't name a stage" in capsys.readouterr().err
 
 
 def test_a_name_of_21_characters_is_one() -> None:
@@ -75,7 +75,7 @@ def test_without_a_terminal_nobody_is_taken_to_have_agreed(monkeypatch: pytest.M
     from infra import command
 
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    with pytest.raises(DstackError, match="Nobody is there"):
+    with pytest.raises(DstackError, match="nobody to answer"):
         command._ask("Really?")
 
 

@@ -80,7 +80,7 @@ def test_it_says_what_it_waits_for() -> None:
     _, _, plan = decided(look(of.with_(due_at=b.NOW)))
     assert [event.message for step in plan.steps for event in step.events] == []  # once is enough
     of, _, _ = decided(look(gateway(), fleet_exists=False))
-    assert of.message == "there is no fleet edge any more"
+    assert of.message == "the fleet edge no longer exists"
     of, _, _ = decided(look(gateway(wanted=3), host(0)))
     assert of.message == "waiting for 2 hosts of fleet edge that can be reached and carry no gateway"
 

@@ -218,7 +218,7 @@ class TestQueue:
         rise = self._rise(busy=40.0)
         told = ask(rule("queue", 4), (1, 20), rise, state=at(2, NOW - SECOND))
         assert (told.desired, told.panic_until) == (10, NOW + MINUTE)
-        assert told.why.endswith("and a sudden rise: none fewer before 14:14:20 UTC")
+        assert told.why.endswith("after a sudden rise: none is removed before 14:14:20 UTC")
 
     def test_less_than_twice_the_ready_replicas_is_no_sudden_rise(self) -> None:
         assert ask(rule("queue", 4), (1, 20), self._rise(busy=12.0), state=at(2, NOW - SECOND)).desired == 2
@@ -229,7 +229,7 @@ class TestQueue:
         calm = door(*[1] * 6, busy=1.0)
         told = ask(spec, (1, 20), calm, state=state)
         assert (told.desired, told.wanted) == (10, 1)
-        assert "because of a sudden rise before" in told.why
+        assert "because of a recent sudden rise" in told.why
         later = calm.with_(at=NOW + SECOND)
         assert ask(spec, (1, 20), later, state=state, now=NOW + SECOND).desired == 1
 

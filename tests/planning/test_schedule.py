@@ -184,7 +184,7 @@ def test_no_moment_between_now_and_the_next_was_meant(fields: tuple[str, ...], m
 @pytest.mark.parametrize(
     ("written", "text"),
     [
-        ({"cron": "0 0 30 2 *"}, "no day is ever `0 0 30 2 *`"),
+        ({"cron": "0 0 30 2 *"}, "no day ever matches `0 0 30 2 *`"),
         ({"cron": "0 0 * * *", "timezone": "Mars/Olympus"}, "there is no time zone `Mars/Olympus`"),
         ({"cron": "0 0 * * *", "timezone": "../etc/passwd"}, "there is no time zone"),
         ({"cron": "0 0 * * *", "timezone": "Europe"}, "there is no time zone `Europe`"),

@@ -119,7 +119,7 @@ class TestOddAnswers(_Ours, contract.Doors):
     ) -> None:
         before = replica.seen()["came"].get("odd", 0)
         answer = visitor.ask(f"/odd?how={how}", "POST")
-        assert answer.status == 502 and "isn't HTTP" in answer.json()["detail"][0]["msg"]
+        assert answer.status == 502 and "didn't answer in HTTP" in answer.json()["detail"][0]["msg"]
         assert replica.seen()["came"]["odd"] == before + 1, "it was sent again"
         assert visitor.ask("/echo").status == 200
         assert capfd.readouterr().err == "", "an application fills the server's log"

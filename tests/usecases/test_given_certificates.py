@@ -99,7 +99,7 @@ def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
     [
         (given("nonsense"), "certificate.certificate: it isn't a certificate"),
         (given(key="nonsense"), "certificate.key: it isn't a private key"),
-        (given(key=NEXT_KEY), "certificate.key: the key isn't that of the certificate"),
+        (given(key=NEXT_KEY), "certificate.key: the key doesn't belong to the certificate"),
         (given(*made_certificate("*.example.org", since=SINCE)), "is for *.example.org, not for hosts of example.com"),
         (given(*made_certificate("example.com", since=SINCE)), "is for example.com, not for hosts of example.com"),
         (

@@ -95,7 +95,11 @@ def test_a_service_is_where_its_configuration_says(
         ({"gateway": "far/edge"}, {}, ("another project", "write `gateway: edge`")),
         ({"gateway": "edge"}, {"domain": ""}, ("no domain", "dstack gateway update edge --domain")),
         ({"gateway": "edge"}, {"status": GatewayStatus.deleting}, ("being deleted", "name another")),
-        ({"gateway": "edge", "https": True}, {"https_port": None}, ("no https", "make it anew with a `certificate`")),
+        (
+            {"gateway": "edge", "https": True},
+            {"https_port": None},
+            ("no https", "create it again with a `certificate`"),
+        ),
         ({"https": False}, {}, ("only gateways", "remove it")),
     ],
 )

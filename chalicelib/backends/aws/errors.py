@@ -113,7 +113,7 @@ def translated(error: Exception, action: str, region: str) -> BackendError:
         return _answered(error.response, action, region)
     text = _shortened(str(error))
     if isinstance(error, sdk.ParamValidationError):
-        return Unfit(f"{action} in {region} can't be requested so: {_shortened(_VALUES.sub('', str(error)))}")
+        return Unfit(f"{action} in {region} can't be requested like this: {_shortened(_VALUES.sub('', str(error)))}")
     logins = (
         sdk.NoCredentialsError,
         sdk.PartialCredentialsError,

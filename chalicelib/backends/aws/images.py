@@ -63,7 +63,7 @@ class AwsImages:
         image_id = self._clients.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"]
         found = self._clients.call("ec2", region, "describe_images", ImageIds=[image_id])["Images"]
         if not found:
-            raise Unfit(f"{region} hasn't the image {image_id} that {name} names.")
+            raise Unfit(f"{region} has no image {image_id}, which {name} names.")
         return _read(found[0])
 
     def _named(self, region: str, asked: AWSOSImage) -> Image:

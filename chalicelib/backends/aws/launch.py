@@ -73,7 +73,7 @@ def launch(request: CreateRequest, place: LaunchPlace, settings: LaunchSettings)
     if request.open_ports and not settings.public_ips:
         raise Unfit(
             f"{request.name} is a gateway's, which needs a public address, and the backend has `public_ips: false`.",
-            hint="Remove that, or run the gateway on hosts of yours: `fleet` instead of `backend` and `region`.",
+            hint="Remove that, or run the gateway on your own hosts: `fleet` instead of `backend` and `region`.",
         )
     if spot and place.reservation is not None:
         raise Unfit(f"A spot machine can't be in the capacity reservation {place.reservation.id}.")

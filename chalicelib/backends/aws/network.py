@@ -97,7 +97,7 @@ class Networks:
         vpcs = self._clients.call("ec2", region, "describe_vpcs", Filters=chosen)["Vpcs"]
         if not vpcs:
             raise Unfit(
-                f"{region} hasn't {asked}.", hint="Create it, name another, or take the region out of `regions`."
+                f"{region} doesn't have {asked}.", hint="Create it, name another, or take the region out of `regions`."
             )
         if len(vpcs) > 1:
             raise Unfit(f"{region} has several VPCs named {config.vpc_name}.", hint="Name them by id in `vpc_ids`.")
@@ -205,9 +205,9 @@ def _no_subnet(vpc: str, region: str, *, public: bool) -> str:
     if public:
         return (
             f"{vpc} in {region} has no public subnet: none has a route for 0.0.0.0/0 to an internet gateway. "
-            "Add one, or set `public_ips: false` if machines shall leave through a NAT gateway."
+            "Add one, or set `public_ips: false` if machines should reach the internet through a NAT gateway."
         )
     return (
-        f"{vpc} in {region} has no private subnet with a way out: none has a route for 0.0.0.0/0 through a NAT "
-        "gateway, a transit gateway or a peering. Add one, or set `public_ips: true`."
+        f"{vpc} in {region} has no private subnet with a route to the internet: none has one for 0.0.0.0/0 through a "
+        "NAT gateway, a transit gateway or a peering. Add one, or set `public_ips: true`."
     )

@@ -41,14 +41,14 @@ class AzureBackendConfig(RegionalBackend):
     creds: AzureCreds = Field(description=CREDS)
     resource_group: Word | None = Field(default=None, description="The resource group; one is created unless set.")
     vpc_ids: dict[str, Annotated[str, AfterValidator(_NETWORK)]] | None = Field(
-        default=None, description="The network by location, as `group/network`."
+        default=None, description="The network by location, in the form `group/network`."
     )
     subnet_ids: dict[str, Annotated[str, AfterValidator(_SUBNET)]] | None = Field(
-        default=None, description="The subnet by location, as `group/network/subnet`."
+        default=None, description="The subnet by location, in the form `group/network/subnet`."
     )
     public_ips: bool = Field(default=True, description=PUBLIC_IPS + " Without, `vpc_ids` or `subnet_ids` is needed.")
     vm_managed_identity: Annotated[str, AfterValidator(_IDENTITY)] | None = Field(
-        default=None, description="The machines' identity, as `group/identity`."
+        default=None, description="The machines' identity, in the form `group/identity`."
     )
     tags: Tags | None = Field(default=None, description=TAGS)
 

@@ -36,7 +36,7 @@ _YEARS = 41  # longest wait of an expression that comes at all: for a 29 Februar
 def problem(expression: str) -> tuple[str, str] | None:
     """What is wrong with an expression, and a hint; None if it is fine."""
     if expression.startswith("@"):
-        return f"`{expression}` is a nickname, which isn't understood here", "`@daily` is `0 0 * * *`"
+        return f"`{expression}` is a nickname, which isn't supported here", "`@daily` is `0 0 * * *`"
     fields = expression.split()
     if len(fields) != 5:
         return f"a schedule has five fields, `{expression[:60]}` has {len(fields)}", EXAMPLE
@@ -45,7 +45,7 @@ def problem(expression: str) -> tuple[str, str] | None:
             if found := _item_problem(item, name, low, high, words):
                 return found, "name the days: `mon`, `tue`, ... `sun`" if words is _DAYS else EXAMPLE
     if next_after(expression, datetime(2024, 1, 1, tzinfo=UTC)) is None:
-        return f"no day is ever `{expression[:60]}`", EXAMPLE
+        return f"no day ever matches `{expression[:60]}`", EXAMPLE
     return None
 
 
@@ -54,7 +54,7 @@ def zone_problem(name: str) -> tuple[str, str] | None:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # no such zone, no name of one at all, or a folder of zones
-        return f"there is no time zone `{name[:60]}`", "zones have names as `Europe/Berlin` or `UTC`"
+        return f"there is no time zone `{name[:60]}`", "zones have names such as `Europe/Berlin` or `UTC`"
     return None
 
 
@@ -140,5 +140,5 @@ def _item_problem(item: str, name: str, low: int, high: int, words: list[str]) -
             return f"`{text}` is no {name}: it goes from {low} to {high}"
         bounds.append(value)
     if len(bounds) == 2 and bounds[0] > bounds[1]:
-        return f"`{item}` is upside down"
+        return f"`{item}` is the wrong way round"
     return f"a step of {step} is too small" if step is not None and int(step) == 0 else None

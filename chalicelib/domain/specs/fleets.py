@@ -107,7 +107,7 @@ def _private_address(text: str) -> str:
         raise fault(
             "invalid-address",
             f"{text} is a public address",
-            "the address on the network the hosts share, as `10.0.0.5`",
+            "the address on the network the hosts share, such as `10.0.0.5`",
         )
     return text
 
@@ -118,7 +118,9 @@ def _private_network(text: str) -> str:
     except ValueError:
         raise fault("invalid-address", f"`{text[:60]}` isn't a network", "for example `10.0.0.0/24`") from None
     if not network.is_private:
-        raise fault("invalid-address", f"{text} is a public network", "the network the hosts share, as `10.0.0.0/24`")
+        raise fault(
+            "invalid-address", f"{text} is a public network", "the network the hosts share, such as `10.0.0.0/24`"
+        )
     return text
 
 
@@ -243,7 +245,7 @@ class FleetConfiguration(Spec):
             found = [
                 (
                     "exclusive",
-                    f"`{field}` is for machines of clouds, not for hosts that are there",
+                    f"`{field}` is for machines of clouds, not for existing hosts",
                     f"remove `{field}`",
                     field,
                 )

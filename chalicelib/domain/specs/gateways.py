@@ -141,7 +141,7 @@ class GatewayConfiguration(Spec):
         if self.fleet is not None:
             for field, same in (("backend", "remote"), ("region", self.fleet)):  # as clients are shown it
                 if getattr(self, field) not in (None, same):
-                    why = f"with `fleet`, it runs on hosts that are there, so `{field}` says nothing"
+                    why = f"with `fleet`, it runs on existing hosts, so `{field}` has no meaning"
                     yield "exclusive", why, f"remove `{field}`, or `fleet`", field
         elif self.backend is None or self.region is None:
             missing = [field for field in ("backend", "region") if getattr(self, field) is None]
@@ -155,7 +155,7 @@ class GatewayConfiguration(Spec):
                 what = "machines that are bought for a gateway" if self.hosts else "hosts, which may use the others"
                 yield "exclusive", f"`{field}` is for {what}", f"remove `{field}`", field
         if self.hosts and not self.public_ip:
-            why = "a host has the addresses that it has"
+            why = "a host keeps its own addresses"
             yield "exclusive", why, "remove `public_ip`", "public_ip"
         if self.certificate and (self.http_port or 80) == (self.https_port or 443):
             yield "exclusive", "http and https need a port each", "write another `https_port`", "https_port"

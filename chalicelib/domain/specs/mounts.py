@@ -66,7 +66,7 @@ def absolute(path: str) -> str:
             f"for example `/{path.lstrip('./')[:60] or 'data'}`",
         )
     if ".." in path.split("/"):
-        raise fault("invalid-path", f"`{path[:80]}` may not hold `..`", "write the path it leads to")
+        raise fault("invalid-path", f"`{path[:80]}` may not contain `..`", "write the path it leads to")
     return str(PurePosixPath(path))
 
 

@@ -115,7 +115,7 @@ class Schedule(Spec):
         Reads(_cron, ({"type": "string", "pattern": r"^ *[^@ ]+( +[^ ]+){4} *$", "examples": ["0 9 * * mon-fri"]},)),
     ] = Field(description="Five fields, minute hour day month weekday; one expression or several. Monday is 0.")
     timezone: Annotated[str, AfterValidator(_zone)] | None = Field(
-        default=None, description="Of these times, as `Europe/Berlin`; UTC unless set.", max_length=60
+        default=None, description="Of these times, such as `Europe/Berlin`; UTC unless set.", max_length=60
     )
 
     @model_serializer(mode="wrap")

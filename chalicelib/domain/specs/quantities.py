@@ -76,7 +76,7 @@ def _duration_hint(text: str) -> str:
     if len(text) > 40:  # not meant as one; and searching a megabyte of digits takes minutes
         return _DURATION_HINT
     if _DURATION.fullmatch(text.lower()):
-        return f"units are small letters: `{text.lower()}`"
+        return f"units are lower-case letters: `{text.lower()}`"
     if len(parts := _DURATION.findall(text.lower())) > 1 and sum(map(len, parts)) <= 24:
         total = sum(int(number) * _SECONDS[unit] for number, unit in parts)
         return f"one unit only: `{total // 60}m`" if total % 60 == 0 else f"one unit only: `{total}s`"
@@ -175,7 +175,7 @@ def _bounds(low: Any, high: Any, amount: Callable[[Any], float]) -> dict[str, fl
 
 def _not_negative(counted: Range[int]) -> Range[int]:
     if (counted.min or 0) < 0 or max(counted.min or 0, counted.max or 0) > _MOST:
-        raise fault("invalid-range", f"{counted} isn't a number of things", "for example `2`, `2..8` or `4..`")
+        raise fault("invalid-range", f"{counted} isn't a count", "for example `2`, `2..8` or `4..`")
     return counted
 
 
