@@ -9,6 +9,7 @@ A Lambda's process creates its root with its first event and keeps it; importing
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -137,6 +138,8 @@ def root() -> LambdaRoot:
         observing.structure_logs()
         clients = Boto(emulator())
         _here = LambdaRoot(LambdaSettings.read(parameters(clients)), clients=clients)
+        gc.freeze()  # both as in `dstack server`: what the start created stays, and the offers of a large catalogue
+        gc.set_threshold(10_000)  # aren't looked at again and again while they are read
     return _here
 
 

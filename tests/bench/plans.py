@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import tempfile
@@ -39,6 +40,8 @@ def main() -> None:
         settings = server_settings({}, data_dir=Path(folder) / "data", config_path=Path(folder) / "config.yml")
         settings.data_dir.mkdir()
         root = EmbeddedRoot(settings, declared(settings), "http://127.0.0.1")
+        gc.freeze()  # both as `dstack server` has them
+        gc.set_threshold(10_000)
         offers = catalog()
         names = sorted({offer.backend for offer in offers})
         shelves = [Shelf(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
