@@ -28,6 +28,7 @@ from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView, InstanceSnapshot
 from tests.world import nouns as b
+from tests.world.gateways import gateway, seated
 from tests.world.nouns import lint
 
 KEY = {"public": "", "private": "the fleet's key"}
@@ -194,6 +195,13 @@ def test_one_that_is_deleted_while_it_is_set_up_is_left_as_it_was_found() -> Non
 
 def leaving(**rest: Any) -> Instance:
     return at("h1", status="terminating", reason="terminated_by_user", due_at=b.NOW, **rest)
+
+
+def test_a_gateway_hears_at_once_that_its_hosts_fleet_ends() -> None:
+    door = gateway()
+    plan = decided(b.fleet("lab", status=FleetStatus.terminating), spec(), seated(door, at("h1:22")))
+    assert saved(plan, Instance)[-1].status == "terminating"
+    assert door.unit in {unit for step in plan.steps for unit in step.wake}
 
 
 def test_a_host_is_cleared_before_it_is_gone() -> None:
