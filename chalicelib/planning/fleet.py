@@ -51,7 +51,7 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
     fleet = snapshot.view.fleet
     if fleet.status == FleetStatus.terminating:
         return _wind_up(snapshot)
-    if fleet.status != FleetStatus.active or fleet.deleted:
+    if fleet.status != FleetStatus.active:
         return Plan()
     steps, fleet = match_hosts(snapshot)
     left, fleet = take_leave(fleet, snapshot.view.instances, snapshot.now)

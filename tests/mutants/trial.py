@@ -43,7 +43,12 @@ TOO = {  # about files by other names
     "tests/agent/test_own_users_real.py": ("agent/users.py", "agent/accounts.py", "agent/process.py"),
     "tests/agent/test_process.py": ("agent/supervisor.py", "agent/spool.py", "agent/process_tree.py"),
     "tests/agent/test_repositories_real.py": ("agent/git.py", "agent/process.py"),
-    "tests/agent/test_sessions_real.py": ("agent/logins.py", "agent/session_command.py", "agent/listening.py"),
+    "tests/agent/test_sessions_real.py": (
+        "agent/logins.py",
+        "agent/main.py",
+        "agent/session_command.py",
+        "agent/listening.py",
+    ),
     "tests/agent/test_volumes_real.py": ("agent/disks.py", "agent/process.py"),
     "tests/functions/test_dead_letters.py": ("engine/given_up.py",),
     "tests/serving/test_gateway_program_real.py": tuple(

@@ -58,6 +58,12 @@ def test_zones_of_a_region_are_different_places() -> None:
     assert chosen_for([["a", "c"], ["x"]], found, lambda site: site.zone == "eu-c") == [c, anywhere]
 
 
+def test_what_is_bought_names_a_volumes_zone_as_its_provider_does() -> None:
+    spelt = b.offer("zoned", availability_zones=("EU-A", "EU-B"))
+    (bought,) = saved(waiting("a", volumes=known(volume("a", zone="eu-a")), offers=(spelt,)), Instance)
+    assert bought.offer.availability_zones == ("EU-A",)
+
+
 def test_nodes_have_sites_beside_each_other() -> None:
     a, c, us = Site("aws", "eu", "eu-a"), Site("aws", "eu", "eu-c"), Site("aws", "us")
     assert together([(a, us), (c, us)]) == [(us,), (us,)]
