@@ -96,7 +96,7 @@ def test_it_says_that_its_machine_cant_be_reached_and_then_that_it_can(place: En
 def test_it_waits_for_hosts_and_finds_them(place: Engine) -> None:
     of = submitted(place, wanted=2)
     passes(place)
-    assert place.again(of).message == "there is no fleet hosts any more"
+    assert place.again(of).message == "the fleet hosts no longer exists"
     place.hosts(2)
     passes(place, LOOK_FOR_HOSTS)
     assert len(place.again(of).replicas) == 2 and place.again(of).message == ""
