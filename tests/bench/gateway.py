@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -124,19 +124,23 @@ def opened(*replicas: Replica | ServedReplica) -> Served:
     return service(replicas, auth=True, rate_limits=limits)
 
 
-def added_ms(door: Listening, direct: tuple[str, int]) -> tuple[list[float], list[float], list[float]]:
-    """Of requests in turn, direct and through the gateway: both, and what the second takes more."""
+def in_turn(*places: tuple[str, int]) -> list[list[float]]:
+    """Milliseconds of requests to each of these, one after the other: what slows one down slows down all."""
     request = f"GET / HTTP/1.1\r\n{LINES}\r\n".encode()
-    taken: dict[tuple[str, int], list[float]] = {direct: [], door.address: []}
-    with Caller(direct) as one, Caller(door.address) as other:
+    taken: list[list[float]] = [[] for _ in places]
+    with ExitStack() as kept:
+        callers = [kept.enter_context(Caller(place)) for place in places]
         for _ in range(PAIRS):
-            for address, caller in ((direct, one), (door.address, other)):
+            for caller, its in zip(callers, taken, strict=True):
                 began = time.perf_counter()
                 caller.send(request)
                 caller.socket.recv(65536)
-                taken[address].append((time.perf_counter() - began) * 1000)
-    straight, through = (taken[each][PAIRS // 10 :] for each in (direct, door.address))
-    return straight, through, [b - a for a, b in zip(straight, through, strict=True)]
+                its.append((time.perf_counter() - began) * 1000)
+    return [each[PAIRS // 10 :] for each in taken]
+
+
+def added(taken: list[float], direct: list[float]) -> float:
+    return statistics.median(through - straight for through, straight in zip(taken, direct, strict=True))
 
 
 def carried(door: Listening, worker: int) -> tuple[float, float]:
@@ -255,8 +259,7 @@ def measured(door: NginxDoor, folder: Path) -> None:
         door.serve(opened(fast))
         worker = door.nginx.pids()[1]
         with plain(folder, fast.port) as bare:
-            _, through, added = added_ms(door, ("127.0.0.1", fast.port))
-            _, _, bare_added = added_ms(bare, ("127.0.0.1", fast.port))
+            straight, through, through_bare = in_turn(("127.0.0.1", fast.port), door.address, bare.address)
             pairs = [(carried(door, worker), carried(bare, bare.worker)) for _ in range(5)]
         direct = asyncio.run(streams(("127.0.0.1", fast.port)))
         gap = asyncio.run(streams(door.address))
@@ -271,9 +274,9 @@ def measured(door: NginxDoor, folder: Path) -> None:
     every, single = applied(door)
     report(
         "gateway",
-        added_ms=[statistics.median(added)],
+        added_ms=[added(through, straight)],
         p99_ms=[sorted(through)[len(through) * 99 // 100]],
-        plain_added_ms=[statistics.median(bare_added)],
+        plain_added_ms=[added(through_bare, straight)],
         per_s=[ours[0] for ours, _ in pairs],
         per_cpu_s=[ours[1] for ours, _ in pairs],
         plain_per_cpu_s=[its[1] for _, its in pairs],

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from pathlib import Path
 from chalicelib.agent.gateway.nginx import MODULES
 from chalicelib.domain.serving import Served
 from chalicelib.serving.door import DoorSettings
-from tests.bench.gateway import CLIENTS, LINES, added_ms, carried, changes, rate, streams, upstream
+from tests.bench.gateway import CLIENTS, LINES, added, carried, changes, in_turn, rate, streams, upstream
 from tests.bench.gateway import opened as limited
 from tests.bench.measure import report
 from tests.harness.server import ROOT
@@ -106,11 +105,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder, door() as through, upstream(Path(folder)) as fast:
         through.serve(limited(fast).with_(project_name=PROJECT))
-        _, taken, added = added_ms(through, ("127.0.0.1", fast.port))
-        rates, straight = [], []
+        straight, taken = in_turn(("127.0.0.1", fast.port), through.address)
+        rates, direct_rates = [], []
         for _ in range(3):
             rates.append(carried(through, through.pid))
-            straight.append(rate(fast.port))
+            direct_rates.append(rate(fast.port))
         direct = asyncio.run(streams(("127.0.0.1", fast.port)))
         gap = asyncio.run(streams(through.address))
         one, two = Replica("one"), Replica("two")
@@ -127,11 +126,11 @@ def main() -> None:
             two.stop()
     report(
         "services",
-        added_ms=[statistics.median(added)],
+        added_ms=[added(taken, straight)],
         p99_ms=[sorted(taken)[len(taken) * 99 // 100]],
         per_s=[each for each, _ in rates],
         per_cpu_s=[each for _, each in rates],
-        direct_per_s=straight,
+        direct_per_s=direct_rates,
         stream_gap_ms=[gap],
         stream_gap_direct_ms=[direct],
         stream_gap_added_ms=[gap - direct],
