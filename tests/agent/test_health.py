@@ -140,6 +140,14 @@ def test_a_tool_that_fails_counts_when_it_fails_again(machine: Machine) -> None:
     assert machine.look(10.0) == []
 
 
+def test_a_driver_that_has_answered_everything_is_not_asked_for_less_when_it_fails(machine: Machine) -> None:
+    machine.look()
+    machine.asked.clear()
+    machine.exits["nvidia-smi"] = 9
+    machine.look()
+    assert machine.asked.count("nvidia-smi") == 1
+
+
 def test_a_tool_that_isnt_there_proves_nothing(machine: Machine) -> None:
     machine.exits["nvidia-smi"] = 127
     assert machine.look() == machine.look() == []
