@@ -73,6 +73,14 @@ def test_a_container_gets_the_same(tmp_path: Path, names: list[str], path: str) 
         assert sorted(member.name[2:] for member in tar if member.isfile()) == sorted(tree(here))
 
 
+def test_a_containers_folder_is_its_owners_like_all_that_is_in_it(tmp_path: Path) -> None:
+    archive, packed = pack(tmp_path / "a.tar", entry("a", data=b"x")), io.BytesIO()
+    files.repack(archive, "/w/data", True, packed, (7, 8), folder=True)
+    packed.seek(0)
+    with tarfile.open(fileobj=packed) as tar:
+        assert [(each.name, each.uid, each.gid) for each in tar] == [("w/data", 7, 8), ("w/data/a", 7, 8)]
+
+
 def test_folders_are_merged_and_files_replaced(tmp_path: Path) -> None:
     (tmp_path / "home/data").mkdir(parents=True)
     (tmp_path / "home/data/kept").write_text("kept")
