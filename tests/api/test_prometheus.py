@@ -81,6 +81,14 @@ def busy(rig: Rig) -> Rig:
     return rig
 
 
+@pytest.mark.parametrize(("health", "number"), [("healthy", 0), ("warning", 1), ("failure", 2)])
+def test_a_machines_health_is_a_number(busy: Rig, health: str, number: int) -> None:
+    read = busy.world.plane.read
+    (machine,) = (each for fleet in read.fleets(busy.project.id) for each in read.instances(fleet.id))
+    busy.save(machine.with_(health=health))
+    assert values(scraped(busy), "dstack_instance_health") == [number]
+
+
 def test_what_runs_costs_and_waits(busy: Rig) -> None:
     found = scraped(busy)
     ((labels, price),) = found["dstack_job_price_dollars_per_hour"]
