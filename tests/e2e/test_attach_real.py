@@ -30,7 +30,7 @@ PYTHON = "/usr/bin/python3"  # of the job, whose user may not look into our envi
 ELSEWHERE = """
 import sys
 from cli import main, terminal, tunnel
-class Ssh(tunnel.Ssh):
+class Ssh(tunnel.OpenSsh):
     def answers(self, hop): return False
 one = terminal.Terminal()
 sys.exit(main.invoke(sys.argv[1:], terminal.Terminal(ssh=Ssh(one.env))))
