@@ -121,10 +121,18 @@ class AwsVolumes:
         if body["State"] not in ("available", "in-use"):
             raise InUse(f"Volume {handle.id} is {body['State']}.")
         taken = {mapping["DeviceName"] for mapping in host.get("BlockDeviceMappings", ())}
-        name = next((name for name in NAMES if name not in taken), None)
-        if name is None:
+        if not any(self._attached(handle, vm, name, region) for name in NAMES if name not in taken):
             raise Unfit(f"The machine {vm.id} has no room for another volume.")
-        self._clients.call("ec2", region, "attach_volume", VolumeId=handle.id, InstanceId=vm.id, Device=name)
+
+    def _attached(self, handle: Handle, vm: Handle, name: str, region: str) -> bool:
+        """False: another volume, which AWS doesn't show yet, has this name."""
+        try:
+            self._clients.call("ec2", region, "attach_volume", VolumeId=handle.id, InstanceId=vm.id, Device=name)
+        except Unfit as error:
+            if code_of(error) != "InvalidParameterValue" or "unixDevice" not in str(error):
+                raise
+            return False
+        return True
 
     def _host(self, vm: Handle, region: str) -> Body:
         found = self._clients.pages(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from chalicelib.backends.aws.backend import AwsBackend
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE
+from chalicelib.errors import Unfit
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.provider import clients, config
 from tests.backends.aws.shop import volume_price
-from tests.backends.conformance import volume_request
-from tests.backends.test_aws import Clock
+from tests.backends.conformance import request_for, volume_request
+from tests.backends.test_aws import Clock, usual_offers
 
 HERE = "us-east-1"
 
@@ -73,3 +76,35 @@ def test_nothing_waits_for_a_price(site: Site, code: str, caplog: pytest.LogCapt
     assert (site.price_of(VolumeType="gp3"), site.asked()) == (None, 1), "it isn't asked for again at once"
     site.clock.at += 11 * MINUTE
     assert site.price_of(VolumeType="gp3") == pytest.approx(8 * 0.08)
+
+
+@pytest.fixture
+def apart(site: Site) -> tuple[Handle, list[Handle]]:
+    """A volume, and a machine in its zone."""
+    disk = site.backend.create_volume(volume_request(HERE))
+    bought = next(each for each in usual_offers() if each.key == f"aws/{HERE}/g5.xlarge/on-demand")
+    request = replace(request_for(bought), zones=(disk.data["zone"],))
+    machine = list(site.backend.create(request))
+    site.clock.at += 2 * MINUTE
+    return disk, machine
+
+
+def test_a_name_that_another_volume_has_meanwhile_is_left_to_it(
+    site: Site, apart: tuple[Handle, list[Handle]]
+) -> None:
+    """Of two that are attached at the same time, the machine shows neither yet."""
+    disk, machine = apart
+    taken = "Invalid value '/dev/sdf' for unixDevice. Attachment point /dev/sdf is already in use"
+    site.account.script.faults.append(Fault("AttachVolume", "InvalidParameterValue", message=taken))
+    site.backend.attach_volume(disk, machine)
+    assert [asked["Device"] for asked in site.account.asked("AttachVolume")] == ["/dev/sdf", "/dev/sdg"]
+    site.clock.at += 2 * MINUTE
+    assert [where for where, _ in site.backend.describe_volume(disk).attached_to] == [machine[-1].id]
+
+
+def test_no_other_name_makes_a_wrong_request_right(site: Site, apart: tuple[Handle, list[Handle]]) -> None:
+    disk, machine = apart
+    site.account.script.faults.append(Fault("AttachVolume", "InvalidParameterValue", message="wrong"))
+    with pytest.raises(Unfit, match="wrong"):
+        site.backend.attach_volume(disk, machine)
+    assert len(site.account.asked("AttachVolume")) == 1
