@@ -1,9 +1,10 @@
 """What can be bought on EC2: types as AWS describes them, in each region of the account, with prices and quotas.
 
 All types with whole NVIDIA GPUs that the usual images can drive are offered, and a few families without GPUs; others
-are added by name (`experimental_instance_types`). Shares of a GPU are left out, because they would pass for a whole
-one, and so is what a run can't ask for. An offer has one price: for a spot machine the highest among its zones, so that
-none costs more than its offer says. It includes the disk, which is made as large as a run or fleet wants.
+are added by name (`experimental_instance_types`). Left out are shares of a GPU, because they would pass for a whole
+one, what a run can't ask for, and what the account's own images (`os_images`) aren't for. An offer has one price: for a
+spot machine the highest among its zones, so that none costs more than its offer says. It includes the disk, which is
+made as large as a run or fleet wants.
 
 A reservation of the account is an offer of its own, of whatever type it is. It costs what the machine costs on demand,
 which AWS bills for it; a capacity block was paid when it was bought, so only the disk is left to pay.
@@ -60,6 +61,8 @@ class AwsCatalogue:
     def __init__(self, clients: Clients, config: AWSBackendConfig, prices: Prices) -> None:
         self._clients, self._config, self._prices = clients, config, prices
         self._more = frozenset(config.experimental_instance_types or ())
+        images = config.os_images
+        self._images = {"cpu", "nvidia"} if images is None else {kind for kind, image in images if image is not None}
 
     def offers(self) -> Sequence[Offer]:
         """Raises if a region doesn't answer: half a catalogue would look like a whole one."""
@@ -130,6 +133,8 @@ class AwsCatalogue:
         name = body["InstanceType"]
         named = name in self._more or name in also
         if "NeuronInfo" in body or _architecture(body) is None:
+            return False
+        if ("nvidia" if "GpuInfo" in body else "cpu") not in self._images:
             return False
         if "GpuInfo" not in body:
             return named or (name.partition(".")[0] in WITHOUT_GPU and not body.get("BareMetal"))

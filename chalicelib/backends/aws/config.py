@@ -27,11 +27,11 @@ class AWSOSImage(Spec):
     owner: Annotated[str, AfterValidator(_OWNER)] = Field(
         default="self", description="The account it belongs to, 12 digits, or `self`."
     )
-    user: Word = Field(description="The user to log in as.")
+    user: Word = Field(description="Its user. Nothing logs in to a machine, so it isn't used.")
 
 
 class AWSOSImages(Spec):
-    """Images to start machines from, instead of the usual ones."""
+    """Images to start machines from, instead of the usual ones. What has no image here isn't offered."""
 
     cpu: AWSOSImage | None = Field(default=None, description="For machines without a GPU.")
     nvidia: AWSOSImage | None = Field(default=None, description="For machines with NVIDIA GPUs.")
@@ -42,9 +42,9 @@ class AWSBackendConfig(RegionalBackend):
 
     type: Literal["aws"] = Field(description="`aws`.")
     creds: AWSCreds = Field(description=CREDS)
-    vpc_name: Word | None = Field(default=None, description="The VPC's name, the same in all regions.")
+    vpc_name: Word | None = Field(default=None, description="The VPC's name, where `vpc_ids` has none.")
     vpc_ids: dict[str, Word] | None = Field(default=None, description="The VPC's id by region.")
-    default_vpcs: bool = Field(default=True, description="Use the default VPC if no other is set.")
+    default_vpcs: bool = Field(default=True, description="Use the default VPC where no other is set.")
     public_ips: bool = Field(default=True, description=PUBLIC_IPS)
     iam_instance_profile: Word | None = Field(
         default=None, description="The instance profile of the machines. Its role's name begins with `dstack-machine`."

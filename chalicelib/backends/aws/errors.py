@@ -132,8 +132,6 @@ def _answered(response: Mapping[str, Any], action: str, region: str) -> BackendE
     found = response.get("Error", {})
     code, text = str(found.get("Code", "")), _shortened(str(found.get("Message", "")))
     kind = MEANS.get(code)
-    if code == "InvalidParameterValue" and "iam instance profile" in text.lower():
-        kind = Unfit
     if kind is InvalidCredentials:
         return kind(f"AWS refused the credentials ({code}): {text}")
     if kind is MissingPermission:

@@ -35,7 +35,7 @@ class Clock:
 
 
 class Market:
-    def __init__(self, script: Script, prices: Path | None = None) -> None:
+    def __init__(self, script: Script, prices: Path | None = None, **settings: Any) -> None:
         self.clock, self.script = Clock(), script
         self.account = Account(self.clock.now, script)
         config = AWSBackendConfig.model_validate(
@@ -44,6 +44,7 @@ class Market:
                 "creds": {"type": "default"},
                 "regions": [HERE],
                 "experimental_instance_types": ["m5.large", "g6f.large"],
+                **settings,
             }
         )
         self.clients = Clients(config.creds, session=self.account.session)
@@ -164,6 +165,17 @@ def test_a_reserved_type_is_offered_even_if_it_is_not_sold_otherwise(market: Mar
     place(HERE, f"{HERE}a", "c5.large", InstancePlatform="Windows")
     place(HERE, "eu-west-1-lhr-1a", "c5.large")
     assert {key for key in market.offers() if key.startswith("c5.")} == {f"c5.large/{mine}"}
+
+
+@pytest.mark.parametrize(("kind", "sold"), [("cpu", {"m5.large"}), ("nvidia", {"g5.xlarge"})])
+def test_what_the_account_has_no_image_for_is_not_offered(script: Script, kind: str, sold: set[str]) -> None:
+    """Reservations neither."""
+    market = Market(script, os_images={kind: {"name": "ours-*", "user": "ubuntu"}})
+    for name in NAMED:
+        market.account.places.reserve(HERE, f"{HERE}a", name)
+    found = market.offers()
+    assert {key.partition("/")[0] for key in found} == sold and len(found) == 3
+    market.close()
 
 
 def test_an_account_that_may_not_ask_for_reservations_has_none(market: Market, script: Script) -> None:

@@ -89,9 +89,7 @@ def apart(site: Site) -> tuple[Handle, list[Handle]]:
     return disk, machine
 
 
-def test_a_name_that_another_volume_has_meanwhile_is_left_to_it(
-    site: Site, apart: tuple[Handle, list[Handle]]
-) -> None:
+def test_a_name_that_another_volume_has_meanwhile_is_left_to_it(site: Site, apart: tuple[Handle, list[Handle]]) -> None:
     """Of two that are attached at the same time, the machine shows neither yet."""
     disk, machine = apart
     taken = "Invalid value '/dev/sdf' for unixDevice. Attachment point /dev/sdf is already in use"
