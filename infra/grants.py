@@ -40,6 +40,20 @@ STREAM = Grant(
 ANNOUNCE = Grant("Announce", ("events:PutEvents",), ("events:event-bus/dstack-{stage}",))
 SET_ASIDE = Grant("SetAside", ("sqs:SendMessage",), ("sqs:dstack-{stage}-aside",))  # by Lambda, in the function's name
 TAKE_ASIDE = Grant("TakeAside", ("sqs:ReceiveMessage", "sqs:DeleteMessage"), ("sqs:dstack-{stage}-aside",))
+# What Lambda does in a function's name. These actions know no narrower resource.
+TRACE = Grant("Trace", ("xray:PutTelemetryRecords", "xray:PutTraceSegments"), ("*",))
+NETWORK = Grant(
+    "Network",
+    (
+        "ec2:AssignPrivateIpAddresses",
+        "ec2:CreateNetworkInterface",
+        "ec2:DeleteNetworkInterface",
+        "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeSubnets",
+        "ec2:UnassignPrivateIpAddresses",
+    ),
+    ("*",),
+)
 LIST = Grant("List", ("s3:ListBucket",), (BUCKET,))  # without it S3 says of a missing object that it is forbidden
 CATALOG = Grant("Catalog", ("s3:GetObject",), (f"{BUCKET}/catalog/*",))
 NEWEST = Grant("Newest", ("s3:GetObject",), (f"{BUCKET}/agent/agent.pyz",))

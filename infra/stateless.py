@@ -22,6 +22,7 @@ from chalicelib.engine import asl
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.planning.workflows import Definition
+from infra import grants as may
 from infra import spending
 from infra.functions import CHALICE, FUNCTIONS, PROVIDERS, REPETITIONS, Function, named
 from infra.policies import VERSION, in_template, sub_arn
@@ -150,8 +151,7 @@ def _of_chalice(function: Function, stage: str, code: Code, properties: Resource
     properties |= {"Runtime": RUNTIME, "Handler": function.entry, "Tracing": {"Ref": "Tracing"}}
     properties["CodeUri"] = _where(function, code, "Bucket", "Key")
     role = f"{function.id}Role" if function.id != "APIHandler" else "ApiHandlerRole"
-    may = {"Policies": _policies(function, stage), "ManagedPolicyArns": _managed(function)}
-    return {function.id: {"Properties": properties}, role: {"Properties": may}}
+    return {function.id: {"Properties": properties}, role: {"Properties": {"Policies": _policies(function, stage)}}}
 
 
 def _plain(function: Function, stage: str, code: Code, properties: Resources) -> Resources:
@@ -166,7 +166,6 @@ def _plain(function: Function, stage: str, code: Code, properties: Resources) ->
         "TracingConfig": {"Mode": {"Ref": "Tracing"}},
     }
     role = _role("lambda.amazonaws.com", _policies(function, stage))
-    role["Properties"]["ManagedPolicyArns"] = _managed(function)
     if function.vpc:
         listed = {"SubnetIds": "BastionSubnets", "SecurityGroupIds": "BastionSecurityGroups"}
         inside = {name: {"Fn::Split": [",", {"Ref": parameter}]} for name, parameter in listed.items()}
@@ -184,22 +183,23 @@ def _if(condition: str, value: Any, otherwise: Any = None) -> Resources:
     return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"} if otherwise is None else otherwise]}
 
 
-def _managed(function: Function) -> list[Resources]:
-    """AWS's own policies, for what a parameter switches on; none otherwise."""
-    found = {"Traced": "AWSXRayDaemonWriteAccess"}
-    if function.vpc:
-        found["InVpc"] = "service-role/AWSLambdaVPCAccessExecutionRole"
-    arn = "arn:${AWS::Partition}:iam::aws:policy/"
-    return [_if(condition, {"Fn::Sub": f"{arn}{name}"}) for condition, name in found.items()]
-
-
 def _logs(function: Function, stage: str) -> Resources:
     properties = {"LogGroupName": f"/aws/lambda/dstack-{stage}-{function.name}", "RetentionInDays": KEPT_DAYS}
     return {"Type": "AWS::Logs::LogGroup", "Properties": properties}
 
 
 def _policies(function: Function, stage: str) -> list[Resources]:
-    return [{"PolicyName": function.name, "PolicyDocument": in_template(function.allowed, stage)}]
+    """One, with what Lambda does in the function's name where a parameter asks for it: to write traces, and to put the
+    function into a VPC, which the function itself may not do."""
+    policy = in_template(function.allowed, stage)
+    (trace, network) = in_template((may.TRACE, may.NETWORK), stage)["Statement"]
+    asked = {"Traced": [trace]}
+    if function.vpc:
+        itself = {"Fn::Sub": sub_arn(f"lambda:function:dstack-{stage}-{function.name}")}
+        of_itself = {"Condition": {"ArnEquals": {"lambda:SourceFunctionArn": itself}}}
+        asked["InVpc"] = [network, {**network, "Sid": "NotByItself", "Effect": "Deny", **of_itself}]
+    policy["Statement"] += [_if(condition, each) for condition, statements in asked.items() for each in statements]
+    return [{"PolicyName": function.name, "PolicyDocument": policy}]
 
 
 def _role(service: str, policies: list[Resources]) -> Resources:

@@ -151,9 +151,9 @@ def test_code_is_a_file_beside_the_template_or_where_it_was_uploaded_to(function
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: str(function.name))
 def test_a_policy_fits_into_a_role_and_each_statement_has_a_name(function: Function) -> None:
-    policy = in_template(function.allowed, "a" * 21)
-    assert len(json.dumps(policy, separators=(",", ":"))) < 10_240  # of all policies in a role
-    sids = [statement["Sid"] for statement in policy["Statement"]]
+    role = template("a" * 21)["Resources"]["ApiHandlerRole" if function.name == "api" else f"{function.id}Role"]
+    assert len(json.dumps(role["Properties"]["Policies"], separators=(",", ":"))) < 10_240  # of all policies in a role
+    sids = [each.get("Fn::If", (None, each))[1]["Sid"] for each in statements(function)]
     assert len(sids) == len(set(sids)) and all(sid.isalnum() for sid in sids)
 
 
@@ -196,12 +196,43 @@ def test_calls_are_traced_only_if_somebody_asks_for_it(function: Function) -> No
     """Then the function may write traces, too."""
     properties = RESOURCES[function.id]["Properties"]
     assert properties.get("Tracing", properties.get("TracingConfig", {}).get("Mode")) == {"Ref": "Tracing"}
-    role = RESOURCES[properties["Role"]["Fn::GetAtt"][0] if "Role" in properties else role_of_chalice(function)]
-    first, *others = role["Properties"]["ManagedPolicyArns"]
-    assert first["Fn::If"][0] == "Traced" and "XRay" in first["Fn::If"][1]["Fn::Sub"]
-    assert [each["Fn::If"][0] for each in others] == (["InVpc"] if function.vpc else [])
+    (traces,) = (each for each in asked_for(function) if each[0] == "Traced")
+    assert traces[1]["Action"] == ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
     assert TEMPLATE["Parameters"]["Tracing"]["Default"] == "PassThrough"
 
 
-def role_of_chalice(function: Function) -> str:
-    return "ApiHandlerRole" if function.id == "APIHandler" else f"{function.id}Role"
+def statements(function: Function) -> list[Any]:
+    """Of the only policy that the function's role has."""
+    role = RESOURCES["ApiHandlerRole" if function.id == "APIHandler" else f"{function.id}Role"]["Properties"]
+    assert "ManagedPolicyArns" not in role, "AWS's own policies allow more"
+    (policy,) = role["Policies"]
+    return list(policy["PolicyDocument"]["Statement"])
+
+
+def asked_for(function: Function) -> list[tuple[str, Any]]:
+    """What is in its policy only where a parameter asks for it: the condition, and the statement."""
+    return [tuple(each["Fn::If"][:2]) for each in statements(function) if "Fn::If" in each]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: str(function.name))
+def test_a_function_is_allowed_named_actions_on_named_things(function: Function) -> None:
+    """Or on things with our tag. What only reads, and what Lambda does in its name, know no narrower resource; and what
+    is created is created within something of its owner's, or of AWS's."""
+    wherever = {"Ec2Catalogue", "Ec2Prices", "Ec2Listing", "Ec2Placing", "Trace", "Network", "NotByItself"}
+    foreign = {"Ec2LaunchInto", "Ec2CreateInto", "Ec2AttachForeign", "Ec2Images", "Ec2Tag", "Ec2Spot"}
+    for each in (each.get("Fn::If", (None, each))[1] for each in statements(function)):
+        assert not any("*" in action for action in each["Action"]) and "NotAction" not in each
+        for thing in each["Resource"]:
+            ours = "dstack-" in str(thing) or "dstack-install" in json.dumps(each.get("Condition", {}))
+            assert ours or each["Sid"] in (wherever if thing == "*" else foreign), each["Sid"]
+
+
+def test_lambda_alone_puts_the_function_that_logs_in_into_a_vpc() -> None:
+    """What its own code can do there would be to take any network card of the account's."""
+    found = {function.name: [one for when, one in asked_for(function) if when == "InVpc"] for function in FUNCTIONS}
+    assert {name for name, inside in found.items() if inside} == {"bootstrap_host"}
+    lets, denies = found["bootstrap_host"]
+    assert (lets["Effect"], denies["Effect"]) == ("Allow", "Deny") and lets["Action"] == denies["Action"]
+    assert "ec2:CreateNetworkInterface" in lets["Action"] and "Condition" not in lets
+    itself = denies["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"]["Fn::Sub"]
+    assert itself.endswith(":function:" + RESOURCES["BootstrapHost"]["Properties"]["FunctionName"])

@@ -16,6 +16,10 @@ ANY = "?*"  # a tag that is there; whoever knows the installation's id puts it i
 OURS: Mapping[str, Any] = {"StringLike": {"aws:ResourceTag/dstack-install": ANY}}
 MARKED: Mapping[str, Any] = {"StringLike": {"aws:RequestTag/dstack-install": ANY}}  # when it is created
 PASSED = "dstack-machine"  # begins the name, or the path, of roles that machines may be given
+CREATED = (
+    *("elastic-ip", "instance", "network-interface", "placement-group", "security-group"),
+    *("spot-instances-request", "volume"),
+)
 CREATIONS = ("RunInstances", "CreateVolume", "CreateSecurityGroup", "CreatePlacementGroup", "AllocateAddress")
 
 
@@ -92,7 +96,12 @@ PERMISSIONS: tuple[Permission, ...] = (
         MARKED,
     ),
     Permission("CreateInto", ("ec2:CreateSecurityGroup",), ("ec2:vpc/*",)),
-    Permission("Tag", ("ec2:CreateTags",), ("ec2:*/*",), {"StringEquals": {"ec2:CreateAction": list(CREATIONS)}}),
+    Permission(
+        "Tag",
+        ("ec2:CreateTags",),
+        tuple(f"ec2:{kind}/*" for kind in CREATED),
+        {"StringEquals": {"ec2:CreateAction": list(CREATIONS)}},
+    ),
     Permission(
         "Change",
         (
