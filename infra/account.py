@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.errors import DstackError, Invalid, Refused
 
 STAGE = re.compile(r"[a-z][a-z0-9-]{0,20}")
+DATA = "-data"  # ends the name of a stage's stateful stack
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired")
 _UNKNOWN = ("InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "AuthFailure")
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
@@ -30,6 +31,12 @@ def checked(stage: str) -> str:
         raise Invalid(
             f"{stage!r} can't name a stage: use up to 21 lower-case letters, digits and dashes, a letter first.",
             hint="Choose one as in `make deploy STAGE=dev`.",
+        )
+    if stage.endswith(DATA):
+        other = stage.removesuffix(DATA)
+        raise Invalid(
+            f"{stage!r} can't name a stage: the stack dstack-{stage} has the data of the stage {other!r}.",
+            hint=f"Choose a name that doesn't end with {DATA}.",
         )
     return stage
 

@@ -68,7 +68,7 @@ class Deployment:
     poll: float = 2.0
 
     def run(self) -> None:
-        data = self._stack("-data")
+        data = self._stack(account.DATA)
         main = self._stack("")
         with packer(self.stage, installed.variables()) as packed:
             built = self._timed("artefacts", lambda: artefacts.build(packed.zip(), say=self.say))

@@ -35,7 +35,7 @@ def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
     where = account.here(given.region, given.profile)
     report = DestroyReport(given.stage)
     formation = client("cloudformation")
-    main_, data = (Stack(formation, f"dstack-{given.stage}{suffix}", say, given.poll) for suffix in ("", "-data"))
+    main_, data = (Stack(formation, f"dstack-{given.stage}{suffix}", say, given.poll) for suffix in ("", account.DATA))
     if main_.found() is None:
         say(f"There is no stack {main_.name} in account {where.id}, {where.region}.")
     else:

@@ -19,7 +19,7 @@ from tests.world import gateway_seats
 from tests.world import nouns as b
 
 
-@pytest.mark.parametrize("name", ["", "Dev", "1st", "a" * 22, "de v", "dev/x"])
+@pytest.mark.parametrize("name", ["", "Dev", "1st", "a" * 22, "de v", "dev/x", "dev-data"])
 def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Invalid):
         checked(name)
