@@ -57,10 +57,28 @@ class Change:
     id: str
     type: str
     replaced: bool = False
+    what: tuple[str, ...] = ()  # of it is another: `Environment/Variables/NAME`
+
+    @staticmethod
+    def of(told: Mapping[str, Any]) -> Change:
+        targets = [each["Target"] for each in told.get("Details", ())]
+        return Change(
+            told["Action"],
+            told["LogicalResourceId"],
+            told["ResourceType"],
+            told.get("Replacement") == "True",
+            tuple(dict.fromkeys(_property(target) for target in targets)),
+        )
 
     def __str__(self) -> str:
+        what = f": {', '.join(self.what)}" if self.what else ""
         note = "  (replaced by a new one)" if self.replaced else ""
-        return f"  {_SIGNS.get(self.action, '?')} {self.id}  {self.type}{note}"
+        return f"  {_SIGNS.get(self.action, '?')} {self.id}  {self.type}{what}{note}"
+
+
+def _property(target: Mapping[str, str]) -> str:
+    """Its path within the resource's properties, if CloudFormation tells it; else the property that has it."""
+    return "/".join(target.get("Path", "").split("/")[2:]) or target.get("Name") or target["Attribute"]
 
 
 @dataclass(frozen=True)
@@ -138,7 +156,7 @@ class Stack:
 
     def _prepared(self, id_: str) -> Proposal | None:
         while True:
-            told = self._formation.describe_change_set(ChangeSetName=id_, StackName=self.name)
+            told = self._described(id_)
             if told["Status"] == "FAILED":
                 self.drop(id_)
                 reason = told.get("StatusReason", "")
@@ -152,17 +170,17 @@ class Stack:
     def _changes(self, id_: str, told: dict[str, Any]) -> Sequence[Change]:
         found = list(told["Changes"])
         while told.get("NextToken"):
-            told = self._formation.describe_change_set(
-                ChangeSetName=id_, StackName=self.name, NextToken=told["NextToken"]
-            )
+            told = self._described(id_, NextToken=told["NextToken"])
             found += told["Changes"]
-        resources = [each["ResourceChange"] for each in found]
         return sorted(
-            (
-                Change(one["Action"], one["LogicalResourceId"], one["ResourceType"], one.get("Replacement") == "True")
-                for one in resources
-            ),
-            key=lambda change: (change.action, change.id),
+            (Change.of(each["ResourceChange"]) for each in found), key=lambda change: (change.action, change.id)
+        )
+
+    def _described(self, id_: str, **page: str) -> dict[str, Any]:
+        return dict(
+            self._formation.describe_change_set(
+                ChangeSetName=id_, StackName=self.name, IncludePropertyValues=True, **page
+            )
         )
 
     def drop(self, id_: str) -> None:

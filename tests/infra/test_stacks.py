@@ -49,7 +49,10 @@ class Formation:
         self.asked = asked
         return {"Id": "change"}
 
-    def describe_change_set(self, ChangeSetName: str, StackName: str, NextToken: str = "") -> Any:
+    def describe_change_set(
+        self, ChangeSetName: str, StackName: str, IncludePropertyValues: bool, NextToken: str = ""
+    ) -> Any:
+        assert IncludePropertyValues, "else only whole properties are named"
         if self.reason:
             return {"Status": "FAILED", "StatusReason": self.reason}
         first, rest = self.changes[:1], self.changes[1:]
@@ -76,9 +79,9 @@ def event(id_: str, name: str, status: str, reason: str = "") -> dict[str, Any]:
     }
 
 
-def change(action: str, name: str, replacement: str = "False") -> dict[str, Any]:
+def change(action: str, name: str, replacement: str = "False", *targets: dict[str, str]) -> dict[str, Any]:
     told = {"Action": action, "LogicalResourceId": name, "ResourceType": "AWS::X::Y", "Replacement": replacement}
-    return {"ResourceChange": told}
+    return {"ResourceChange": told | {"Details": [{"Target": target} for target in targets]}}
 
 
 def stack(formation: Formation, said: list[str] | None = None) -> Stack:
@@ -143,6 +146,18 @@ def test_changes_are_listed_by_all_pages_with_what_is_replaced() -> None:
         "  - C  AWS::X::Y",
     ]
     assert proposal.changes[0] == Change("Add", "A", "AWS::X::Y")
+
+
+def test_a_change_names_what_of_a_resource_is_another() -> None:
+    """Above all a variable that somebody forgot to set again."""
+    code = {"Attribute": "Properties", "Name": "Code", "Path": "/Properties/Code/S3Key"}
+    gone = {"Attribute": "Properties", "Name": "Environment", "Path": "/Properties/Environment/Variables/DSTACK_X"}
+    whole, tags = {"Attribute": "Properties", "Name": "MemorySize"}, {"Attribute": "Tags"}
+    formation = Formation(["CREATE_COMPLETE"], [change("Modify", "Api", "False", code, gone, gone, whole, tags)])
+    proposal = stack(formation).propose({}, TemplateBody="{}")
+    assert proposal is not None
+    (line,) = map(str, proposal.changes)
+    assert line == "  ~ Api  AWS::X::Y: Code/S3Key, Environment/Variables/DSTACK_X, MemorySize, Tags"
 
 
 def test_a_parameter_that_isnt_given_stays_as_it_was_deployed() -> None:
