@@ -21,6 +21,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -37,7 +38,8 @@ from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
 from infra.functions import at_once
 from infra.packaging import packer
-from infra.stacks import Proposal, Stack
+from infra.stacks import Proposal, Stack, course
+from infra.stateless import Code
 
 KEYS = ("install-key", "master-key")
 
@@ -66,21 +68,32 @@ class Deployment:
     report: DeployReport
     parameters: dict[str, str] = field(default_factory=dict)
     poll: float = 2.0
+    clients: Callable[[str], Any] = client
 
     def run(self) -> None:
-        data = self._stack(account.DATA)
-        main = self._stack("")
+        self._not_chalices()
         with packer(self.stage, installed.variables()) as packed:
             built = self._timed("artefacts", lambda: artefacts.build(packed.zip(), say=self.say))
             self._show(built.values())
-            self._timed("data", lambda: self._bring_up(data, {"Stage": self.stage}, TemplateBody=_data_template()))
-            bucket = data.physical("Bucket")
-            self._timed("keys", lambda: self._make_keys(data.physical("Table")))
-            self.parameters["InstallId"] = self._install_id()
-            code = {name: (bucket, artefact.key) for name, artefact in built.items()}
-            made = self._timed("template", lambda: packed.template(code, at_once(_room(self.stage))))
-            template = json.dumps(made, sort_keys=True)
-        url = self._timed("upload", lambda: self._upload(bucket, built, template))
+            self.make(built, agent(), packed.template)
+
+    def make(
+        self,
+        built: Mapping[str, Artefact],
+        program: bytes,
+        template_of: Callable[[Code, int], Mapping[str, Any]],
+    ) -> None:
+        """`program`: the agent. `template_of`: the stateless template, by where its code is and how many executions it
+        reserves."""
+        data, main = self._stack(account.DATA), self._stack("")
+        self._timed("data", lambda: self._bring_up(data, {"Stage": self.stage}, TemplateBody=_data_template()))
+        bucket = data.physical("Bucket")
+        self._timed("keys", lambda: self._make_keys(data.physical("Table")))
+        self.parameters["InstallId"] = self._install_id()
+        code = {name: (bucket, artefact.key) for name, artefact in built.items()}
+        made = self._timed("template", lambda: template_of(code, at_once(self._room())))
+        template = json.dumps(made, sort_keys=True)
+        url = self._timed("upload", lambda: self._upload(bucket, built, program, template))
         self._timed(
             "stack", lambda: self._bring_up(main, {"Stream": data.output("Stream"), **self.parameters}, TemplateURL=url)
         )
@@ -89,8 +102,21 @@ class Deployment:
         self._tidy(bucket, {artefact.key for artefact in built.values()}, template)
         self._timed("first start", self._first_start)  # last, so that nothing fails between the token and its reader
 
+    def _not_chalices(self) -> None:
+        """`chalice deploy` gives its functions the same names, and CloudFormation takes over nothing that is there."""
+        main, functions = self._stack(""), self.clients("lambda")
+        if course(main.status()) not in ("create", "clear"):
+            return
+        with explained("look for functions"), suppress(functions.exceptions.ResourceNotFoundException):
+            functions.get_function(FunctionName=f"dstack-{self.stage}-reconcile")
+            raise Refused(
+                f"The stage {self.stage} was deployed by `chalice deploy`, whose functions have the names of ours.",
+                hint=f"Run `chalice delete --stage {self.stage}` where that was run, then this command again: "
+                "they hold no data.",
+            )
+
     def _stack(self, suffix: str) -> Stack:
-        return Stack(client("cloudformation"), f"dstack-{self.stage}{suffix}", self.say, self.poll)
+        return Stack(self.clients("cloudformation"), f"dstack-{self.stage}{suffix}", self.say, self.poll)
 
     def _timed(self, step: str, work: Callable[[], Any]) -> Any:
         began = time.monotonic()
@@ -121,31 +147,32 @@ class Deployment:
             self.say(str(change))
         if not self.agree(f"Make these changes of {stack.name} in account {self.where.id}, {self.where.region}?"):
             stack.drop(proposal.id)
-            raise command.Declined("Nothing was changed.")
+            raise command.Declined(f"{stack.name} is left as it was.")
 
     def _make_keys(self, table: str) -> None:
         """Nobody reads what a control plane has sealed without its keys: new ones are made for an empty table only."""
-        ssm, names = client("ssm"), [f"{installed.prefix(self.stage)}/{key}" for key in KEYS]
+        ssm, names = self.clients("ssm"), [f"{installed.prefix(self.stage)}/{key}" for key in KEYS]
         with explained("make the install's keys"):
             there = {one["Name"] for one in ssm.get_parameters(Names=names)["Parameters"]}
             missing = [name for name in names if name not in there]
-            if missing and client("dynamodb").scan(TableName=table, Limit=1)["Items"]:
+            if missing and self.clients("dynamodb").scan(TableName=table, Limit=1)["Items"]:
                 raise Refused(
                     f"The table {table} has data, but {' and '.join(missing)} in Parameter Store are gone.",
                     hint="Restore them: what the table holds is sealed with them, and new ones couldn't read it.",
                 )
             for name in missing:
+                self.say(f"Making {name} …")
                 ssm.put_parameter(Name=name, Value=secrets.token_hex(32), Type="SecureString", Overwrite=False)
 
     def _install_id(self) -> str:
         """Which the machines of this stage bear, and no other's, so that its functions change no other's."""
         name = f"{installed.prefix(self.stage)}/{KEYS[0]}"
         with explained("read the install's keys"):
-            found = client("ssm").get_parameter(Name=name, WithDecryption=True)
+            found = self.clients("ssm").get_parameter(Name=name, WithDecryption=True)
         return install_id(bytes.fromhex(found["Parameter"]["Value"]))
 
-    def _upload(self, bucket: str, built: Mapping[str, Artefact], template: str) -> str:
-        s3 = client("s3")
+    def _upload(self, bucket: str, built: Mapping[str, Artefact], program: bytes, template: str) -> str:
+        s3 = self.clients("s3")
         with explained(f"upload to {bucket}"):
             there = uploads.listed(s3, bucket)
             for artefact in built.values():
@@ -156,7 +183,7 @@ class Deployment:
                 s3.upload_file(str(artefact.path), bucket, artefact.key)
             key = _template_key(template)
             s3.put_object(Bucket=bucket, Key=key, Body=template.encode())
-            publish(S3Blobs(bucket, lambda: s3), agent())
+            publish(S3Blobs(bucket, lambda: s3), program)
         return f"{s3.meta.endpoint_url}/{bucket}/{key}"
 
     def _first_start(self) -> None:
@@ -169,26 +196,25 @@ class Deployment:
         """The catalogue's schedule fires a quarter of an hour from now, and nothing is bought without offers."""
         with explained("refresh the catalogue"):
             name = f"dstack-{self.stage}-refresh_catalog"
-            client("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
+            self.clients("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
 
     def _tidy(self, bucket: str, current: set[str], template: str) -> None:
         """What is deployed now is kept, which is what a failed deployment would go back to, and what others upload."""
-        s3, current = client("s3"), current | {_template_key(template)}
+        s3, current = self.clients("s3"), current | {_template_key(template)}
         with explained(f"delete old code from {bucket}"):
             for key in uploads.unused(uploads.listed(s3, bucket), current, datetime.now(UTC)):
                 s3.delete_object(Bucket=bucket, Key=key)
 
-
-def _room(stage: str) -> int:
-    """Concurrent executions that are this stage's to share out: what others reserved in the account is theirs."""
-    functions = client("lambda")
-    with explained("read the account's limit of concurrent functions"):
-        free = int(functions.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
-        try:
-            own = functions.get_function_concurrency(FunctionName=f"dstack-{stage}-provision")
-        except functions.exceptions.ResourceNotFoundException:  # the first deployment
-            own = {}
-        return free + int(own.get("ReservedConcurrentExecutions", 0))
+    def _room(self) -> int:
+        """Concurrent executions that are this stage's to share out: what others reserved in the account is theirs."""
+        functions = self.clients("lambda")
+        with explained("read the account's limit of concurrent functions"):
+            free = int(functions.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
+            try:
+                own = functions.get_function_concurrency(FunctionName=f"dstack-{self.stage}-provision")
+            except functions.exceptions.ResourceNotFoundException:  # the first deployment
+                own = {}
+            return free + int(own.get("ReservedConcurrentExecutions", 0))
 
 
 def _data_template() -> str:

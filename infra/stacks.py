@@ -26,6 +26,7 @@ Course = Literal["create", "change", "follow", "clear", "refuse"]
 
 CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
 POLL = 2.0  # seconds between looks at what CloudFormation does
+SHOWN = 8  # properties of a resource: an API's description has hundreds
 _EMPTY = ("didn't contain changes", "No updates are to be performed")
 _SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
 
@@ -71,7 +72,8 @@ class Change:
         )
 
     def __str__(self) -> str:
-        what = f": {', '.join(self.what)}" if self.what else ""
+        more = f" and {len(self.what) - SHOWN} more" if len(self.what) > SHOWN else ""
+        what = f": {', '.join(self.what[:SHOWN])}{more}" if self.what else ""
         note = "  (replaced by a new one)" if self.replaced else ""
         return f"  {_SIGNS.get(self.action, '?')} {self.id}  {self.type}{what}{note}"
 

@@ -158,6 +158,8 @@ def test_a_change_names_what_of_a_resource_is_another() -> None:
     assert proposal is not None
     (line,) = map(str, proposal.changes)
     assert line == "  ~ Api  AWS::X::Y: Code/S3Key, Environment/Variables/DSTACK_X, MemorySize, Tags"
+    many = Change("Modify", "Api", "AWS::X::Y", what=tuple("abcdefghij"))
+    assert str(many) == "  ~ Api  AWS::X::Y: a, b, c, d, e, f, g, h and 2 more"
 
 
 def test_a_parameter_that_isnt_given_stays_as_it_was_deployed() -> None:

@@ -1,0 +1,149 @@
+"""A deployment that is cut off at any call, or undone by CloudFormation, is finished by the same command again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.errors import DstackError, Refused
+from infra import command
+from infra.account import AwsAccount
+from infra.artefacts import Artefact
+from infra.deploy import Deployment, DeployReport
+from infra.stateless import Code
+from tests.infra.account import Account, StackOf
+
+DATA, MAIN = "dstack-dev-data", "dstack-dev"
+
+
+@dataclass
+class Deployer:
+    """Somebody who runs the command until it ends well. Each run begins with nothing but the account."""
+
+    account: Account
+    folder: Path
+    agrees: bool = True
+    said: list[str] = field(default_factory=list)
+    begun: int = 0  # how often the first start was reached
+
+    def run(self, release: str = "1") -> DeployReport:
+        report = DeployReport("dev")
+        where = AwsAccount("1", "here", "me")
+        one = _Deployment(
+            "dev", where, self.said.append, lambda _: self.agrees, report, poll=0, clients=self.account, deployer=self
+        )
+        code = self.folder / f"{release}.zip"
+        code.write_text(release)
+        one._not_chalices()
+        one.make({"clouds": Artefact("clouds", code, release, 1, 1)}, b"agent", self.template)
+        return report
+
+    def template(self, code: Code, at_once: int) -> dict[str, Any]:
+        functions = [f"{MAIN}-{name}" for name in ("reconcile", "provision", "refresh_catalog")]
+        return {
+            "Parameters": {"InstallId": {}, "Stream": {}},
+            "Code": [key for _, key in code.values()],
+            "Functions": functions,
+        }
+
+
+@dataclass
+class _Deployment(Deployment):
+    deployer: Deployer | None = None
+
+    def _first_start(self) -> None:
+        """Of a control plane, which the emulator has."""
+        assert self.deployer is not None
+        self.deployer.begun += 1
+
+
+def whole(account: Account, release: str = "1") -> None:
+    assert {name: stack.status for name, stack in account.stacks.items()}.keys() == {DATA, MAIN}
+    assert all(stack.status in ("CREATE_COMPLETE", "UPDATE_COMPLETE") for stack in account.stacks.values())
+    assert account.stacks[MAIN].template["Code"] == [f"deploy/clouds-{release}.zip"]
+    assert account.stacks[MAIN].parameters["InstallId"]
+    assert account.secrets.keys() == {"/dstack-dev/install-key", "/dstack-dev/master-key"}
+    assert account.objects["agent/agent.pyz"] == b"agent"
+
+
+def calls_of(folder: Path, *, upgrade: bool) -> int:
+    deployer = Deployer(Account(), folder)
+    deployer.run()
+    first = len(deployer.account.calls)
+    if upgrade:
+        deployer.run("2")
+    return len(deployer.account.calls) - first if upgrade else first
+
+
+@pytest.mark.parametrize("reached", [False, True], ids=["not reached", "answer lost"])
+@pytest.mark.parametrize("upgrade", [False, True], ids=["first", "upgrade"])
+def test_whichever_call_is_cut_off_the_next_run_finishes(tmp_path: Path, upgrade: bool, reached: bool) -> None:
+    number = calls_of(tmp_path, upgrade=upgrade)
+    assert number > 30
+    for cut in range(1, number + 1):
+        account = Account(reached=reached)
+        deployer = Deployer(account, tmp_path)
+        release = "2" if upgrade else "1"
+        if upgrade:
+            deployer.run()
+        keys, account.calls, account.cut = dict(account.secrets), [], cut
+        with pytest.raises(DstackError) as broken:
+            deployer.run(release)
+        assert broken.value.hint, account.calls[-1]
+        account.cut, made = 0, dict(account.secrets)
+        deployer.run(release)
+        whole(account, release)
+        assert account.secrets.items() >= made.items() and account.secrets.items() >= keys.items(), (
+            "no key is made anew"
+        )
+        assert deployer.run(release).changes == [], "nothing is left to do"
+
+
+@pytest.mark.parametrize("fails", [DATA, MAIN])
+def test_what_cloudformation_undid_is_made_again(tmp_path: Path, fails: str) -> None:
+    deployer = Deployer(Account(fails={fails}), tmp_path)
+    with pytest.raises(Refused, match=f"{fails} could not be changed"):
+        deployer.run()
+    deployer.run()
+    whole(deployer.account)
+    deployer.account.fails = {MAIN}
+    with pytest.raises(Refused):
+        deployer.run("2")
+    assert deployer.run("2").changes == [f"{MAIN}: Add Any"]
+    whole(deployer.account, "2")
+
+
+def test_who_says_no_is_told_what_stays_as_it_was(tmp_path: Path) -> None:
+    deployer = Deployer(Account(), tmp_path)
+    deployer.run()
+    deployer.agrees = False
+    with pytest.raises(command.Declined, match="dstack-dev is left as it was"):
+        deployer.run("2")
+    whole(deployer.account)
+    assert deployer.begun == 1
+
+
+def test_new_keys_are_never_made_for_a_table_that_has_data(tmp_path: Path) -> None:
+    deployer = Deployer(Account(), tmp_path)
+    deployer.run()
+    del deployer.account.secrets["/dstack-dev/master-key"]
+    deployer.account.items = [{"pk": {"S": "x"}}]
+    with pytest.raises(Refused, match="master-key in Parameter Store are gone"):
+        deployer.run()
+
+
+def test_a_stage_that_chalice_deployed_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    """CloudFormation would fail on the first function whose name is taken."""
+    account = Account(functions={f"{MAIN}-reconcile"})
+    deployer = Deployer(account, tmp_path)
+    for status in (None, "ROLLBACK_COMPLETE"):
+        account.stacks = {} if status is None else {MAIN: StackOf(status)}
+        with pytest.raises(Refused, match="chalice deploy") as refused:
+            deployer.run()
+        assert "chalice delete --stage dev" in refused.value.hint
+    account.functions.clear()
+    deployer.run()
+    whole(account)
