@@ -23,7 +23,7 @@ from typing import Any
 
 from chalicelib.backends.aws.permissions import ANY
 from chalicelib.errors import Bug
-from infra import artefacts, stateful, stateless
+from infra import artefacts, installed, stateful, stateless
 from infra.account import checked
 from infra.artefacts import Artefact
 from infra.functions import CHALICE, files
@@ -88,9 +88,9 @@ def packer(stage: str, variables: Mapping[str, str]) -> Iterator[Packer]:
 Builder = Callable[[Path], Mapping[str, Artefact]]
 
 
-def write(stage: str, into: Path, build: Builder = artefacts.build) -> None:
+def write(stage: str, into: Path, variables: Mapping[str, str], build: Builder = artefacts.build) -> None:
     into.mkdir(parents=True, exist_ok=True)
-    with packer(stage, {}) as packed:
+    with packer(stage, variables) as packed:
         for name, artefact in build(packed.zip()).items():
             shutil.copy(artefact.path, into / f"{'deployment' if name == CHALICE else name}.zip")
         (into / "template.json").write_text(json.dumps(packed.template({}, at_once=0), indent=2))
@@ -98,4 +98,4 @@ def write(stage: str, into: Path, build: Builder = artefacts.build) -> None:
 
 
 if __name__ == "__main__":
-    write(checked(sys.argv[1]), Path(sys.argv[2]))
+    write(checked(sys.argv[1]), Path(sys.argv[2]), installed.variables())

@@ -66,10 +66,12 @@ def test_a_pipeline_gets_templates_and_the_zips_that_they_name(tmp_path: Path) -
             (tmp_path / name).write_bytes(b"zip")
         return {name: Artefact(name, tmp_path / name, "d", 3, 3) for name in KINDS}
 
-    packaging.write("prod", tmp_path / "out", built)
+    packaging.write("prod", tmp_path / "out", {"DSTACK_RETAIN_EVENTS": "9"}, built)
     template = json.loads((tmp_path / "out" / "template.json").read_text())
     properties = [one["Properties"] for one in template["Resources"].values()]
     named = {one.get("CodeUri") or one.get("Code") for one in properties if "Handler" in one}
     assert named == {"./deployment.zip", "./clouds.zip", "./ssh.zip"}
+    variables = [one["Environment"]["Variables"] for one in properties if "Handler" in one]
+    assert all(each["DSTACK_RETAIN_EVENTS"] == "9" for each in variables) and len(variables) == len(FUNCTIONS)
     assert all((tmp_path / "out" / name).read_bytes() == b"zip" for name in named)
     assert "Table" in json.loads((tmp_path / "out" / "data.json").read_text())["Resources"]
