@@ -9,7 +9,7 @@ from tests.e2e.aws.journey import Journey
 from tests.harness.server import until
 from tests.scenarios.texts import FOLDER, check
 
-MACHINE = f"dstack-{STAGE}-start_cluster"
+MACHINE = "start_cluster"
 STAGES = ["reserve", "master", "rest", "barrier", "publish", "release"]
 SLOW = '{"boot": 3600}'  # the machines are there, and don't come up
 
@@ -50,10 +50,10 @@ def undone(trip: Journey) -> None:
     trip.clear(stage)
 
 
-def executions(trip: Journey) -> list[dict[str, Any]]:
+def executions(trip: Journey, machine: str = MACHINE) -> list[dict[str, Any]]:
     client = trip.one.client("stepfunctions")
     machines = {one["name"]: one["stateMachineArn"] for one in client.list_state_machines()["stateMachines"]}
-    return list(client.list_executions(stateMachineArn=machines[MACHINE])["executions"])
+    return list(client.list_executions(stateMachineArn=machines[f"dstack-{STAGE}-{machine}"])["executions"])
 
 
 def of(trip: Journey, run_id: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,21 @@ class Namespace:
         return subprocess.run([*self.prefix, *command], **options)
 
     def connect(self, address: tuple[str, int], timeout: float | None = 10.0) -> socket.socket:
-        """A connection from here for this process. A socket stays where it was opened: a thread goes there for it."""
+        """A connection from here for this process."""
+        return self._opened(lambda: socket.create_connection(address, timeout))
+
+    def listen(self, address: tuple[str, int]) -> socket.socket:
+        """A listener here, of this process."""
+        return self._opened(lambda: socket.create_server(address))
+
+    def _opened(self, open_: Callable[[], socket.socket]) -> socket.socket:
+        """A socket stays where it was opened: a thread goes there for it."""
         made: list[socket.socket | OSError] = []
 
         def there() -> None:
             try:
                 self._enter()
-                made.append(socket.create_connection(address, timeout))
+                made.append(open_())
             except OSError as problem:
                 made.append(problem)
 
