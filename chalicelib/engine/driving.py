@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from chalicelib.engine.about import about
 from chalicelib.engine.execute import Executor
 from chalicelib.planning.executions import CANCELLED, StepAnswer, StepCall
 from chalicelib.planning.starting import GangStart, await_stage, give_up, start_answered
@@ -24,8 +25,9 @@ class Driving:
 
     def call(self, workflow_id: str, call: StepCall) -> Mapping[str, str]:
         """All that the workflow remembers; nothing yet if the state waits for its callback."""
-        executor = self._executor
-        executor.take(f"workflow/{workflow_id}", lambda snapshot: decide_call(snapshot, call))
+        executor, unit = self._executor, f"workflow/{workflow_id}"
+        with about(unit):
+            executor.take(unit, lambda snapshot: decide_call(snapshot, call))
         snapshot = executor.load.workflow(workflow_id, executor.here.clock.now())
         gone = StepAnswer(error=CANCELLED, message=f"workflow {workflow_id} no longer exists")
         return told(executor, call, gone if snapshot is None else answered(snapshot, call))
@@ -39,7 +41,12 @@ class Starting:
         self._executor, self._look = executor, look
 
     def call(self, name: str, call: StepCall) -> Mapping[str, str]:
-        executor, start = self._executor, GangStart.named(name)
+        start = GangStart.named(name)
+        with about(f"run/{start.run_id}"):
+            return self._call(start, call)
+
+    def _call(self, start: GangStart, call: StepCall) -> Mapping[str, str]:
+        executor = self._executor
         unit, now = f"run/{start.run_id}", executor.here.clock.now
         if call.undo:
             executor.take(unit, lambda snapshot: give_up(snapshot, start, call))

@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.domain.instants import HOUR, MINUTE, Micros
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
+from chalicelib.engine.about import ids
 from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.machines.workflow import COMES_WITHIN, MOST_STARTS
 from chalicelib.planning.executions import CANCELLED
@@ -31,6 +32,22 @@ def test_an_execution_makes_every_attempt() -> None:
     assert course.play().status is WorkflowStatus.done
     assert [step for step, _ in course.performer.made] == STEPS and meadow.things == {"poles": "w", "sheet": "w"}
     assert course.executions.started == ["w"]
+
+
+@pytest.mark.parametrize("driver", Driver)
+def test_what_is_logged_meanwhile_names_the_workflow_and_its_subject(driver: Driver) -> None:
+    """An operator looks for a host by its instance."""
+
+    class Watched(Meadow):
+        def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
+            kind, _, subject = workflow.subject.partition("/")
+            told.append(dict(ids()))
+            assert told[-1] == {"workflow_id": workflow.id, f"{kind}_id": subject}
+            return super().do(step, workflow)
+
+    told: list[dict[str, str]] = []
+    assert Course(TENT, Watched(wet=1), None, driver).play().status is WorkflowStatus.done
+    assert len(told) >= len(STEPS) and ids() == {}
 
 
 def test_a_start_that_is_lost_is_repeated() -> None:

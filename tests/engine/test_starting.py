@@ -15,6 +15,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine import asl
+from chalicelib.engine.about import ids
 from chalicelib.engine.driving import Starting
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.executions import say
@@ -65,7 +66,12 @@ class Plane(World):
         here = Acting(self.store, self, self.plane.backends, "install", b"k" * 32, executions=self.executions)
         load = Loader(Reader(self.store), self.plane.catalog, self.plane.backends)
         executor = Executor(here, load, wake=self.woken.extend)
-        starting = Starting(executor, lambda units: self.reconciler().run(units, kinds=()))
+
+        def look(units: Sequence[str]) -> None:
+            assert ids()["run_id"] in payload["workflow"], "what is logged meanwhile names the run"
+            self.reconciler().run(units, kinds=())
+
+        starting = Starting(executor, look)
         call = StepCall(payload["step"], payload["undo"], payload.get("token", ""))
         return starting.call(payload["workflow"], call)
 

@@ -53,6 +53,17 @@ def test_what_lambda_adds_to_its_records_stays(capsys: pytest.CaptureFixture[str
     assert line["aws_request_id"] == "q1"
 
 
+def test_a_line_says_which_trace_it_is_of_where_calls_are_traced(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logger()
+    log.info("untraced")
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", "Root=1-5759e988-bd862e3fe;Parent=53995c3f42cd8ad8;Sampled=1")
+    log.info("traced")
+    without, within = lines(capsys)
+    assert "xray_trace_id" not in without and within["xray_trace_id"] == "1-5759e988-bd862e3fe"
+
+
 def test_units_at_work_are_forgotten_when_they_are_left() -> None:
     with about("run/r1"):
         with about("run/r2"):

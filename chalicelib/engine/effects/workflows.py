@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from chalicelib.domain import keys
 from chalicelib.domain.workflows import Workflow
+from chalicelib.engine.about import about
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, NotYet
 from chalicelib.planning.plan import Effect, Outcome
@@ -30,7 +31,7 @@ class StepEffects:
             return None
         performer = self.here.performers[workflow.definition]
         try:
-            with translated(f"{workflow.name}, {effect.step}"):
+            with about(workflow.subject), translated(f"{workflow.name}, {effect.step}"):
                 made = performer.undo(effect.step, workflow) if effect.undo else performer.do(effect.step, workflow)
         except NotYet as waits:
             return StepWaits(effect.unit, effect.act_until, str(waits))
