@@ -34,4 +34,6 @@ def test_much_output_goes_into_the_bucket_and_is_read_whole(
         item["Size"] for item in emulator.client("s3").list_objects_v2(Bucket="uploads", Prefix="logs/")["Contents"]
     ]
     assert max(sizes) > 100_000 and len(sizes) < 20
+    asked = {action for action, _ in site.policed.seen["agent_sync"]}
+    assert "dynamodb:PutItem" in asked and "s3:ListBucket" not in asked, "nothing is listed on the way"
     site.close()

@@ -25,6 +25,14 @@ from tests.world.time import NOW
 class Bucket(FileBlobs):
     """Its addresses are names: `put` is what the holder of one does."""
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.listed: list[str] = []  # prefixes, of which S3 would look up a thousand names at a time
+
+    def list(self, prefix: str, *given: Any, **more: Any) -> list[str]:
+        self.listed.append(prefix)
+        return super().list(prefix, *given, **more)
+
     def signed(self, name: str, size: int, checksum: str, seconds: int) -> tuple[str, dict[str, str]]:
         return name, {"size": str(size), "checksum": checksum}
 
@@ -80,6 +88,17 @@ def test_the_address_is_for_that_content_alone(tmp_path: Path) -> None:
     )
     (other,) = side.say(chunk(side, 0, b"two\n"))["uploads"]
     assert other["url"] != order["url"] and other["headers"]["checksum"] != order["headers"]["checksum"]
+
+
+def test_however_long_a_log_is_nothing_of_it_is_listed_on_the_way(tmp_path: Path) -> None:
+    side, at = Side(tmp_path), 0
+    for number in range(20):
+        line = b"%d\n" % number
+        side.store(chunk(side, at, line))
+        at += len(line)
+    side.say(chunk(side, 0, b"again\n"))
+    assert side.bucket.listed == []
+    assert side.log() == b"".join(b"%d\n" % number for number in range(20))
 
 
 def test_nothing_is_of_the_log_before_it_is_reported(tmp_path: Path) -> None:
