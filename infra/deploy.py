@@ -36,7 +36,7 @@ from chalicelib.usecases.first_start import first_start
 from infra import account, artefacts, command, installed, spending, stateful, uploads
 from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
-from infra.functions import at_once
+from infra.functions import BOUNDED, at_once
 from infra.packaging import packer
 from infra.stacks import Proposal, Stack, course
 from infra.stateless import Code
@@ -210,11 +210,11 @@ class Deployment:
         functions = self.clients("lambda")
         with explained("read the account's limit of concurrent functions"):
             free = int(functions.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
-            try:
-                own = functions.get_function_concurrency(FunctionName=f"dstack-{self.stage}-provision")
-            except functions.exceptions.ResourceNotFoundException:  # the first deployment
-                own = {}
-            return free + int(own.get("ReservedConcurrentExecutions", 0))
+            for each in BOUNDED:
+                with suppress(functions.exceptions.ResourceNotFoundException):  # the first deployment
+                    own = functions.get_function_concurrency(FunctionName=f"dstack-{self.stage}-{each.name}")
+                    free += int(own.get("ReservedConcurrentExecutions", 0))
+        return free
 
 
 def _data_template() -> str:

@@ -10,16 +10,17 @@ mostly within half a minute, after which the executor drops it and its unit inte
 behind is bounded, and no heap of stale events has to be worked off after it. An event that was given up goes to the
 queue `aside`, whose events `dead_letters` reports.
 
-What must not happen is that a provider's outage, when every call hangs until its timeout, leaves no execution for
-agents and people. `provision` alone makes such calls in any number; the sweep and the catalogue make one at a time. So
-`provision` has reserved concurrency, which is a bound as much as a reservation: the rest of its events wait in Lambda,
-and `agent_sync` and `api` have all other executions. What is reserved is taken from all others even while it sleeps, so
-it is a tenth of the account's, 50 at most. AWS wants 100 to stay unreserved, and a new account may have 10 executions
-at once in all. There a stack that reserves any can't be deployed, so none are (`at_once` is 0), and an outage can take
-all ten for as long as a call hangs, a minute for most. Meanwhile Lambda refuses other calls: agents repeat theirs by
-themselves, people repeat theirs, and events wait. Whoever runs more than a few machines asks AWS for more executions,
-which is free; the next deployment reserves some. A pass waits for nobody, so any number may run at once: where two
-meet, one of them loses its commit and decides again.
+What must not happen is that a provider's outage, when every call hangs until its timeout, or a thousand hosts that are
+added or away at once, leave no execution for agents and people. `provision` and `bootstrap_host` alone make such calls
+in any number; the sweep makes one at a time, and the catalogue one for each backend that is configured. So those two
+have reserved concurrency, which is a bound as much as a reservation: the rest of their events wait in Lambda, state
+machines call again, and `agent_sync` and `api` have all other executions. What is reserved is taken from all others
+even while it sleeps, so it is a tenth of the account's for each, 50 at most. AWS wants 100 to stay unreserved, and a
+new account may have 10 executions at once in all. There a stack that reserves any can't be deployed, so none are
+(`at_once` is 0), and an outage can take all ten for as long as a call hangs, a minute for most. Meanwhile Lambda
+refuses other calls: agents repeat theirs by themselves, people repeat theirs, and events wait. Whoever runs more than a
+few machines asks AWS for more executions, which is free; the next deployment reserves some. A pass waits for nobody, so
+any number may run at once: where two meet, one of them loses its commit and decides again.
 
 A timeout is what the longest useful call needs: API Gateway gives up after 29 s, an agent before that; a pass repeats
 what it didn't finish. Memory buys CPU in proportion (1,769 MB are one core), which is what a cold start waits for; so
@@ -200,6 +201,7 @@ FUNCTIONS = (
         timeout=240,  # the longest step has 180 s, and its outcome is committed after that
         artefact=SSH,
         asked=True,
+        bounded=True,
         vpc=True,
         grants=(
             may.SETTINGS,
@@ -213,10 +215,13 @@ FUNCTIONS = (
 )
 
 
+BOUNDED = tuple(function for function in FUNCTIONS if function.bounded)
+
+
 def at_once(limit: int = NEW_ACCOUNT) -> int:
-    """Executions of a bounded function, in an account with so many at once; 0 if none can be reserved there."""
+    """Executions of each bounded function, in an account with so many at once; 0 if none can be reserved there."""
     share = min(ENOUGH, limit // SHARE)
-    return share if limit - share >= UNRESERVED else 0
+    return share if limit - share * len(BOUNDED) >= UNRESERVED else 0
 
 
 def named(name: str) -> Function:

@@ -11,7 +11,9 @@ Rule 3: nothing polls. A step with patience is started once and waits for its ca
 Rule 4: an attempt of a workflow that is being undone fails with `Cancelled`, which is never repeated: so does this.
 Rule 5: `Behind` isn't the step's failure: another attempt may be in flight. The state asks again until that one's time
         is up.
-Rule 6: a history has 25,000 events at most, and undoing is never given up. So when a state has been repeated as often
+Rule 6: a call that Lambda didn't take, because the account or the function has no execution free, is no attempt. The
+        state calls again until it is taken, at moments that no other execution's are likely to share.
+Rule 7: a history has 25,000 events at most, and undoing is never given up. So when a state has been repeated as often
         as that allows, the execution starts its successor at this state, and ends.
 """
 
@@ -33,6 +35,11 @@ DONE, UNDONE, GO_ON = "done", "undone", "go on"
 ASK_AGAIN: Micros = 10 * SECOND  # while another attempt may be in flight
 ANSWERS_WITHIN: Micros = 2 * MINUTE  # the callback, after the record has ended the waiting
 TIMEOUT = "States.Timeout"
+NOT_TAKEN = [
+    f"Lambda.{name}Exception" for name in ("AWSLambda", "SdkClient", "Service", "TooManyRequests")
+]  # by Lambda; if one was after all, the record knows
+NOT_TAKEN_EVENTS = 1_600  # of the 25,000, for those calls: half an hour at most in each of six states
+FIRST_PAUSE, LONGEST_PAUSE = 2, 30  # seconds between them
 _FOR_GOOD = sorted(name for name, meaning in MEANINGS.items() if not meaning.repeat)
 
 State = dict[str, Any]
@@ -108,8 +115,14 @@ class _Rendering:
             endless["Catch"] = [_catch(undo, CANCELLED), *endless["Catch"]]
             return endless
         again = [_again(TIMEOUT, SECOND, 1)] if step.patience else []
-        retry = [_never([CANCELLED, *_FOR_GOOD]), *again, _behind(step), _retry(step.pause, step.attempts - 1)]
+        never = _never([CANCELLED, *_FOR_GOOD])
+        retry = [never, *again, self._not_taken(), _behind(step), _retry(step.pause, step.attempts - 1)]
         return {**state, "Retry": retry, "Catch": [_catch(undo)], "Next": after}
+
+    def _not_taken(self) -> State:
+        most = NOT_TAKEN_EVENTS // (EVENTS_PER_ATTEMPT * len(self.steps))
+        spread = {"BackoffRate": 2.0, "MaxDelaySeconds": LONGEST_PAUSE, "JitterStrategy": "FULL"}
+        return {"ErrorEquals": NOT_TAKEN, "IntervalSeconds": FIRST_PAUSE, "MaxAttempts": most, **spread}
 
     def _endless(self, name: str, state: State, after: str) -> State:
         most = MOST_EVENTS // (EVENTS_PER_ATTEMPT * len(self.endless))

@@ -139,6 +139,7 @@ class World:
     failures: Failures
     relayed: bool = True
     asked: list[tuple[str, bool]] = field(default_factory=list)
+    refusals: int = 0  # of Lambda's, before it takes a call
 
     def attempt(self, step: str, undo: bool) -> str | None:
         self.asked.append((step, undo))
@@ -179,9 +180,14 @@ def by_the_engine(definition: Definition, world: World) -> WorkflowStatus:
 
 
 def by_step_functions(machine: Mapping[str, Any], world: World) -> WorkflowStatus:
-    now = 0
+    now, left = 0, world.refusals
 
     def invoke(payload: Mapping[str, Any]) -> Mapping[str, str]:
+        nonlocal left
+        if left:
+            left -= 1
+            raise type("Lambda.TooManyRequestsException", (Exception,), {})("Rate Exceeded")
+        left = world.refusals
         if (error := world.attempt(payload["step"], payload["undo"])) is not None:
             raise type(error, (Exception,), {})("it failed")
         if "token" in payload:
@@ -216,6 +222,16 @@ def test_both_make_the_same_steps(name: str, relayed: bool, step: str, times: in
     engine, machine = World(failures, relayed), World(failures, relayed)
     assert by_the_engine(WORKFLOWS[name], engine) == by_step_functions(MACHINES[name], machine)
     assert engine.asked == machine.asked
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_call_that_lambda_didnt_take_is_no_attempt(name: str, times: int) -> None:
+    """Many hosts are added at once, and share a few executions."""
+    step = WORKFLOWS[name].steps[0].name
+    free, busy = (World({(step, False): (times, "Transient")}, refusals=refusals) for refusals in (0, 20))
+    assert by_step_functions(MACHINES[name], free) is by_step_functions(MACHINES[name], busy) is WorkflowStatus.done
+    assert free.asked == busy.asked
 
 
 def test_every_meaning_is_repeated_as_the_engine_does() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+LIMIT = 400  # executions at once
 NOT_THERE = type("ResourceNotFoundException", (Exception,), {})
 
 
@@ -35,6 +36,7 @@ class Account:
     objects: dict[str, bytes] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
+    reserved: dict[str, int] = field(default_factory=dict)  # executions, by function
     items: list[Any] = field(default_factory=list)  # of the table
     fails: set[str] = field(default_factory=set)  # stacks whose next change CloudFormation undoes
     cut: int = 0  # the number of the call at which the connection breaks; 0: none
@@ -116,6 +118,7 @@ class Account:
             assert code in self.objects, "CloudFormation finds the code that it is told of"
         stack.template, stack.parameters = template, parameters
         self.functions |= set(template.get("Functions", ()))
+        self.reserved |= template.get("Reserved", {})
 
     def delete_stack(self, StackName: str) -> None:
         self.stacks[StackName].status, self.stacks[StackName].then = "DELETE_IN_PROGRESS", "DELETE_COMPLETE"
@@ -141,10 +144,12 @@ class Account:
         return {"Items": self.items}
 
     def get_account_settings(self) -> Any:
-        return {"AccountLimit": {"UnreservedConcurrentExecutions": 1_000}}
+        return {"AccountLimit": {"UnreservedConcurrentExecutions": LIMIT - sum(self.reserved.values())}}
 
     def get_function_concurrency(self, FunctionName: str) -> Any:
-        return self.get_function(FunctionName)
+        self.get_function(FunctionName)
+        found = self.reserved.get(FunctionName)
+        return {} if found is None else {"ReservedConcurrentExecutions": found}
 
     def get_function(self, FunctionName: str) -> Any:
         if FunctionName not in self.functions:

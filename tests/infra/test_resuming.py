@@ -13,8 +13,9 @@ from infra import command
 from infra.account import AwsAccount
 from infra.artefacts import Artefact
 from infra.deploy import Deployment, DeployReport
+from infra.functions import BOUNDED, FUNCTIONS
 from infra.stateless import Code
-from tests.infra.account import Account, StackOf
+from tests.infra.account import LIMIT, Account, StackOf
 
 DATA, MAIN = "dstack-dev-data", "dstack-dev"
 
@@ -42,11 +43,11 @@ class Deployer:
         return report
 
     def template(self, code: Code, at_once: int) -> dict[str, Any]:
-        functions = [f"{MAIN}-{name}" for name in ("reconcile", "provision", "refresh_catalog")]
         return {
             "Parameters": {"InstallId": {}, "Stream": {}},
             "Code": [key for _, key in code.values()],
-            "Functions": functions,
+            "Functions": [f"{MAIN}-{function.name}" for function in FUNCTIONS],
+            "Reserved": {f"{MAIN}-{function.name}": at_once for function in BOUNDED},
         }
 
 
@@ -67,6 +68,7 @@ def whole(account: Account, release: str = "1") -> None:
     assert account.stacks[MAIN].parameters["InstallId"]
     assert account.secrets.keys() == {"/dstack-dev/install-key", "/dstack-dev/master-key"}
     assert account.objects["agent/agent.pyz"] == b"agent"
+    assert set(account.reserved.values()) == {LIMIT // 10}, "a tenth, however often it is deployed"
 
 
 def calls_of(folder: Path, *, upgrade: bool) -> int:

@@ -129,16 +129,16 @@ def test_every_workflow_has_a_state_machine_that_may_invoke_its_performer_alone(
         assert go_on["Resource"]["Fn::Sub"].endswith(f":stateMachine:{machine['StateMachineName']}")
 
 
-def test_an_outage_of_a_provider_leaves_executions_for_agents_and_people() -> None:
+def test_an_outage_of_a_provider_or_of_hosts_leaves_executions_for_agents_and_people() -> None:
     """Where the account has any to reserve; a new one has not, and a stack that reserved some couldn't be deployed."""
     reserved = {
         name: each["Properties"]["ReservedConcurrentExecutions"]
         for name, each in template("dev", at_once=7)["Resources"].items()
         if "ReservedConcurrentExecutions" in each["Properties"]
     }
-    assert reserved == {"Provision": 7}
+    assert reserved == {"Provision": 7, "BootstrapHost": 7}
     assert not any("ReservedConcurrentExecutions" in each["Properties"] for each in RESOURCES.values())
-    assert [at_once(limit) for limit in (NEW_ACCOUNT, UNRESERVED, 110, 111, 1_000)] == [0, 0, 0, 11, ENOUGH]
+    assert [at_once(limit) for limit in (NEW_ACCOUNT, UNRESERVED, 123, 124, 1_000)] == [0, 0, 0, 12, ENOUGH]
 
 
 @pytest.mark.parametrize("function", PLAIN, ids=lambda function: str(function.name))
