@@ -41,7 +41,9 @@ def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
     else:
         if not given.leave_machines:
             _nothing_left_alone(given.stage)
-        if not agree(f"Delete the stack {main_.name} in account {where.id}, {where.region}?"):
+        for change in main_.removal():
+            say(str(change))
+        if not agree(f"Delete all this, the stack {main_.name} in account {where.id}, {where.region}?"):
             raise command.Declined("Nothing was deleted.")
         main_.delete()
         report.deleted = main_.name

@@ -118,6 +118,19 @@ class Stack:
             found = self._formation.describe_stack_resource(StackName=self.name, LogicalResourceId=logical)
             return str(found["StackResourceDetail"]["PhysicalResourceId"])
 
+    def removal(self) -> tuple[Change, ...]:
+        """What there is in it, as changes that would delete it."""
+        with explained(f"list the resources of {self.name}"):
+            pages = self._formation.get_paginator("list_stack_resources").paginate(StackName=self.name)
+            found = [each for page in pages for each in page["StackResourceSummaries"]]
+        there = (each for each in found if each["ResourceStatus"] != "DELETE_COMPLETE")
+        return tuple(
+            sorted(
+                (Change("Remove", each["LogicalResourceId"], each["ResourceType"]) for each in there),
+                key=lambda change: change.id,
+            )
+        )
+
     def settle(self) -> None:
         """Until it can be created or changed. Raises Refused if only a person can bring it there."""
         while (now := course(status := self.status())) in ("follow", "clear"):

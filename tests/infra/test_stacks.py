@@ -37,6 +37,15 @@ class Formation:
     def describe_stack_events(self, StackName: str) -> Any:
         return {"StackEvents": self.events}
 
+    def get_paginator(self, operation: str) -> Formation:
+        assert operation == "list_stack_resources"
+        return self
+
+    def paginate(self, StackName: str) -> Any:
+        for name, status in (("B", "UPDATE_COMPLETE"), ("A", "CREATE_COMPLETE"), ("Gone", "DELETE_COMPLETE")):
+            one = {"LogicalResourceId": name, "ResourceType": "AWS::X::Y", "ResourceStatus": status}
+            yield {"StackResourceSummaries": [one]}
+
     def delete_stack(self, StackName: str) -> None:
         self.calls.append("delete")
         self.statuses[:] = ["DELETE_IN_PROGRESS", "gone"]
@@ -146,6 +155,11 @@ def test_changes_are_listed_by_all_pages_with_what_is_replaced() -> None:
         "  - C  AWS::X::Y",
     ]
     assert proposal.changes[0] == Change("Add", "A", "AWS::X::Y")
+
+
+def test_what_a_removal_deletes_is_listed_by_all_pages() -> None:
+    shown = [str(one) for one in stack(Formation(["CREATE_COMPLETE"])).removal()]
+    assert shown == ["  - A  AWS::X::Y", "  - B  AWS::X::Y"]
 
 
 def test_a_change_names_what_of_a_resource_is_another() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.e2e.aws.automation import announced
 from tests.e2e.aws.hosts import hosts
 from tests.e2e.aws.journey import BEGIN, Stage, removal, scenarios, schedules, upgrade, waiting
+from tests.e2e.aws.plain import plain
 from tests.e2e.aws.starts import cluster, undone
 
-MIDDLE: tuple[Stage, ...] = (cluster, undone, hosts, announced, scenarios, waiting, schedules, upgrade)
+MIDDLE: tuple[Stage, ...] = (plain, cluster, undone, hosts, announced, scenarios, waiting, schedules, upgrade)
 STAGES: tuple[Stage, ...] = (*BEGIN, *MIDDLE, removal)
 SHORT: tuple[Stage, ...] = (*BEGIN, removal)  # in the suite: a deployment and one task are what only this proves
 
