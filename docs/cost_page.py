@@ -8,7 +8,7 @@ from pathlib import Path
 
 from chalicelib.planning import costs
 from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import BUSY, DOOR, PRICES, REPLICA
+from chalicelib.planning.costs import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
 
 PAGE = Path(__file__).parent / "guides" / "aws-costs.md"
 SIZES = (0, 100, 1_000, 10_000)
@@ -18,7 +18,14 @@ _PART = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def page() -> str:
     """The page, with its tables as they are now."""
-    parts = {"sizes": _sizes(), "services": _services(), "bill": _bill(1_000), "rates": _rates(), "prices": _prices()}
+    parts = {
+        "sizes": _sizes(),
+        "runs": _runs(),
+        "services": _services(),
+        "bill": _bill(1_000),
+        "rates": _rates(),
+        "prices": _prices(),
+    }
     return _PART.sub(lambda found: f"{found[1]}{parts[found[2]]}\n{found[3]}", PAGE.read_text(encoding="utf-8"))
 
 
@@ -41,6 +48,12 @@ def _bill(size: int) -> str:
     rows = [("for", "of", "a month", "dollars"), ("--", "--", "--:", "--:")]
     rows += [(line.driver, line.what, f"{line.amount:,.0f}", f"{line.dollars:,.2f}") for line in shown]
     return _table(rows)
+
+
+def _runs() -> str:
+    rows = [("a thousand of", "dollars"), ("--", "--:")]
+    drivers = (RUN, NODE, START)
+    return _table(rows + [(driver, f"{costs.total(costs.bill(RATES, {driver: 1_000})):,.2f}") for driver in drivers])
 
 
 def _services() -> str:

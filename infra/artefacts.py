@@ -16,6 +16,7 @@ neither built nor uploaded again.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,11 +79,25 @@ class Artefact:
 def build(chalice_zip: Path, *, folder: Path = BUILD, say: Callable[[str], None] = print) -> dict[str, Artefact]:
     """Every artefact. Raises Invalid for one that is larger than its limit."""
     made: dict[str, Artefact] = {}
-    for name, kind in KINDS.items():
-        sources = _of_zip(chalice_zip) if name == "chalice" else _of_repository()
-        made[name] = pack(name, dict(sources), packages(kind, folder, say), folder)
-        check(made[name], kind)
+    with alone(folder / "packages", say):
+        for name, kind in KINDS.items():
+            sources = _of_zip(chalice_zip) if name == "chalice" else _of_repository()
+            made[name] = pack(name, dict(sources), packages(kind, folder, say), folder)
+            check(made[name], kind)
     return made
+
+
+@contextmanager
+def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Two deployments from one clone, of two stages for instance, build one after the other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as turn:
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Waiting for another deployment from this clone to build its artefacts …")
+            fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
 
 
 def pack(name: str, sources: Mapping[str, bytes], installed: Path, folder: Path) -> Artefact:
@@ -136,7 +152,6 @@ def packages(kind: ArtefactKind, folder: Path = BUILD, say: Callable[[str], None
     place = folder / "packages" / hashlib.sha256(wanted.encode()).hexdigest()[:20]
     if place.exists():
         return place
-    place.parent.mkdir(parents=True, exist_ok=True)
     say(f"Installing {', '.join(kind.packages)} for Lambda …")
     with tempfile.TemporaryDirectory(dir=place.parent) as draft:
         into = Path(draft) / "packages"

@@ -41,7 +41,6 @@ CHARGES: Mapping[str, str] = {
 }
 
 GB = 1024**3
-PLATFORM_LINES = 400  # bytes that Lambda logs of an invocation by itself
 
 
 def unknown(template: Mapping[str, Any]) -> list[str]:

@@ -279,6 +279,11 @@ class Reader:
             raise Bug(f"run {run_id} has no spec at deployment {deployment_num}")
         return body
 
+    def nodes(self, runs: Sequence[Run]) -> list[int]:
+        """How many nodes each has; a service, and a run whose record is gone, one."""
+        bodies = self.store.get_many([_body_of(run) for run in runs])
+        return [1 if body is None else sum(nouns.read(RunBody, body).nodes) or 1 for body in bodies]
+
     # --- fleets ------------------------------------------------------------------------------------------------------
 
     def fleets(self, project_id: str) -> list[Fleet]:

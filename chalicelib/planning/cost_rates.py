@@ -23,12 +23,26 @@ RATES: Mapping[str, Mapping[str, float]] = {
         "Lambda requests": 83.9,
         "Lambda time": 1.03,
         "API Gateway requests": 17.0,
-        "table reads": 395.0,
+        "table reads": 358.0,
         "table writes": 56.1,
         "S3 reads": 5.56,
         "S3 writes": 4.92,
         "table storage": 2.6e-05,
         "S3 storage": 1.88e-05,
+    },
+    "a further node of a run": {
+        "Lambda requests": 55.0,
+        "Lambda time": 0.224,
+        "table reads": 238.0,
+        "table writes": 33.0,
+        "S3 writes": 4.0,
+    },
+    "a start on several nodes": {
+        "Lambda requests": 6.0,
+        "Lambda time": 0.45,
+        "table reads": 181.0,
+        "table writes": 18.0,
+        "state transitions": 9.0,
     },
     "a service's replica": {
         "Lambda requests": 480000.0,
@@ -48,4 +62,4 @@ RATES: Mapping[str, Mapping[str, float]] = {
     "a state change": {"bus events": 1.0, "Lambda requests": 0.308, "Lambda time": 0.0115},
 }
 
-CHANGES: Mapping[str, float] = {"a run": 12.0}
+CHANGES: Mapping[str, float] = {"a run": 12.0, "a further node of a run": 7.0, "a start on several nodes": 2.0}

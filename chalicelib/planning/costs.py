@@ -1,11 +1,12 @@
 """What a control plane in AWS costs: prices, and how much of each thing an installation uses.
 
 Pure. What is used has three drivers: the schedules, which run whether or not anything happens; an instance, whose agent
-reports; and a run. Services add what they need beyond that: a replica, whose agent is asked for streams; a gateway's
-replica, which asks what to serve; and a busy service, on which each of these reports. Where state changes are announced
-on a bus, each of them is one more. `cost_rates.py` has what each uses, as measured (`make cost`), and a bill is a sum
-of products. Calls and bytes are measured. How long a function takes can't be measured without AWS, so `SECONDS` assumes
-it; the prices are those of one region, without the free tier.
+reports; and a run. Runs on several nodes add each further node, and their start, which a state machine drives. Services
+add a replica, whose agent is asked for streams; a gateway's replica, which asks what to serve; and a busy service, on
+which each of these reports. Where state changes are announced on a bus, each of them is one more. `cost_rates.py` has
+what each uses, as measured (`make cost`), and a bill is a sum of products. Calls and bytes are measured. How long a
+function takes can't be measured without AWS, so `SECONDS` assumes it; the prices are those of one region, without the
+free tier.
 """
 
 from __future__ import annotations
@@ -87,13 +88,15 @@ def counts(
     instances: float,
     runs: float | None = None,
     changes: Mapping[str, float] | None = None,
-    services: Mapping[str, float] | None = None,
+    more: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """How many there are of each driver. `runs`: a month, in all. `changes`: state changes that one of a driver makes,
-    if they are announced. `services`: how many there are of what these add."""
-    found = {SCHEDULES: 1, INSTANCE: instances, RUN: RUNS * instances if runs is None else runs, **(services or {})}
-    return found if changes is None else found | {CHANGE: sum(found[driver] * n for driver, n in changes.items())}
+    if they are announced. `more`: how many there are of what services and runs on several nodes add."""
+    found = {SCHEDULES: 1, INSTANCE: instances, RUN: RUNS * instances if runs is None else runs, **(more or {})}
+    made = sum(found.get(driver, 0) * number for driver, number in (changes or {}).items())
+    return found if changes is None else found | {CHANGE: made}
 
 
 SCHEDULES, INSTANCE, RUN, CHANGE = "the schedules", "an instance", "a run", "a state change"
+NODE, START = "a further node of a run", "a start on several nodes"
 REPLICA, DOOR, BUSY = "a service's replica", "a gateway's replica", "a busy service"

@@ -10,7 +10,7 @@ thousand small objects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -69,6 +69,11 @@ class RequestWire(Protocol):
     """The connection that a request came over."""
 
     def recognised(self) -> None: ...
+
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
+        """The response's head, their names in lower case. `goes_on`: it is sent together with what follows at once."""
+
+    async def part(self, part: bytes, *, last: bool) -> None: ...
 
     def leave(self) -> None: ...
 
@@ -148,7 +153,7 @@ class AsgiBridge:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._http(scope, receive, send)
+            await self._http(scope, receive)
         else:  # a websocket: refused before it is accepted
             await send({"type": "websocket.close", "code": 1003})
 
@@ -167,12 +172,12 @@ class AsgiBridge:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _http(self, scope: Scope, receive: Receive) -> None:
         if self._door is not None and (place := self._door.place(scope)) is not None:
             await self._door.serve(place, scope, receive)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        exchange = AsgiExchange(scope, receive, send, _size_of(headers), self._linger)
+        exchange = AsgiExchange(scope, receive, _size_of(headers), self._linger)
         head = dispatch.head_of(dispatch.Request(scope["method"], scope["path"].rstrip("/") or "/", headers=headers))
         if isinstance(head, Reply):
             await exchange.answer(head)
@@ -320,9 +325,9 @@ class Turned(Exception):
 class AsgiExchange:
     """One request and its response on their connection."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, size: int | None, linger: float) -> None:
-        self._head_only, self._receive, self._send = scope["method"] == "HEAD", receive, send
-        self.wire: RequestWire = scope.get("state", {}).get("connection") or _NO_WIRE
+    def __init__(self, scope: Scope, receive: Receive, size: int | None, linger: float) -> None:
+        self._head_only, self._receive = scope["method"] == "HEAD", receive
+        self.wire: RequestWire = scope["state"]["connection"]
         self.query: bytes = scope["query_string"]
         self._linger = linger
         self.size = 2**62 if size is None else size  # of the body, as announced; at most
@@ -377,18 +382,18 @@ class AsgiExchange:
             return
         if not self._whole:
             await self._drain(known)
-            await self._send({"type": "http.response.body", "body": b""})
+            await self.wire.part(b"", last=True)
 
     async def _write(self, reply: Reply) -> None:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
         headers.append((b"content-length", str(len(reply.body)).encode()))
         if not self._whole:
             headers.append((b"connection", b"close"))
-        await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        self.wire.begin(reply.status, headers, goes_on=True)
         body = b"" if self._head_only else reply.body
         for start in range(0, max(1, len(body)), PIECE):
             last = self._whole and start + PIECE >= len(body)
-            await self._send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": not last})
+            await self.wire.part(body[start : start + PIECE], last=last)
 
     async def _drain(self, known: bool) -> None:
         limit, seconds = (DRAINED_OF_KNOWN, READ_SECONDS) if known else (DRAINED, self._linger)
@@ -405,31 +410,6 @@ class AsgiExchange:
 
         with suppress(TimeoutError):  # the rest of the body isn't waited for: the connection closes
             await asyncio.wait_for(drain(), seconds)
-
-
-class _NoWire:
-    """In tests there is no connection."""
-
-    def recognised(self) -> None:
-        return
-
-    def leave(self) -> None:
-        return
-
-    def upgrade(self, head: bytes, end: UpgradedEnd) -> None:
-        raise AssertionError("there is no connection to upgrade")
-
-    def write(self, data: bytes) -> None:
-        return
-
-    def hold(self, hold: bool) -> None:
-        return
-
-    def close(self) -> None:
-        return
-
-
-_NO_WIRE = _NoWire()
 
 
 def _size_of(headers: Mapping[str, str]) -> int | None:

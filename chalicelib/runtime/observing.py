@@ -21,16 +21,24 @@ SET_ASIDE = "SetAside"  # events that Lambda gave up
 
 
 def structure_logs(root: logging.Logger | None = None, level: int = logging.INFO) -> None:
-    """Every logger below this one (all, unless it is given) writes JSON from here on. Lambda's own handler stays: it
-    adds the request's id."""
-    from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
-
+    """Every logger below this one (all, unless it is given) writes JSON from here on. What Lambda's own handler adds to
+    records, as the request's id, stays. The handler goes: Lambda may take its lines for text, and put them into JSON of
+    its own."""
     root = logging.getLogger() if root is None else root
-    handler = root.handlers[0] if root.handlers else logging.StreamHandler(sys.stdout)
-    handler.setFormatter(LambdaPowertoolsFormatter())
-    handler.addFilter(with_ids)
+    handler = structured(logging.StreamHandler(sys.stdout))
+    for filter_ in (one for each in root.handlers for one in each.filters):
+        handler.addFilter(filter_)
     root.handlers[:] = [handler]
     root.setLevel(level)
+
+
+def structured(handler: logging.Handler) -> logging.Handler:
+    """The same: its lines are JSON, with a time that Lambda reads."""
+    from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+
+    handler.setFormatter(LambdaPowertoolsFormatter(use_rfc3339=True))
+    handler.addFilter(with_ids)
+    return handler
 
 
 def with_ids(record: logging.LogRecord) -> bool:

@@ -7,12 +7,12 @@ from typing import Any
 
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway
-from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
+from chalicelib.domain.instants import DAY, SECOND, sortable
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.planning import costs
 from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import BUSY, DOOR, PRICES, REPLICA
+from chalicelib.planning.costs import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import Store
@@ -35,9 +35,9 @@ def report(plane: Plane) -> dict[str, Any]:
     }
     if pace.long_poll:
         return said
-    runs = _runs(plane.store, plane.clock.now())
-    changes = CHANGES if plane.announces else None
-    counts = costs.counts(float(_instances(plane.store)), runs, changes, _services(plane.store))
+    runs, changes = _runs(plane), CHANGES if plane.announces else None
+    more = {driver: count for driver, count in {**runs, **_services(plane.store)}.items() if count}
+    counts = costs.counts(float(_instances(plane.store)), runs[RUN], changes, more)
     lines = costs.bill(RATES, counts)
     shown = [
         {
@@ -69,23 +69,28 @@ def _services(store: Store) -> dict[str, float]:
             found[REPLICA] += sum(scale.desired for scale in run.scales)
             of_it = store.get_many([keys.traffic(run.id, door) for door in doors.get(run.gateway_id or "", ())])
             found[BUSY] += sum(not nouns.read(Traffic, record).quiet for record in of_it if record is not None)
-    return {driver: float(count) for driver, count in found.items() if count}
+    return {driver: float(count) for driver, count in found.items()}
 
 
 def _projects(store: Store) -> list[str]:
     return [nouns.pointed(record) for record in every(store, "projects", "name/")]
 
 
-def _runs(store: Store, now: Micros) -> float:
-    """That come in a month."""
-    return sum(_of_project(store, project_id, now) for project_id in _projects(store))
+def _runs(plane: Plane) -> dict[str, float]:
+    """That come in a month, and what those on several nodes add."""
+    found: Counter[str] = Counter()
+    for project_id in _projects(plane.store):
+        found.update(_of_project(plane, project_id))
+    return {driver: float(found[driver]) for driver in (RUN, NODE, START)}
 
 
-def _of_project(store: Store, project_id: str, now: Micros) -> float:
-    low = sortable(now - WINDOW)
-    page = store.query("gsi1", keys.runs_of(project_id), low=low, limit=MOST, reverse=True)
-    if page.cursor is None or not page.records:
-        return len(page.records)
-    oldest = page.records[-1].gsi1
-    assert oldest is not None, "it stands in this index"
-    return len(page.records) * WINDOW / max(SECOND, now - int(oldest[1].partition("#")[0]))
+def _of_project(plane: Plane, project_id: str) -> dict[str, float]:
+    now = plane.clock.now()
+    page = plane.store.query("gsi1", keys.runs_of(project_id), low=sortable(now - WINDOW), limit=MOST, reverse=True)
+    runs = [nouns.read(Run, record) for record in page.records]
+    each = 1.0
+    if page.cursor is not None and runs:
+        each = WINDOW / max(SECOND, now - runs[-1].submitted_at)
+    several = [nodes for nodes in plane.read.nodes(runs) if nodes > 1]
+    found = {RUN: len(runs), NODE: sum(several) - len(several), START: len(several)}
+    return {driver: number * each for driver, number in found.items()}

@@ -18,7 +18,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
 from chalicelib.domain.usage import Part, StorageUsage
-from chalicelib.planning.cost_rates import CHANGES
+from chalicelib.planning.cost_rates import CHANGES, RATES
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN
 from chalicelib.store.port import MAX_CHANGES, Page, Store
@@ -403,6 +403,19 @@ def test_what_a_server_costs_is_shown_to_its_admins_where_calls_are_billed(tmp_p
     assert found["billed"] and found["counts"] == {"the schedules": 1, "an instance": 0, "a run": 1}
     assert sum(line["dollars"] for line in found["lines"]) > sum(line["dollars"] for line in alone["lines"])
     assert rig.call("/api/server/get_cost", token=rig.user("chief", ProjectRole.admin)).status == 403
+    rig.world.plane.store.close()
+
+
+def test_runs_on_several_nodes_cost_their_nodes_and_their_starts(tmp_path: Path) -> None:
+    rig = Rig.at(tmp_path)
+    for name, nodes in (("one", 1), ("two", 2), ("four", 4)):
+        spec = task(name)
+        submit(rig, {**spec, "configuration": {**spec["configuration"], "nodes": nodes}})
+    found = rig.ok("/api/server/get_cost")
+    added = {"a run": 3, "a further node of a run": 4, "a start on several nodes": 2}
+    assert found["counts"] == {"the schedules": 1, "an instance": 0, **added}
+    (told,) = (line for line in found["lines"] if line["what"] == "state transitions")
+    assert told["amount"] == 2 * RATES["a start on several nodes"]["state transitions"]
     rig.world.plane.store.close()
 
 

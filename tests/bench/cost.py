@@ -1,6 +1,7 @@
 """`make cost`: what the control plane costs in AWS, from a metered month in small.
 
-`--record` keeps what was measured in `chalicelib/planning/cost_rates.py`, which the API and the docs read.
+It fails if a bill is over its budget. `--record` keeps what was measured in `chalicelib/planning/cost_rates.py`, which
+the API and the docs read.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import pprint
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from chalicelib.planning import costs
 from chalicelib.planning.costs import CHANGE, PRICES, Usage
@@ -45,16 +46,19 @@ def main() -> int:
     lines += [*commits(found.erased), ""]
     told = ", ".join(f"{count:.1f} of {driver}" for driver, count in found.changes.items())
     lines += [f"State changes: {told}; each announced by {rates[CHANGE]['Lambda requests']:.2f} calls", ""]
-    over = []
-    for instances, budget in BUDGETS.items():
-        bill = costs.bill(rates, costs.counts(instances))
-        lines += table(instances, bill, budget)
-        over += [str(instances)] if costs.total(bill) > budget else []
+    for instances in BUDGETS:
+        lines += table(instances, costs.bill(rates, costs.counts(instances)))
     print("\n".join(lines))
     if chosen.record:
         record(rates, found.changes)
-    print(f"over budget: {', '.join(over) or 'nothing'}")
-    return 0
+    too_much = over(rates)
+    print(f"over budget: {', '.join(map(str, too_much)) or 'nothing'}")
+    return 1 if too_much else 0
+
+
+def over(rates: Mapping[str, Usage]) -> list[int]:
+    """The numbers of instances whose bill is over its budget."""
+    return [number for number, most in BUDGETS.items() if costs.total(costs.bill(rates, costs.counts(number))) > most]
 
 
 def commits(of: Sequence[Written], then: str = "") -> list[str]:
@@ -62,9 +66,9 @@ def commits(of: Sequence[Written], then: str = "") -> list[str]:
     return [*lines, f"  {sum(each.units for each in of):5}  in all{then}"]
 
 
-def table(instances: int, bill: list[costs.CostLine], budget: float) -> list[str]:
-    total = costs.total(bill)
-    lines = [f"{instances:,} instances, {instances * costs.RUNS:,} runs a month: ${total:,.2f} of ${budget:,.2f}"]
+def table(instances: int, bill: list[costs.CostLine]) -> list[str]:
+    total, most = costs.total(bill), BUDGETS[instances]
+    lines = [f"{instances:,} instances, {instances * costs.RUNS:,} runs a month: ${total:,.2f} of ${most:,.2f}"]
     for line in bill:
         if line.dollars >= total / 200:
             price = PRICES[line.what]

@@ -3,7 +3,8 @@ every billed call counted.
 
 Three stretches, each less what the one before uses anyway: nothing at all; machines whose agents report; and runs on
 them, submitted, looked at and followed by the command line itself. A month is these times what there is of each. Then,
-elsewhere, a gateway and a service, which add something beyond what they use as machines and as a run.
+elsewhere, runs on several nodes; and a gateway and a service, which add something beyond what they use as machines and
+as a run.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from chalicelib.planning.costs import (
     HOURS,
     INSTANCE,
     KEPT_MONTHS,
+    NODE,
     REPLICA,
     RUN,
     SCHEDULES,
+    START,
     Usage,
 )
 from chalicelib.store import units
 from infra import cost
 from tests.scenarios.stages import Virtual
-from tests.world.metered import BUS, MeteredSite, Written
+from tests.world.metered import BUS, MeteredSite, Written, heard
 
 HOUR = 3600.0
 LOOKS = 6  # of a person at each run: its status and its log, a second apart
 RESOURCES = "resources: {cpu: 2.., memory: 8GB..}\n"
 LINE = "x" * 99
+SCRIPT = " && ".join([f"echo {LINE} && sleep 60"] * 60)  # an hour
 TURN = 6  # hours, in which every schedule fires as often as in any other six
 PAUSE = 10  # seconds between a gateway's questions, and between its reports of a busy service
 GATEWAY = (
@@ -65,7 +69,8 @@ def opened() -> Iterator[tuple[MeteredSite, Virtual]]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         site = MeteredSite("month", home / "blobs", FACTS.name)
-        yield site, Virtual(site, home, "work")
+        with heard(site.meter):
+            yield site, Virtual(site, home, "work")
 
 
 def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measured:
@@ -92,12 +97,15 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
         f"{INSTANCE}: ({steady:g} h of {machines} × {HOURS / steady:.4g} - the schedules) / {machines}",
         f"{RUN}: ({machines} of an hour each - {hours:.2f} h of the schedules and {machines} instances) / {machines}",
     ]
+    changes = {INSTANCE: changed * HOURS / steady / machines, RUN: told / machines}
     rates: dict[str, Usage] = {SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run}
+    with opened() as (site, stage):
+        rates |= _nodes(site, stage, changes)
+    plays.append(f"{NODE}: a run on 3 - one on 2; {START}: a run on 2 - one on 1 - a further node")
     with opened() as (site, stage):
         rates |= _services(site, stage)
     plays.append(f"{REPLICA}, {DOOR}, {BUSY}: {TURN} h × {HOURS / TURN:.4g}, less {TURN} h before it was there")
     rates[CHANGE] = cost.announced(alone, calls)
-    changes = {INSTANCE: changed * HOURS / steady / machines, RUN: told / machines}
     return Measured(rates, steps, erased, a_sync, changes, plays)
 
 
@@ -123,10 +131,9 @@ def _runs(site: MeteredSite, stage: Virtual, count: int) -> tuple[dict[str, floa
     what they used, and how many hours that took."""
     began, before = site.time.at, _kept(site)
     site.meter.take()
-    script = " && ".join([f"echo {LINE} && sleep 60"] * 60)
     names = [f"run-{number}" for number in range(count)]
     for name in names:
-        _apply(stage, name, f'type: task\nname: {name}\n{RESOURCES}commands: ["{script}"]\n')
+        _apply(stage, name, f'type: task\nname: {name}\n{RESOURCES}commands: ["{SCRIPT}"]\n')
         for _ in range(LOOKS):
             site.time.pass_(1)
             job = stage.ask("runs/get", {"run_name": name})["jobs"][0]["job_submissions"][-1]
@@ -138,6 +145,26 @@ def _runs(site: MeteredSite, stage: Virtual, count: int) -> tuple[dict[str, floa
     used = cost.usage(site.meter.counts)
     left = cost.usage({(what, ""): amount - before[what] for what, amount in _kept(site).items()})
     return {**used, **cost.scaled(left, KEPT_MONTHS)}, (site.time.at - began) / SECOND / HOUR
+
+
+def _nodes(site: MeteredSite, stage: Virtual, changes: dict[str, float]) -> dict[str, Usage]:
+    """What a run on several nodes uses beyond one on a single one: each further node, and that they start together."""
+    fleet = f"type: fleet\nname: machines\nplacement: cluster\nnodes: 3\n{RESOURCES}idle_duration: off\n"
+    _apply(stage, "fleet", fleet)
+    site.time.pass_(HOUR)
+    used, told = list[dict[str, float]](), list[float]()
+    for nodes in (1, 2, 3):
+        site.meter.take()
+        name = f"on-{nodes}"
+        _apply(stage, name, f'type: task\nname: {name}\nnodes: {nodes}\n{RESOURCES}commands: ["{SCRIPT}"]\n')
+        site.time.pass_(HOUR + 600)
+        assert stage.ask("runs/get", {"run_name": name})["status"] == "done"
+        told.append(_announced(site)[0])
+        used.append(cost.usage(site.meter.counts))
+    one, two, three = used
+    further = cost.less(three, two)
+    changes |= {NODE: told[2] - told[1], START: 2 * told[1] - told[0] - told[2]}
+    return {NODE: further, START: cost.less(cost.less(two, one), further)}
 
 
 def _services(site: MeteredSite, stage: Virtual) -> dict[str, Usage]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from chalicelib.errors import Invalid
 from infra import artefacts, requirements
-from infra.artefacts import KINDS, Artefact, check, pack, strip
+from infra.artefacts import KINDS, Artefact, alone, check, pack, strip
 from infra.functions import FUNCTIONS
 from infra.requirements import ROOT
 
@@ -72,6 +73,23 @@ def test_one_that_is_too_large_is_refused_with_its_size(zipped: int, unzipped: i
     made = Artefact("chalice", Path("x"), "d", zipped * mega, unzipped * mega)
     with pytest.raises(Invalid, match=what):
         check(made, KINDS["chalice"])
+
+
+def test_two_deployments_from_one_clone_build_one_after_the_other(tmp_path: Path) -> None:
+    done: list[str] = []
+    waits = threading.Event()
+
+    def second() -> None:
+        with alone(tmp_path / "packages", lambda said: waits.set()):
+            done.append("second")
+
+    thread = threading.Thread(target=second)
+    with alone(tmp_path / "packages", done.append):
+        thread.start()
+        assert waits.wait(60)
+        done.append("first")
+    thread.join()
+    assert done == ["first", "second"]
 
 
 def test_every_function_runs_from_an_artefact_that_is_built() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from chalicelib.planning import costs
 from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import BUSY, CHANGE, DOOR, INSTANCE, PRICES, REPLICA, RUN, SCHEDULES
+from chalicelib.planning.costs import BUSY, CHANGE, DOOR, INSTANCE, NODE, PRICES, REPLICA, RUN, SCHEDULES, START
 from docs import cost_page
 from infra import cost, stateful, stateless
 from tests.bench import month
+from tests.bench.cost import over
+from tests.world.metered import OF_A_LINE, Meter, heard
 
 TEMPLATES = {"stateful": stateful.template(), "stateless": stateless.template("prod")}
 
@@ -45,8 +49,13 @@ def test_state_changes_are_billed_where_they_are_announced() -> None:
     assert one == {"bus events": 1, "Lambda requests": 0.25, "Lambda time": pytest.approx(0.25 * 0.15 * 0.25)}
 
 
+def test_changes_of_what_there_is_none_of_count_nothing() -> None:
+    assert costs.counts(0, 1, {RUN: 12.0, NODE: 7.0})[CHANGE] == 12
+    assert costs.counts(0, 1, {RUN: 12.0, NODE: 7.0}, {NODE: 3.0})[CHANGE] == 12 + 3 * 7
+
+
 def test_services_add_what_they_use_beyond_machines_and_runs() -> None:
-    counts = costs.counts(2, 1, services={REPLICA: 1.0, BUSY: 3.0})
+    counts = costs.counts(2, 1, more={REPLICA: 1.0, BUSY: 3.0})
     assert counts == {SCHEDULES: 1, INSTANCE: 2, RUN: 1, REPLICA: 1, BUSY: 3}
     added = [line for line in costs.bill(RATES, counts) if line.driver == BUSY]
     assert costs.total(added) == pytest.approx(3 * costs.total(costs.bill(RATES, {BUSY: 1})))
@@ -71,11 +80,33 @@ def test_the_guide_has_the_models_figures() -> None:
     assert cost_page.PAGE.read_text(encoding="utf-8") == cost_page.page(), "make docs"
 
 
+def test_what_functions_log_is_counted() -> None:
+    log, meter = logging.getLogger("chalicelib"), Meter()
+    with heard(meter):
+        log.info("of nobody's call")
+        with meter.during("api"):
+            log.info("hello")
+            log.debug("not logged there")
+    (counted,) = meter.counts.items()
+    assert counted[0] == ("log-bytes", "api") and OF_A_LINE + len("hello") < counted[1] < 500
+    assert cost.usage(meter.counts) == {"function logs": counted[1] / cost.GB}
+
+
+def test_bills_are_within_their_budgets_and_one_that_is_not_is_named() -> None:
+    assert over(RATES) == []
+    assert over({**RATES, SCHEDULES: {"queue requests": 1e6}}) == [0]
+    assert over({**RATES, INSTANCE: {"function logs": 0.2}}) == [100, 1_000, 10_000]
+
+
 @pytest.mark.slow
 def test_what_is_recorded_is_what_a_month_in_small_measures() -> None:
     """Fewer machines for a shorter time than `make cost` plays, so not the same to the last call."""
-    found = month.measured(machines=3, idle=4, steady=1)
-    for driver in (INSTANCE, RUN, REPLICA, DOOR, BUSY):
+    found = month.measured(machines=3, idle=month.TURN, steady=1)
+    assert over(found.rates) == []
+    for what, used in found.rates[SCHEDULES].items():
+        assert used == pytest.approx(RATES[SCHEDULES][what], rel=0.01, abs=100), what
+    assert found.rates[START]["state transitions"] == RATES[START]["state transitions"]
+    for driver in (INSTANCE, RUN, NODE, START, REPLICA, DOOR, BUSY):
         for what in ("Lambda requests", "table reads", "table writes"):
             assert found.rates[driver][what] == pytest.approx(RATES[driver].get(what, 0), rel=0.3, abs=500), (
                 driver,

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_every_scenario_is_played_on_the_deployed_functions_or_the_guide_says_wh
     assert sorted(played) == sorted(path.stem for path in TEXTS)
     page = (ROOT / "docs" / "internals" / "functions.md").read_text()
     assert all(f"`{name}` isn't" in page for name in journey.ELSEWHERE)
+
+
+@pytest.mark.slow
+def test_what_plays_them_imports_no_handler() -> None:
+    look = "import sys, tests.e2e.aws.__main__; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "tests" in loaded and not loaded & {"app", "functions"}
 
 
 def test_the_guide_deploys_upgrades_and_removes() -> None:

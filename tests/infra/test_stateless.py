@@ -53,7 +53,14 @@ def test_every_reference_leads_somewhere() -> None:
 def test_a_functions_logs_end(function: Function) -> None:
     logs = RESOURCES[f"{function.id}Logs"]["Properties"]
     assert logs["RetentionInDays"] and logs["LogGroupName"] == f"/aws/lambda/dstack-dev-{function.name}"
-    assert RESOURCES[function.id]["Properties"]["LoggingConfig"] == {"LogGroup": {"Ref": f"{function.id}Logs"}}
+    assert RESOURCES[function.id]["Properties"]["LoggingConfig"]["LogGroup"] == {"Ref": f"{function.id}Logs"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: str(function.name))
+def test_lambda_itself_logs_only_what_failed(function: Function) -> None:
+    """By default it logs each call, and `make cost` counts only what functions log."""
+    logged = RESOURCES[function.id]["Properties"]["LoggingConfig"]
+    assert (logged["LogFormat"], logged["SystemLogLevel"]) == ("JSON", "WARN")
 
 
 def told() -> dict[str, Any]:

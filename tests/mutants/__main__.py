@@ -77,6 +77,8 @@ def play(sample: list[Change], jobs: int) -> list[Verdict]:
 
     try:
         touching, patience = watched(copies[0], sample)
+        for copy in copies:
+            copy.left_out = copies[0].left_out
         with ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(one, sample))
     finally:

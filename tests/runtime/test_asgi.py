@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ from chalicelib.runtime import health
 from chalicelib.runtime.asgi import DRAINED, GRAIN, SMALL, AsgiBridge, Polls, together
 from chalicelib.runtime.lanes import Lane
 from chalicelib.usecases.gateway_words import GATEWAYS
-from tests.world.embedded import Inline
+from tests.world.embedded import FakeWire, Inline
 
 MB = 2**20
 LIMIT = 8 * MB
@@ -36,7 +36,7 @@ class Busy(Executor):
 
 
 @dataclass
-class Client:
+class Client(FakeWire):
     """Sends its body in pieces, as it is asked for them, and notes what happens in which order."""
 
     body: bytes = b""
@@ -44,9 +44,6 @@ class Client:
     endless: bool = False
     said: list[str] = field(default_factory=list)  # read, answered
     sent: int = 0
-    status: int = 0
-    headers: dict[bytes, bytes] = field(default_factory=dict)
-    answer: bytes = b""
 
     async def receive(self) -> dict[str, Any]:
         self.said.append("read")
@@ -56,12 +53,9 @@ class Client:
             await asyncio.Event().wait()
         return {"type": "http.request", "body": part, "more_body": self.sent < len(self.body) or self.endless}
 
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self.said.append("answered")
-            self.status, self.headers = message["status"], dict(message["headers"])
-        else:
-            self.answer += message["body"]
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
+        self.said.append("answered")
+        super().begin(status, headers, goes_on=goes_on)
 
 
 @dataclass
@@ -126,7 +120,8 @@ async def one(
 ) -> None:
     length = {"content-length": str(len(client.body) if size is None else size)}
     sent = [(name.encode(), value.encode()) for name, value in {**length, **headers}.items()]
-    scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": sent}
+    request = {"type": "http", "method": method, "path": path, "query_string": query, "headers": sent}
+    scope = {**request, "state": {"connection": client}}
     await bridge(scope, client.receive, client.send)
 
 
@@ -214,10 +209,10 @@ def test_answers_count_too() -> None:
         bridge = fake.bridge()
         stuck = Client()
 
-        async def never(message: Any) -> None:
+        async def never(part: bytes, *, last: bool) -> None:
             await asyncio.Event().wait()
 
-        stuck.send = never  # type: ignore[method-assign]  # it doesn't read
+        stuck.part = never  # type: ignore[method-assign]  # it doesn't read
         held = asyncio.create_task(one(bridge, RUNS, stuck))
         for _ in range(20):
             await asyncio.sleep(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 
 import pytest
@@ -32,6 +33,13 @@ def test_a_line_of_log_says_what_it_is_about(capsys: pytest.CaptureFixture[str])
     within, after = lines(capsys)
     assert (within["run_id"], within["instance_id"], within["message"]) == ("r1", "i1", "it takes long")
     assert within["level"] == "WARNING" and "run_id" not in after
+
+
+def test_a_line_has_a_time_that_lambda_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    """It filters its functions' JSON by level, and takes a line without a time of RFC 3339 for one without a level."""
+    logger().info("done")
+    (line,) = lines(capsys)
+    assert re.fullmatch(r"\d{4}(-\d\d){2}T\d\d(:\d\d){2}\.\d+(Z|[+-]\d\d:\d\d)", str(line["timestamp"]))
 
 
 def test_a_failure_is_one_line_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:

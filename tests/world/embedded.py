@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,30 @@ class Inline(Executor):
         except Exception as error:
             done.set_exception(error)
         return done
+
+
+@dataclass(kw_only=True)
+class FakeWire:
+    """The connection of one request: what it is answered."""
+
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    answer: bytes = b""
+
+    def recognised(self) -> None:
+        return
+
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
+        self.status, self.headers = status, dict(headers)
+
+    async def part(self, part: bytes, *, last: bool) -> None:
+        self.answer += part
+
+    def leave(self) -> None:
+        return
+
+    async def send(self, message: Any) -> None:
+        raise AssertionError(f"{message['type']} went past the connection")
 
 
 class EmbeddedSite(Site):
@@ -96,14 +121,10 @@ class EmbeddedSite(Site):
         return self._asyncio.run_until_complete(self._ask(method, path, headers, body))
 
     async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        parts = urlsplit(path)
-        sent: list[dict[str, Any]] = []
+        parts, wire = urlsplit(path), FakeWire()
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": body}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
 
         scope = {
             "type": "http",
@@ -114,6 +135,7 @@ class EmbeddedSite(Site):
                 *((name.lower().encode(), value.encode()) for name, value in headers.items()),
                 (b"content-length", str(len(body)).encode()),
             ],
+            "state": {"connection": wire},
         }
-        await self._bridge(scope, receive, send)
-        return sent[0]["status"], b"".join(message["body"] for message in sent[1:])
+        await self._bridge(scope, receive, wire.send)
+        return wire.status, wire.answer

@@ -7,6 +7,7 @@ is computed as DynamoDB does (`store/units.py`). The functions and the agents' s
 from __future__ import annotations
 
 import base64
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,11 +22,15 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.usage import StorageUsage
+from chalicelib.engine import asl
 from chalicelib.errors import Conflict
+from chalicelib.planning.starting import START_CLUSTER
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.lambda_ import DeadLetters, InvokedEffects, WakeUps, nobody_waits
+from chalicelib.runtime.observing import structured
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.root import Root
+from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store import units
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.history import HistoryStore, events_in
@@ -44,13 +49,17 @@ from functions import (
     reconcile,
     refresh_catalog,
     sweep_orphans,
+    workflow_step,
 )
 from infra.stateless import GATHERED
 from tests.harness.lambda_host import api_event, scheduled_event, url_event
 from tests.world.aws import Events
-from tests.world.site import ADMIN, Answer, Site
+from tests.world.site import ADMIN, HOP, Answer, Site
+from tests.world.step_functions import Invoke, StepFunctions
+from tests.world.time import Time
 
 BUS = "bus"
+OF_A_LINE = 26  # bytes that CloudWatch adds to each
 
 
 @dataclass
@@ -75,6 +84,32 @@ class Meter:
         """All since the last time."""
         taken, self.counts = self.counts, defaultdict(float)
         return taken
+
+
+class Heard(logging.Handler):
+    """What functions log, in bytes, as CloudWatch counts them."""
+
+    def __init__(self, meter: Meter) -> None:
+        super().__init__()
+        self._meter = meter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._meter.within:
+            self._meter.add("log-bytes", len(self.format(record).encode()) + OF_A_LINE)
+
+
+@contextmanager
+def heard(meter: Meter) -> Iterator[None]:
+    """All that is logged meanwhile, down to the level that functions have."""
+    root, handler = logging.getLogger(), structured(Heard(meter))
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.setLevel(before)
+        root.removeHandler(handler)
 
 
 class Announced:
@@ -197,6 +232,38 @@ class MeteredBlobs:
         return sum(len(self._below.get(name) or b"") for name in self._below.list(prefix, limit=1_000_000))
 
 
+class MeteredExecutions:
+    """`Executions`: state machines on the world's time, whose function is the one that makes the stages of a start."""
+
+    def __init__(self, time: Time, meter: Meter, invoke: Invoke) -> None:
+        self._time, self._meter = time, meter
+        self._below = StepFunctions({START_CLUSTER.name: asl.render(START_CLUSTER)}, time.now, invoke)
+        self._counted = 0
+
+    def start(self, definition: str, name: str) -> None:
+        self._below.start(definition, name)
+        self._soon()
+
+    def succeed(self, token: str, made: Mapping[str, str]) -> None:
+        self._below.succeed(token, made)
+        self._soon()
+
+    def fail(self, token: str, error: str, message: str) -> None:
+        self._below.fail(token, error, message)
+        self._soon()
+
+    def _soon(self) -> None:
+        self._time.after(HOP, self._go_on)
+
+    def _go_on(self) -> None:
+        self._below.run()
+        made = sum(one.transitions for one in self._below.executions.values())
+        self._meter.add("transition", made - self._counted)
+        self._counted = made
+        if (at := self._below.next_due) is not None:
+            self._time.after((at - self._time.at) / SECOND, self._go_on)
+
+
 class MeteredSite(Site):
     long_poll = False
 
@@ -206,6 +273,7 @@ class MeteredSite(Site):
         announced = Announced(self.meter, self.time.now)
         self.store = MeteredStore(MemoryStore(clock=self.time.now), self.meter, announced)
         self.blobs = MeteredBlobs(FileBlobs(folder), self.meter)
+        self._executions = MeteredExecutions(self.time, self.meter, lambda payload: self._stage(dict(payload)))
         self._api, self._agents = self._function(), self._function()
         first_start(self._api.plane, ADMIN)
         self._app = ControlPlane(lambda: self._api.plane)
@@ -214,6 +282,7 @@ class MeteredSite(Site):
             "reconcile": Events(self.time, woken),
             "provision": Events(self.time, self._deployed("provision", provision.handler)),
         }
+        self._stage = self._deployed("workflow_step", workflow_step.handler)
         refresh = self._deployed("refresh_catalog", refresh_catalog.handler)
         refresh(scheduled_event("refresh-catalog"))
         for rule, minutes, function in (
@@ -239,7 +308,8 @@ class MeteredSite(Site):
                     install_key=b"i" * 32,
                     backends=Accounts([Account.made(self.cloud)]),
                     wake=WakeUps(self._client, "reconcile"),
-                    effects=InvokedEffects(self._client, "provision"),
+                    effects=ExecutionEffects(self._executions, InvokedEffects(self._client, "provision")),
+                    workflows=self._executions,
                     news=nobody_waits,
                     pace=PER_CALL,
                     server_url=self.url,

@@ -37,6 +37,7 @@ class Execution:
     due: Micros | None = 0  # when it goes on by itself
     ended: str = ""  # SUCCEEDED or FAILED
     events: int = 0
+    transitions: int = 0  # as they are billed: into each state, each repetition, and out of the last
     _used: list[int] = field(default_factory=list)
     _tokens: int = 0
     _flying: int = 0  # the number of the call that hasn't returned yet
@@ -72,11 +73,13 @@ class Execution:
 
     def _enter(self, name: str) -> None:
         self.state, self.due, self.token = name, self.now(), ""
+        self.transitions += 1
         self._used = [0] * len(self.machine["States"][name].get("Retry", ()))
 
     def _step(self, state: Mapping[str, Any]) -> None:
         if state["Type"] in ("Succeed", "Fail"):
             self.ended, self.due = "SUCCEEDED" if state["Type"] == "Succeed" else "FAILED", None
+            self.transitions += 1
         elif state["Type"] == "Choice":
             self._enter(next((each["Next"] for each in state["Choices"] if chosen(each, self.data)), state["Default"]))
         elif state["Type"] == "Pass":
@@ -127,6 +130,7 @@ class Execution:
             pause = retry["IntervalSeconds"] * retry["BackoffRate"] ** min(self._used[which], 30)
             pause = min(pause, retry.get("MaxDelaySeconds", pause))
             self._used[which] += 1
+            self.transitions += 1
             self.due = self.now() + round(pause * SECOND)
             return
         caught = next(each for each in state["Catch"] if named(each, error))

@@ -42,7 +42,7 @@ def announced(trip: Journey) -> None:
     answer = trip.one.client("lambda").invoke(FunctionName=f"{BUS}-automate", Payload=json.dumps(order).encode())
     assert json.loads(answer["Payload"].read()) == {"refused": ""}
     assert applied(trip) == 1
-    unruled(trip)
+    unruled(trip, queue)
     trip.clear(stage)
 
 
@@ -61,9 +61,10 @@ def rules(trip: Journey) -> str:
     return url
 
 
-def unruled(trip: Journey) -> None:
+def unruled(trip: Journey, queue: str) -> None:
     """A bus with rules can't be deleted."""
     events = trip.one.client("events")
+    trip.one.client("sqs").delete_queue(QueueUrl=queue)
     for rule, target in (("resume", "automate"), ("all", "heard")):
         events.remove_targets(EventBusName=BUS, Rule=rule, Ids=[target])
         events.delete_rule(EventBusName=BUS, Name=rule)

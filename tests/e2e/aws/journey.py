@@ -127,6 +127,7 @@ def first_deployment(trip: Journey) -> None:
     assert f"dstack project add --name main --url {trip.one.url} --token {token}" in trip.made.said
     assert all(report["megabytes"][name] <= kind.most_zipped / MEGABYTE for name, kind in KINDS.items())
     assert any(change.endswith("Add APIHandler") for change in report["changes"])
+    assert "No alarm is set on its spending" in trip.made.said  # the emulator has no budgets
     assert trip.one.call("/api/users/get_my_user", {})["username"] == "admin"
     try:
         trip.one.call("/api/users/get_my_user", {}, token="another")
@@ -259,6 +260,22 @@ def removal(trip: Journey) -> None:
     parameters = trip.one.client("ssm").get_parameters_by_path(Path=f"/dstack-{STAGE}")["Parameters"]
     assert {one["Name"].rpartition("/")[2] for one in parameters} == {"install-key", "master-key"}
     assert f"dstack-{STAGE}" in trip.one.client("dynamodb").list_tables()["TableNames"]
+    there = sorted(left(trip))
+    assert there == ["default", f"dstack-{STAGE}-aside"], there
+
+
+def left(trip: Journey) -> Iterator[str]:
+    """What there is beside stacks, functions and data: the bus that every account has, and a queue."""
+    for service, call, listed, name in (
+        ("apigateway", "get_rest_apis", "items", "name"),
+        ("events", "list_event_buses", "EventBuses", "Name"),
+        ("iam", "list_roles", "Roles", "RoleName"),
+        ("lambda", "list_event_source_mappings", "EventSourceMappings", "FunctionArn"),
+        ("sns", "list_topics", "Topics", "TopicArn"),
+        ("stepfunctions", "list_state_machines", "stateMachines", "name"),
+    ):
+        yield from (one[name] for one in getattr(trip.one.client(service), call)()[listed])
+    yield from (url.rpartition("/")[2] for url in trip.one.client("sqs").list_queues().get("QueueUrls", ()))
 
 
 def gone_from(stage: Real) -> None:
