@@ -145,8 +145,13 @@ class Deployment:
         self.say(f"{stack.name}: {len(proposal.changes)} changes")
         for change in proposal.changes:
             self.say(str(change))
-        if not self.agree(f"Make these changes of {stack.name} in account {self.where.id}, {self.where.region}?"):
-            stack.drop(proposal.id)
+        agreed = False
+        try:
+            agreed = self.agree(f"Make these changes of {stack.name} in account {self.where.id}, {self.where.region}?")
+        finally:  # whoever is asked may break off
+            if not agreed:
+                stack.drop(proposal.id)
+        if not agreed:
             raise command.Declined(f"{stack.name} is left as it was.")
 
     def _make_keys(self, table: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from chalicelib.errors import NotDeployed, Refused
 from infra import account, command, installed
 from infra.account import client, explained
-from infra.stacks import Stack
+from infra.stacks import Stack, course
 
 SHOWN = 20  # names in a message
 
@@ -48,10 +48,18 @@ def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
         main_.delete()
         report.deleted = main_.name
         say(f"{main_.name} is deleted.")
-    if data.found() is not None:
-        report.kept = [data.name, *(data.physical(name) for name in ("Table", "Bucket")), installed.prefix(given.stage)]
+    report.kept = kept(data, given.stage)
+    if report.kept:
         say(by_hand(given.stage, *report.kept[:3]))
     return report
+
+
+def kept(data: Stack, stage: str) -> list[str]:
+    """What stays. A stack that was only proposed, or was undone, has nothing in it: that goes, too."""
+    if course(data.status()) in ("create", "clear"):
+        data.delete()
+        return []
+    return [data.name, *(data.physical(name) for name in ("Table", "Bucket")), installed.prefix(stage)]
 
 
 def _nothing_left_alone(stage: str) -> None:

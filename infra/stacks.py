@@ -50,6 +50,17 @@ def stuck(name: str, status: str) -> Refused:
     return Refused(f"The stack {name} is stuck: {status}.", hint=f"{do}; after that run this command again.")
 
 
+def _failed(name: str, status: str, first: str) -> Refused:
+    done, again = "changed", "Fix the cause, then run this command again."
+    if status == "DELETE_FAILED":
+        done, hint = "deleted", f"What is left of it stays. {again}"
+    elif course(status) == "refuse":
+        hint = stuck(name, status).hint
+    else:
+        hint = f"CloudFormation has undone what it had begun. {again}"
+    return Refused(f"{name} could not be {done}: {first or status}.", hint=hint)
+
+
 @dataclass(frozen=True)
 class Change:
     """One line of a change set."""
@@ -232,10 +243,7 @@ class Stack:
                 break
             time.sleep(self._poll)
         if failing and ("ROLLBACK" in status or status.endswith("_FAILED")):
-            raise Refused(
-                f"{self.name} could not be changed: {first or status}.",
-                hint="CloudFormation has undone what it had begun. Fix the cause, then run this command again.",
-            )
+            raise _failed(self.name, status, first)
 
     def _events(self, name: str = "") -> list[dict[str, Any]]:
         """The latest, newest first."""

@@ -13,7 +13,9 @@ from infra import command
 from infra.account import AwsAccount
 from infra.artefacts import Artefact
 from infra.deploy import Deployment, DeployReport
+from infra.destroy import kept
 from infra.functions import BOUNDED, FUNCTIONS
+from infra.stacks import Stack
 from infra.stateless import Code
 from tests.infra.account import LIMIT, Account, StackOf
 
@@ -27,6 +29,7 @@ class Deployer:
     account: Account
     folder: Path
     agrees: bool = True
+    breaks_off: bool = False
     said: list[str] = field(default_factory=list)
     begun: int = 0  # how often the first start was reached
 
@@ -34,13 +37,18 @@ class Deployer:
         report = DeployReport("dev")
         where = AwsAccount("1", "here", "me")
         one = _Deployment(
-            "dev", where, self.said.append, lambda _: self.agrees, report, poll=0, clients=self.account, deployer=self
+            "dev", where, self.said.append, self._asked, report, poll=0, clients=self.account, deployer=self
         )
         code = self.folder / f"{release}.zip"
         code.write_text(release)
         one._not_chalices()
         one.make({"clouds": Artefact("clouds", code, release, 1, 1)}, b"agent", self.template)
         return report
+
+    def _asked(self, question: str) -> bool:
+        if self.breaks_off:
+            raise KeyboardInterrupt
+        return self.agrees
 
     def template(self, code: Code, at_once: int) -> dict[str, Any]:
         return {
@@ -126,6 +134,26 @@ def test_who_says_no_is_told_what_stays_as_it_was(tmp_path: Path) -> None:
         deployer.run("2")
     whole(deployer.account)
     assert deployer.begun == 1
+
+
+def test_who_breaks_off_instead_of_an_answer_leaves_nothing_proposed(tmp_path: Path) -> None:
+    deployer = Deployer(Account(), tmp_path, breaks_off=True)
+    with pytest.raises(KeyboardInterrupt):
+        deployer.run()
+    assert deployer.account.changes == {} and deployer.account.stacks[DATA].status == "REVIEW_IN_PROGRESS"
+    assert kept(Stack(deployer.account("cloudformation"), DATA, deployer.said.append, 0), "dev") == []
+    assert deployer.account.stacks == {}, "an empty stack isn't kept"
+
+
+def test_what_is_kept_is_named(tmp_path: Path) -> None:
+    deployer = Deployer(Account(), tmp_path)
+    deployer.run()
+    data = Stack(deployer.account("cloudformation"), DATA, deployer.said.append, 0)
+    assert kept(data, "dev") == [DATA, "table", "bucket", "/dstack-dev"] and DATA in deployer.account.stacks
+    for status in ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"):
+        deployer.account.stacks = {DATA: StackOf(status)}
+        assert kept(data, "dev") == [] and deployer.account.stacks == {}
+    assert kept(data, "dev") == []
 
 
 def test_new_keys_are_never_made_for_a_table_that_has_data(tmp_path: Path) -> None:

@@ -231,3 +231,22 @@ def test_a_failed_change_names_the_first_resource_that_failed() -> None:
         one.execute(proposal)
     assert "run this command again" in raised.value.hint
     assert not any("long ago" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("UPDATE_ROLLBACK_COMPLETE", "CloudFormation has undone what it had begun"),
+        ("UPDATE_ROLLBACK_FAILED", "continue-update-rollback --stack-name dstack-dev"),
+        ("DELETE_FAILED", "What is left of it stays"),
+    ],
+)
+def test_what_failed_is_said_to_be_undone_only_if_it_was(status: str, words: str) -> None:
+    formation = Formation(["CREATE_COMPLETE"], [change("Add", "A")])
+    one = stack(formation)
+    proposal = one.propose({}, TemplateBody="{}")
+    assert proposal is not None
+    formation.statuses[:] = ["CREATE_COMPLETE", status]
+    with pytest.raises(Refused) as raised:
+        one.execute(proposal)
+    assert words in raised.value.hint and "run this command again" in raised.value.hint
