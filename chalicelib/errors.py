@@ -174,7 +174,13 @@ class Throttled(BackendError):
 
 
 class Gone(BackendError):
-    """The thing named by a handle doesn't exist (any more). The only proof that a termination is complete."""
+    """The thing named by a handle doesn't exist (any more). The only proof that a termination is complete.
+
+    `refused`: it never came to be, because the provider found out too late what it should have refused with this."""
+
+    def __init__(self, message: str, *, refused: type[BackendError] | None = None) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class AlreadyThere(BackendError):

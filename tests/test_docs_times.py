@@ -15,6 +15,7 @@ from chalicelib.agent import gateway_role, model_queue, replica_loop, repositori
 from chalicelib.agent.gateway import direct, entries, nginx
 from chalicelib.agent.logins import LOGIN_SECONDS
 from chalicelib.api.routes.joins import CreateJoinBody
+from chalicelib.backends.aws import reservations
 from chalicelib.backends.aws.facts import FACTS as AWS
 from chalicelib.domain import automations, certificates, joins, services, stream_orders, workflows
 from chalicelib.domain.retention import Retention
@@ -123,6 +124,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
     "guides/fleets.md": [
         ("within ten minutes, or", embedded.REFRESH_EVERY),
         ("or six hours where", rate("refresh_catalog")),
+        ("half an hour before the block", us(reservations.EARLY)),
+        ("ten minutes earlier, jobs", us(reservations.WARNING)),
     ],
     "guides/gateways.md": [
         ("again every ten seconds", direct.WHILE_GOOD),

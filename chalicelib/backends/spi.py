@@ -9,7 +9,8 @@ The contract, which `tests/backends/conformance.py` checks for every one:
   may be. The next call is told that zone, and tries it first.
 * `terminate` accepts any handle ever yielded, in any state, any number of times. It returns once termination has been
   requested, and raises Gone when nothing is left. Only Gone is proof.
-* `describe` raises Gone too. A resource may be missing from it for `facts.visibility_lag` after `create`.
+* `describe` raises Gone too; for a machine that the provider couldn't create after all, with what `create` would have
+  raised (`refused`). A resource may be missing from it for `facts.visibility_lag` after `create`.
 * `list_owned` is complete, or it raises: what it doesn't show counts as gone, after `facts.visibility_lag`.
 * No call sleeps or polls; the engine calls again.
 * Every failure is raised as one of the BackendErrors; a provider's own exception never leaves its package.
@@ -23,6 +24,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
@@ -53,7 +55,8 @@ class Machine:
     state: Literal["pending", "running"]
     hostname: str = ""
     internal_ip: str = ""
-    interrupted: bool = False  # the provider has announced that it will reclaim the spot machine
+    interrupted: bool = False  # the provider has announced that it will take the machine back
+    goes_at: Micros | None = None  # then; None: soon
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ Field names are the wire's, because offers are sent to clients unchanged. Prices
 instance; memory and disk are MiB.
 
 Some of what a backend says of an offer is in `backend_data` under names that all backends share: the `reservation` that
-its machine is launched into, and, where a disk is made to order, its `disk`: the largest (`most_gib`), and the price of
-a GiB an hour. The price of the offer includes the disk that it shows. `no_volumes` says why its machines can have none.
+its machine is launched into, when that `ends_at`, and, where a disk is made to order, its `disk`: the largest
+(`most_gib`), and the price of a GiB an hour. The price of the offer includes the disk that it shows. `no_volumes` says
+why its machines can have none.
 """
 
 from __future__ import annotations
@@ -83,6 +84,12 @@ class Offer(Value):
     def reservation(self) -> str:
         """The reserved capacity that its machine uses; empty if it is bought like any other."""
         return str(self.backend_data.get("reservation", ""))
+
+    @property
+    def ends_at(self) -> int | None:
+        """When its provider takes the machine back, in microseconds since 1970; None: not by any calendar. It may be
+        put off, and who has bought the machine has the time of that day."""
+        return self.backend_data.get("ends_at")
 
     @property
     def no_volumes(self) -> str:

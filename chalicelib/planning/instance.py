@@ -43,6 +43,7 @@ from chalicelib.planning.workflows import Definition, begin, cancel
 
 DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent hasn't reported
 CHECK_EVERY: Micros = MINUTE  # while a machine that has reported is silent
+TO_BE_WARNED: Micros = 10 * MINUTE  # before the end that a machine was bought with
 TO_DETACH: Micros = 5 * MINUTE  # what a machine that ends waits for its disks, from its last job's end
 LOOK_AT_DISKS: Micros = 30 * SECOND  # meanwhile; the last one's end wakes it
 AT_MINIMUM: Micros = 10 * MINUTE  # for instances with nothing to expect, such as idle ones that the fleet keeps
@@ -279,7 +280,7 @@ class InstanceLook:
             return
         rested = self._rest()
         if not self._leaving:
-            waits = (silent, rested, self._locate())
+            waits = (silent, rested, self._locate(), self._until_its_end())
             self._look_again(min((at for at in waits if at is not None), default=self.now + AT_MINIMUM))
 
     def _locate(self) -> Micros | None:
@@ -289,6 +290,17 @@ class InstanceLook:
             return None
         self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY))
         return self.now + DESCRIBE_EVERY
+
+    def _until_its_end(self) -> Micros | None:
+        """Only its cloud knows whether the end that was known when it was bought was put off. Returns when to look
+        next."""
+        ends_at = self.instance.offer.ends_at
+        if ends_at is None or self.now < ends_at - TO_BE_WARNED:
+            return None if ends_at is None else ends_at - TO_BE_WARNED
+        if self.instance.due_at is not None and self.instance.due_at > self.now:
+            return self.instance.due_at
+        self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY))
+        return self.now + CHECK_EVERY
 
     def _refresh(self) -> None:
         """Adopt the facts of a host that changed between two starts of its agent."""

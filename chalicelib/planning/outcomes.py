@@ -87,7 +87,7 @@ class _InstanceOutcome(InstanceLook):
             return
         self._refuse(failed, means)
 
-    def _refuse(self, failed: NotBought, means: Meaning) -> None:
+    def _refuse(self, failed: Failed, means: Meaning) -> None:
         """The offer isn't available: the instance ends, and its jobs return to the queue to try the next one."""
         text = f"{self.instance.offer.key}: {failed.message}"[:500]
         self._send_back(text, Attempt(offer_key=self.instance.offer.key, error=failed.message[:200]))
@@ -146,6 +146,9 @@ class _InstanceOutcome(InstanceLook):
     def seen(self, seen: Seen) -> None:
         if self._leaving:
             return
+        if seen.refused and self.instance.status == InstanceStatus.provisioning:
+            self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
+            return
         if seen.interrupted or (seen.state == "gone" and not self._hidden()):
             self._taken_back(seen)
             return
@@ -163,7 +166,8 @@ class _InstanceOutcome(InstanceLook):
         return self.now < purchases.act_until(self.instance.created_at, self.facts) or not self.instance.handles
 
     def _taken_back(self, seen: Seen) -> None:
-        until = self.now + NOTICE if seen.interrupted and seen.state != "gone" else None
+        soonest = self.now + NOTICE
+        until = max(soonest, seen.goes_at or 0) if seen.interrupted and seen.state != "gone" else None
         self.instance = take_back(self.draft, self.instance, until)
         if seen.state == "gone":
             self.instance = self.instance.with_(due_at=self.now)

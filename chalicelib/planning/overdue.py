@@ -63,7 +63,7 @@ def _machine_gone(look: RunLook, job: Job) -> Verdict | None:
         return JobReason.terminated_by_server, f"{instance.name} was ended by a user"
     if instance.started_at is None:
         return JobReason.waiting_instance_limit_exceeded, f"{instance.name} never came up: {why}"
-    if instance.offer.instance.resources.spot:
+    if instance.offer.instance.resources.spot or instance.taken_back_at is not None:
         return JobReason.interrupted_by_no_capacity, f"{instance.name} was reclaimed: {why}"
     return JobReason.instance_unreachable, f"{instance.name} is gone: {why}"
 

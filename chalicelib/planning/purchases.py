@@ -112,13 +112,17 @@ class NotBought(Failed):
 
 @dataclass(frozen=True)
 class Seen(Outcome):
-    """The machine as the provider shows it; `gone`: it knows no such machine, or not yet."""
+    """The machine as the provider shows it; `gone`: it knows no such machine, or not yet. `refused`: it couldn't create
+    it after all, and this is why, in the words of the table of meanings."""
 
     epoch: int
     state: Literal["pending", "running", "gone"]
     hostname: str = ""
     internal_ip: str = ""
     interrupted: bool = False
+    goes_at: Micros | None = None  # if it is interrupted, and the provider says when
+    refused: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)

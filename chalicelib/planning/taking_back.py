@@ -16,6 +16,12 @@ NOTICE: Micros = 2 * MINUTE  # where nobody says how much time there is
 
 def take_back(draft: Draft, instance: Instance, at: Micros | None) -> Instance:
     """`at`: when it goes; None: it has gone."""
-    spot = instance.offer.instance.resources.spot
-    text = "the cloud reclaimed the spot machine" if spot else "the cloud no longer lists it"
+    if instance.offer.instance.resources.spot:
+        text = "the cloud reclaimed the spot machine"
+    elif at is None:
+        text = "the cloud no longer lists it"
+    else:
+        text = (
+            f"its reservation {instance.offer.reservation} ends" if instance.offer.reservation else "the cloud ends it"
+        )
     return draft.end_instance(instance.with_(taken_back_at=at), InstanceReason.error, text)

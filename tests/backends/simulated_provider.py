@@ -58,7 +58,10 @@ class SimulatedProvider:
     def quota(self, offer: Offer, machines: int) -> None:
         self._script.quota[offer.instance.name] = machines
 
-    def lost(self, handles: Sequence[Handle], why: Literal["capacity", "silence"]) -> None:
+    def falls_short(self, offer: Offer) -> None:
+        self._script.short = 1
+
+    def lost(self, handles: Sequence[Handle]) -> None:
         self._cloud.lose(self._vm(handles)["id"])
 
     def reclaim(self, handles: Sequence[Handle]) -> None:

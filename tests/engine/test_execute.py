@@ -344,6 +344,15 @@ def test_machine_that_vanished_is_gone(bench: Bench) -> None:
     assert bench.instance.status is InstanceStatus.terminating
 
 
+def test_machine_for_which_there_was_no_room_after_all_was_refused(bench: Bench) -> None:
+    bench.script.short = 1
+    bench.executor.execute(bench.effect)
+    bench.place.at += bench.script.boot
+    bench.executor.execute(bench.look)
+    assert (bench.instance.status, bench.instance.reason) == (InstanceStatus.terminating, InstanceReason.no_offers)
+    assert bench.first.offer.instance.name in (bench.instance.message or "")
+
+
 def test_failed_look_changes_nothing(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.script.faults.append(Fault("describe", "Transient"))

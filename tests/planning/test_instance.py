@@ -18,7 +18,6 @@ from chalicelib.planning.outcomes import decide_outcome
 from chalicelib.planning.plan import Effect, Outcome, Plan
 from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
 from chalicelib.planning.snapshots import FleetView, InstanceSnapshot
-from chalicelib.planning.taking_back import NOTICE
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
@@ -156,6 +155,28 @@ def test_an_offer_that_is_refused_sends_the_job_back_and_is_remembered(error: st
     assert [(a.offer_key, a.error) for a in job.attempts] == [(world.instance.offer.key, "none left in eu")]
     assert (world.instance.status, world.instance.claims) == (InstanceStatus.terminated, ())
     assert f"queue/{b.PROJECT}" in plan.steps[0].wake
+
+
+@pytest.mark.parametrize("error", ["InsufficientCapacity", "QuotaExceeded", "Unfit"])
+def test_a_machine_that_couldnt_be_created_after_all_was_refused(error: str) -> None:
+    """However short a time ago it was bought: the provider shows what became of it. What it left is given back."""
+    world = World(handles=(Handle(kind="vm", id="v1"),)).with_job()
+    world.bought()
+    world.outcome(Seen(world.unit, 0, "gone", refused=error, message="no room after all"))
+    (job,) = world.jobs
+    assert (job.status, job.assignment) == (JobStatus.submitted, None)
+    assert [(a.offer_key, a.error) for a in job.attempts] == [(world.instance.offer.key, "no room after all")]
+    assert (world.instance.status, world.instance.claims) == (InstanceStatus.terminating, ())
+    assert world.instance.message == f"{world.instance.offer.key}: no room after all"
+    assert effects(world.decide()) == [Terminate]
+
+
+def test_a_machine_that_has_run_is_gone_whatever_its_provider_calls_it() -> None:
+    world = World("busy", handles=(Handle(kind="vm", id="v1"),)).with_job("running")
+    world.now += HOUR
+    world.outcome(Seen(world.unit, 0, "gone", refused="InsufficientCapacity", message="no room after all"))
+    assert world.instance.status is InstanceStatus.terminating
+    assert world.jobs[0].status is JobStatus.running, "its run decides about it"
 
 
 def test_a_refusal_after_a_lost_answer_looks_for_what_that_one_made() -> None:
@@ -400,41 +421,6 @@ def test_termination_is_asked_for_again_and_again() -> None:
         world.not_done("Transient", "reset")
         world.now = world.instance.due_at or 0
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
-
-
-SPOT = b.offer(has=b.resources(spot=True))
-
-
-def taken_back(at: Micros = b.NOW + b.MINUTE) -> World:
-    """A spot machine whose cloud takes it back then, while a job runs there."""
-    return World("terminating", due_at=b.NOW, offer=SPOT, taken_back_at=at).with_job("terminating")
-
-
-def test_a_machine_that_is_taken_back_is_left_to_its_jobs_until_they_have_stopped() -> None:
-    world = taken_back()
-    assert effects(world.decide()) == []
-    assert world.instance.due_at == b.NOW + b.MINUTE
-    world.jobs, world.instance = (), world.instance.with_(claims=())
-    assert effects(world.decide()) == [Terminate]
-    assert effects(world.decide()) == []  # it has been asked for
-
-
-def test_a_machine_that_is_taken_back_is_released_when_its_time_is_over() -> None:
-    world = taken_back()
-    assert effects(world.decide()) == []
-    world.now = b.NOW + b.MINUTE
-    assert effects(world.decide()) == [Terminate]
-
-
-def test_a_notice_of_the_cloud_leaves_time_and_an_end_leaves_none() -> None:
-    announced = World("busy", offer=SPOT, handles=(Handle(kind="vm", id="v1"),)).with_job("running")
-    announced.outcome(Seen("x", 0, "running", interrupted=True))
-    assert announced.instance.taken_back_at == announced.now + NOTICE
-    gone = World("busy", offer=SPOT, handles=(Handle(kind="vm", id="v1"),)).with_job("running")
-    gone.now += HOUR
-    plan = gone.outcome(Seen("x", 0, "gone"))
-    assert gone.instance.taken_back_at is None
-    assert effects(plan) == [Terminate]
 
 
 def ending(kill_at: Micros | None) -> World:

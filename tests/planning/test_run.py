@@ -310,6 +310,8 @@ def test_a_spot_machine_that_falls_silent_was_interrupted() -> None:
             JobReason.waiting_instance_limit_exceeded,
         ),
         ({"reason": InstanceReason.unreachable}, JobReason.instance_unreachable),
+        ({"reason": InstanceReason.error}, JobReason.instance_unreachable),
+        ({"reason": InstanceReason.error, "taken_back_at": b.NOW}, JobReason.interrupted_by_no_capacity),
         (
             {"reason": InstanceReason.error, "offer": b.offer(has=b.resources(spot=True))},
             JobReason.interrupted_by_no_capacity,

@@ -48,7 +48,7 @@ class AwsBackend:
         self._machines = Machines(self._clients, config, self._networks, self._images, now)
         self._groups = AwsGroups(self._clients, config)
         priced = Prices(self._clients, now, prices)
-        self._catalogue = AwsCatalogue(self._clients, config, priced)
+        self._catalogue = AwsCatalogue(self._clients, config, priced, now)
         self._volumes = AwsVolumes(self._clients, config, self._networks, priced, now)
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ which AWS bills for it; a capacity block was paid when it was bought, so only th
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,8 @@ from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.places import everywhere, filters, regions_of, usual_zone
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import Quotas, availability, quotas
-from chalicelib.backends.aws.reservations import is_block, reservations
+from chalicelib.backends.aws.reservations import WARNING, ends_at, is_block, reservations
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
 
 log = logging.getLogger(__name__)
@@ -58,8 +59,8 @@ class Region:
 
 
 class AwsCatalogue:
-    def __init__(self, clients: Clients, config: AWSBackendConfig, prices: Prices) -> None:
-        self._clients, self._config, self._prices = clients, config, prices
+    def __init__(self, clients: Clients, config: AWSBackendConfig, prices: Prices, now: Callable[[], Micros]) -> None:
+        self._clients, self._config, self._prices, self._now = clients, config, prices, now
         self._more = frozenset(config.experimental_instance_types or ())
         images = config.os_images
         self._images = {"cpu", "nvidia"} if images is None else {kind for kind, image in images if image is not None}
@@ -77,7 +78,7 @@ class AwsCatalogue:
         return [
             offer
             for region in regions
-            for each in (_offers(region, prices, source), _in_reservations(region, prices, source))
+            for each in (_offers(region, prices, source), _in_reservations(region, prices, source, self._now()))
             for offer in _with_disks(each, self._prices.of_volume(DISK, region.name) or USUAL_DISK)
         ]
 
@@ -157,7 +158,9 @@ def _offers(region: Region, prices: Mapping[str, Mapping[str, float]], source: s
             yield _offer(region, body, sold, dearest, source if "" in of_spot else "", spot=True)
 
 
-def _in_reservations(region: Region, prices: Mapping[str, Mapping[str, float]], source: str) -> Iterator[Offer]:
+def _in_reservations(
+    region: Region, prices: Mapping[str, Mapping[str, float]], source: str, now: Micros
+) -> Iterator[Offer]:
     for reserved in region.reserved:
         name = reserved["InstanceType"]
         body = region.types.get(name) or region.only_reserved.get(name)
@@ -166,7 +169,10 @@ def _in_reservations(region: Region, prices: Mapping[str, Mapping[str, float]], 
             continue
         offer = _offer(region, body, [reserved["AvailabilityZone"]], price, source, spot=False)
         data = {**offer.backend_data, "reservation": str(reserved["CapacityReservationId"])}
-        yield offer.with_(backend_data=data, availability=_left(reserved))
+        if (end := ends_at(reserved)) is not None:
+            data["ends_at"] = end
+        over = end is not None and now >= end - WARNING
+        yield offer.with_(backend_data=data, availability=Availability.not_available if over else _left(reserved))
 
 
 def _left(reserved: Body) -> Availability:

@@ -35,7 +35,7 @@ _TABLE: tuple[tuple[type[BackendError], str], ...] = (
         InsufficientCapacity,
         """InsufficientInstanceCapacity InsufficientHostCapacity InsufficientCapacity InsufficientAddressCapacity
         InsufficientReservedInstanceCapacity InsufficientVolumeCapacity UnfulfillableCapacity SpotMaxPriceTooLow
-        ReservationCapacityExceeded IdempotentInstanceTerminated Server.InsufficientInstanceCapacity""",
+        ReservationCapacityExceeded IdempotentInstanceTerminated""",
     ),
     (
         QuotaExceeded,
@@ -99,6 +99,13 @@ _TABLE: tuple[tuple[type[BackendError], str], ...] = (
         RequestTimeout""",
     ),
 )
+# Why AWS ended a machine before it ran.
+LATE: Mapping[str, type[BackendError]] = {
+    "Server.InsufficientInstanceCapacity": InsufficientCapacity,
+    "Client.VolumeLimitExceeded": QuotaExceeded,
+    "Client.InternalError": Unfit,  # of its disk: mostly a key that the account may not use
+    "Client.InvalidSnapshot.NotFound": Unfit,
+}
 MEANS: Mapping[str, type[BackendError]] = {code: kind for kind, codes in _TABLE for code in codes.split()}
 
 # Of a launch: another zone may have what this one refused.

@@ -14,7 +14,7 @@ from typing import Any
 from chalicelib.backends.aws import launch
 from chalicelib.backends.aws.client import PAGE, Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
-from chalicelib.backends.aws.errors import code_of, elsewhere
+from chalicelib.backends.aws.errors import LATE, code_of, elsewhere
 from chalicelib.backends.aws.images import AwsImages
 from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, Reservation
 from chalicelib.backends.aws.network import Networks
@@ -30,10 +30,10 @@ from chalicelib.backends.aws.places import (
     tagged,
     tags_of,
 )
-from chalicelib.backends.aws.reservations import group_of, is_block
+from chalicelib.backends.aws.reservations import WARNING, ends_at, group_of, is_block
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import TRYING, Handle
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.owner import OwnedKind, from_tags
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, MissingPermission, Transient, Unfit
 
@@ -117,15 +117,15 @@ class Machines:
         if request.reservation is None:
             return None
         region, wanted = request.offer.region, request.offer.instance.name
-        found = self._clients.call(
-            "ec2", region, "describe_capacity_reservations", CapacityReservationIds=[request.reservation]
-        )["CapacityReservations"]
-        if not found or found[0]["State"] != "active":
-            state = found[0]["State"] if found else "not there"
+        body = self._reserved(region, request.reservation)
+        if body.get("State") != "active":
+            state = body.get("State", "not there")
             raise Unfit(f"The capacity reservation {request.reservation} in {region} isn't active: it is {state}.")
-        body = found[0]
         if body["InstanceType"] != wanted:
             raise Unfit(f"The capacity reservation {request.reservation} is for {body['InstanceType']}, not {wanted}.")
+        end = ends_at(body)
+        if end is not None and self._now() >= end - WARNING:
+            raise Unfit(f"The capacity block {request.reservation} ends: AWS ends its machines at {iso(end)}.")
         return Reservation(
             body["CapacityReservationId"],
             body["AvailabilityZone"],
@@ -133,6 +133,13 @@ class Machines:
             body.get("Tenancy", "default"),
             group_of(body),
         )
+
+    def _reserved(self, region: str, reservation: str) -> Body:
+        """The reservation as it is now; empty if there is none."""
+        found = self._clients.call(
+            "ec2", region, "describe_capacity_reservations", CapacityReservationIds=[reservation]
+        )["CapacityReservations"]
+        return found[0] if found else {}
 
     def _allocated(self, request: CreateRequest) -> Body:
         """AWS knows no token here. A second address that a lost answer left is released by its tag."""
@@ -157,16 +164,20 @@ class Machines:
             running = body["State"]["Name"] == "running"
             if running:
                 body = self._addressed(body, handles, self._region(handle))
+            interrupted, goes_at = self._interrupted(body, self._region(handle)) if running else (False, None)
             return Machine(
                 "running" if running else "pending",
                 str(body.get("PublicIpAddress") or body.get("PrivateIpAddress") or ""),
                 str(body.get("PrivateIpAddress") or ""),
-                interrupted=running and self._interrupted(body, self._region(handle)),
+                interrupted,
+                goes_at,
             )
         unseen = [handle for handle in vms if handle.id not in bodies and fresh(handle, self._now())]
         if unseen:
             raise Transient(f"AWS doesn't show {unseen[0].id} yet.")
-        raise Gone("; ".join(_ended(handle, bodies.get(handle.id)) for handle in vms) or "No machine was launched.")
+        known = (_ended(bodies[each.id]) if each.id in bodies else f"AWS doesn't know {each.id}" for each in vms)
+        why = {LATE.get(body.get("StateReason", {}).get("Code", "")) for body in bodies.values()}
+        raise Gone("; ".join(known) or "No machine was launched.", refused=why.pop() if len(why) == 1 else None)
 
     def _described(self, vms: Sequence[Handle]) -> dict[str, Body]:
         """By a filter, so that one that isn't known doesn't hide the others."""
@@ -195,14 +206,18 @@ class Machines:
         )
         return {**body, "PublicIpAddress": address.data.get("ip", "")}
 
-    def _interrupted(self, body: Body, region: str) -> bool:
+    def _interrupted(self, body: Body, region: str) -> tuple[bool, Micros | None]:
+        """Has AWS announced that it takes the machine back, and when is that?"""
+        if body.get("InstanceLifecycle") == "capacity-block":
+            end = ends_at(self._reserved(region, str(body["CapacityReservationId"])))
+            return end is not None and self._now() >= end - WARNING, end
         request = body.get("SpotInstanceRequestId")
         if not request:
-            return False
+            return False, None
         found = self._clients.call(
             "ec2", region, "describe_spot_instance_requests", Filters=filters(spot_instance_request_id=request)
         )["SpotInstanceRequests"]
-        return any(each.get("Status", {}).get("Code") in RECLAIMED for each in found)
+        return any(each.get("Status", {}).get("Code") in RECLAIMED for each in found), None
 
     # --- terminate ---------------------------------------------------------------------------------------------------
 
@@ -317,11 +332,9 @@ def _owner(body: Body, handle: Handle) -> Iterator[Owned]:
         yield Owned(handle, owner.install, owner.project_id, owner.id, owner.epoch)
 
 
-def _ended(handle: Handle, body: Body | None) -> str:
-    if body is None:
-        return f"AWS doesn't know {handle.id}"
+def _ended(body: Body) -> str:
     why = body.get("StateReason", {}).get("Message") or body.get("StateTransitionReason") or ""
-    return f"{handle.id} is {body['State']['Name']}{': ' if why else ''}{why}"
+    return f"{body['InstanceId']} is {body['State']['Name']}{': ' if why else ''}{why}"
 
 
 def _list(names: Mapping[str, str]) -> str:

@@ -10,9 +10,13 @@ from collections.abc import Sequence
 
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.places import Body, filters, usual_zone
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.errors import MissingPermission
 
 log = logging.getLogger(__name__)
+
+EARLY: Micros = 30 * MINUTE  # before the end of a block, AWS ends its machines
+WARNING: Micros = 10 * MINUTE  # before that, it announces it
 
 # Those that can be used, now or later.
 COMING = ("active", "assessing", "delayed", "payment-pending", "pending", "scheduled")
@@ -39,6 +43,12 @@ def reservations(clients: Clients, region: str) -> Sequence[Body]:
 
 def is_block(reservation: Body) -> bool:
     return bool(reservation.get("ReservationType") == "capacity-block")
+
+
+def ends_at(reservation: Body) -> Micros | None:
+    """When AWS begins to end the machines of a block. Those of other reservations go on, as if they had none."""
+    end = reservation.get("EndDate")
+    return None if end is None or not is_block(reservation) else round(end.timestamp() * SECOND) - EARLY
 
 
 def group_of(reservation: Body) -> str:

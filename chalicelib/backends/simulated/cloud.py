@@ -171,7 +171,9 @@ class FakeCloud:
         with self._lock:
             bodies = [self._live(handle.id) for handle in handles if handle.kind == "vm"]
             machine = next((body for body in bodies if body is not None and body["visible_at"] <= self._now()), None)
-            if machine is None or machine["ends_at"] is not None:
+            if machine is not None and machine.get("short") and machine["running_at"] <= self._now():
+                raise Gone(f"no {machine['type']} was left (simulated)", refused=InsufficientCapacity)
+            if machine is None or (machine["ends_at"] is not None and not machine.get("short")):
                 raise Gone(f"there is no machine {' or '.join(h.id for h in handles) or 'without a handle'}")
             announced = machine["interrupted_at"] is not None and machine["interrupted_at"] <= self._now()
             up = machine["running_at"] <= self._now()
@@ -326,7 +328,7 @@ class FakeCloud:
 
     def _adopt(self, kind: str, request: CreateRequest) -> Body | None:
         for body in self._all():
-            if body["kind"] != kind or body["ends_at"] is not None:
+            if body["kind"] != kind or (body["ends_at"] is not None and not body.get("short")):
                 continue
             if self.facts.idempotent_create and body["token"] == request.token:
                 return body
@@ -389,6 +391,7 @@ class FakeCloud:
 
     def _make(self, kind: str, request: CreateRequest) -> Body:
         number, script, now = self._number(), self._script(), self._now()
+        short = kind == "vm" and script.take("short")
         zones = request.zones or catalogue.REGIONS[request.offer.region][1]
         body = {
             "id": f"{kind}-{request.token[:8]}-{number}",
@@ -410,9 +413,10 @@ class FakeCloud:
             "made_at": now,
             "visible_at": now + script.lag,
             "running_at": now + script.boot,
-            "ends_at": None,
+            "ends_at": now + script.boot + MINUTE if short else None,
             "interrupted_at": None,
-            "comes_up": kind == "vm" and not script.take("absent"),
+            "short": short,
+            "comes_up": kind == "vm" and not short and not script.take("absent"),
             "started": False,
         }
         self._shelf.put(str(body["id"]), body)

@@ -90,6 +90,7 @@ class Script:
     lies: int = 0  # terminations, attachments, detachments, deletions reported as done but not carried out
     forgets: int = 0  # descriptions of volumes that say there is no such volume
     absent: int = 0  # machines whose agent never reports
+    short: int = 0  # machines for which there turns out to be no room when they should run
     faults: list[Fault] = field(default_factory=list)
 
     def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:
@@ -101,7 +102,7 @@ class Script:
                 return fault.make()
         return None
 
-    def take(self, what: Literal["lies", "absent", "forgets"]) -> bool:
+    def take(self, what: Literal["lies", "absent", "forgets", "short"]) -> bool:
         left: int = getattr(self, what)
         setattr(self, what, max(0, left - 1))
         return left > 0

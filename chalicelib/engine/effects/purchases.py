@@ -216,12 +216,19 @@ class Purchases:
         try:
             with translated(instance.name):
                 machine = self.here.backends.of(instance.project_id, effect.backend).describe(instance.handles)
-        except Gone:
-            return Seen(effect.unit, instance.epoch, "gone")
+        except Gone as gone:
+            refused = gone.refused.__name__ if gone.refused else ""
+            return Seen(effect.unit, instance.epoch, "gone", refused=refused, message=str(gone) if refused else "")
         except BackendError as error:
             return NotDone(effect.unit, *said(error), instance.epoch)
         return Seen(
-            effect.unit, instance.epoch, machine.state, machine.hostname, machine.internal_ip, machine.interrupted
+            effect.unit,
+            instance.epoch,
+            machine.state,
+            machine.hostname,
+            machine.internal_ip,
+            machine.interrupted,
+            machine.goes_at,
         )
 
     # --- release -----------------------------------------------------------------------------------------------------

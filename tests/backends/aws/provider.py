@@ -92,13 +92,11 @@ class AwsProvider:
         assert code is not None
         self._account.script.quotas[code] = machines * vcpus(offer.instance.name)
 
-    def lost(self, handles: Sequence[Handle], why: Literal["capacity", "silence"]) -> None:
-        machine = self._account.machines.all[self._vm(handles)]
-        if why == "silence":
-            self._account.machines.lose(machine.id)
-        else:
-            machine.ends_at = machine.made_at + self._account.script.boot
-            machine.reason = ("Server.InsufficientInstanceCapacity", "no capacity after all")
+    def falls_short(self, offer: Offer) -> None:
+        self._account.script.late |= set(offer.availability_zones or ())
+
+    def lost(self, handles: Sequence[Handle]) -> None:
+        self._account.machines.lose(self._vm(handles))
 
     def reclaim(self, handles: Sequence[Handle]) -> None:
         self._account.machines.interrupt(self._vm(handles))

@@ -15,7 +15,7 @@ from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import availability, code_of
 from chalicelib.backends.offline import OfflinePrices
-from chalicelib.domain.instants import DAY, SECOND, Micros
+from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.errors import MissingPermission, Throttled, Unfit
 from tests.backends.aws.account import Account, Fault, Script
@@ -50,7 +50,7 @@ class Market:
         self.clients = Clients(config.creds, session=self.account.session)
         offline = OfflinePrices(prices) if prices else None
         self.prices = Prices(self.clients, self.clock.now, offline)
-        self.catalogue = AwsCatalogue(self.clients, config, self.prices)
+        self.catalogue = AwsCatalogue(self.clients, config, self.prices, self.clock.now)
 
     def offers(self) -> dict[str, Offer]:
         return {offer.key.removeprefix(f"aws/{HERE}/"): offer for offer in self.catalogue.offers()}
@@ -157,6 +157,22 @@ def test_a_block_is_paid_already_and_is_shown_until_it_begins(market: Market) ->
     assert found[f"g5.xlarge/{later}"].availability is Availability.not_available
 
 
+def test_a_block_says_when_its_machines_end_and_is_not_sold_to_its_last_minute(market: Market) -> None:
+    """The machines of other reservations outlive them."""
+    end = market.clock.at + 2 * HOUR
+    place, then = market.account.places.reserve, market.account.at(end)
+    ends = place(HERE, f"{HERE}b", "g5.xlarge", EndDate=then, ReservationType="capacity-block")
+    stays = place(HERE, f"{HERE}a", "g5.xlarge", EndDate=then)
+    found = market.offers()
+    assert found[f"g5.xlarge/{ends}"].ends_at == end - 30 * MINUTE
+    assert found[f"g5.xlarge/{ends}"].availability is Availability.available
+    assert found[f"g5.xlarge/{stays}"].ends_at is None
+    market.clock.at = end - 40 * MINUTE
+    found = market.offers()
+    assert found[f"g5.xlarge/{ends}"].availability is Availability.not_available
+    assert found[f"g5.xlarge/{stays}"].availability is Availability.available
+
+
 def test_a_reserved_type_is_offered_even_if_it_is_not_sold_otherwise(market: Market, script: Script) -> None:
     """And only in its reservation; nothing is offered that is reserved for another system or in a Local Zone."""
     script.sold += ("c5.large",)
@@ -261,7 +277,8 @@ def test_a_file_that_cannot_be_used_is_told_with_the_line(tmp_path: Path, text: 
 def everything(names: Mapping[str, Any] = INSTANCE_TYPES) -> dict[str, Offer]:
     """What would be offered of these, at a dollar each."""
     config = AWSBackendConfig.model_validate({"type": "aws", "creds": {"type": "default"}})
-    catalogue = AwsCatalogue(Clients(config.creds), config, Prices(Clients(config.creds), lambda: 0))
+    asked = Clients(config.creds)
+    catalogue = AwsCatalogue(asked, config, Prices(asked, lambda: 0), lambda: 0)
     types = {name: body for name, body in names.items() if catalogue._wanted(body)}
     region = Region(HERE, types, {name: ["eu-west-1a"] for name in types}, {}, {})
     return {offer.instance.name: offer for offer in _offers(region, {name: {HERE: 1.0} for name in types}, "")}

@@ -12,7 +12,7 @@ from chalicelib.backends.accounts import Accounts
 from chalicelib.backends.aws.backend import AwsBackend
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import TRYING, Handle
-from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.execute import Executor
@@ -203,6 +203,28 @@ def test_a_capacity_block_is_launched_as_one(site: Site) -> None:
     assert machine.id in site.machines
 
 
+def test_the_end_of_a_block_is_announced_unless_it_is_put_off(site: Site) -> None:
+    end = site.clock.at + 2 * HOUR
+    kind = {"ReservationType": "capacity-block", "EndDate": site.account.at(end)}
+    block = site.account.places.reserve(HERE, ZONES[0], "p4d.24xlarge", **kind)
+    made = list(site.backend.create(replace(request_for(offer("p4d.24xlarge")), reservation=block)))
+    site.later(2 * HOUR - 41 * MINUTE)
+    assert not site.backend.describe(made).interrupted
+    site.later(MINUTE)
+    found = site.backend.describe(made)
+    assert (found.interrupted, found.goes_at) == (True, end - 30 * MINUTE)
+    site.account.places.reservations[block]["EndDate"] = site.account.at(end + DAY)
+    assert not site.backend.describe(made).interrupted
+
+
+def test_nothing_is_launched_into_a_block_that_ends(site: Site) -> None:
+    kind = {"ReservationType": "capacity-block", "EndDate": site.account.at(site.clock.at + 40 * MINUTE)}
+    block = site.account.places.reserve(HERE, ZONES[0], "p4d.24xlarge", **kind)
+    with pytest.raises(Unfit, match=f"{block}.* ends"):
+        list(site.backend.create(replace(request_for(offer("p4d.24xlarge")), reservation=block)))
+    assert site.account.asked("RunInstances") == []
+
+
 # --- orphans ----------------------------------------------------------------------------------------------------------
 
 
@@ -257,7 +279,7 @@ def test_an_address_whose_machine_is_gone_is_listed(site: Site, of_a_cluster: Cr
     made = list(site.backend.create(of_a_cluster))
     site.later()
     site.backend.describe(made)
-    site.provider.lost(made, "silence")
+    site.provider.lost(made)
     site.later()
     assert [one.handle for one in site.backend.list_owned()] == [made[0]]
     site.end([made[0]])

@@ -10,7 +10,7 @@ from chalicelib.backends.spi import Backend, CreateRequest, Machine
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import Offer
-from chalicelib.errors import Gone, Transient
+from chalicelib.errors import Gone, InsufficientCapacity, Transient
 from tests.backends.conformance.provider import LetPass, Provider
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import Suite
@@ -65,16 +65,35 @@ class Describing(Suite):
         with pytest.raises(Gone):
             backend.describe(handles)
 
-    @pytest.mark.parametrize("why", ["capacity", "silence"])
-    def test_a_machine_that_is_lost_is_gone(
-        self, backend: Backend, request_one: CreateRequest, provider: Provider, let_time_pass: LetPass, why: str
+    def test_a_late_stockout_is_a_lack_of_capacity(
+        self,
+        backend: Backend,
+        request_one: CreateRequest,
+        provider: Provider,
+        pass_lag: Callable[[], None],
+        let_time_pass: LetPass,
+        end: Callable[[Sequence[Handle]], None],
     ) -> None:
-        """Also when the provider finds out late that it has none."""
+        """So the next offer is tried, as if it had been refused at once."""
+        provider.falls_short(request_one.offer)
         handles = list(backend.create(request_one))
-        provider.lost(handles, why)  # type: ignore[arg-type]
-        let_time_pass(SOON)
-        with pytest.raises(Gone):
+        pass_lag()
+        let_time_pass(30.0)
+        with pytest.raises(Gone) as told:
             backend.describe(handles)
+        assert told.value.refused is InsufficientCapacity
+        end(handles)
+        assert provider.existing() == set() and list(backend.list_owned()) == []
+
+    def test_a_machine_that_is_lost_is_gone(
+        self, backend: Backend, request_one: CreateRequest, provider: Provider, let_time_pass: LetPass
+    ) -> None:
+        handles = list(backend.create(request_one))
+        provider.lost(handles)
+        let_time_pass(SOON)
+        with pytest.raises(Gone) as told:
+            backend.describe(handles)
+        assert told.value.refused is None
         assert "vm" not in {one.handle.kind for one in backend.list_owned()}
 
     def test_notice_is_passed_on_and_the_machine_goes(

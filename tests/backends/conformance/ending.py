@@ -79,7 +79,7 @@ class Ending(Suite):
     ) -> None:
         handles = list(backend.create(request_one))
         run(handles)
-        provider.lost(handles, "silence")
+        provider.lost(handles)
         end(handles)
         assert provider.existing() == set()
 

@@ -48,8 +48,11 @@ class Provider(Protocol):
     def quota(self, offer: Offer, machines: int) -> None:
         """The account may have so many."""
 
-    def lost(self, handles: Sequence[Handle], why: Literal["capacity", "silence"]) -> None:
-        """The machine is gone: the provider had no capacity after all, or nobody knows why."""
+    def falls_short(self, offer: Offer) -> None:
+        """The next machine of the type is created like any other, and then there is no room for it."""
+
+    def lost(self, handles: Sequence[Handle]) -> None:
+        """The machine is gone, and nobody knows why."""
 
     def reclaim(self, handles: Sequence[Handle]) -> None:
         """Notice is given to a spot machine."""

@@ -114,6 +114,9 @@ situation(
 )
 situation("a machine that is gone", outcome, seen("gone"), status="busy", job="running", handles=HAND)
 situation("a machine that isn't shown yet", outcome, seen("gone"), created_at=NOW - OPEN + 1, **MADE)
+situation(
+    "a machine for which there was no room after all", outcome, seen("gone", refused="InsufficientCapacity"), **MADE
+)
 situation("a machine that may be shown by now", outcome, seen("gone"), created_at=NOW - OPEN, **MADE)
 situation("a machine that was never made isn't gone", outcome, seen("gone"), status="provisioning")
 situation("an ending machine that is gone", outcome, seen("gone"), status="terminating", handles=HAND)

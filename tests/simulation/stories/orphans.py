@@ -43,7 +43,13 @@ class Orphans(Story):
             disk_mib=1,
         )
         self.world.note(f"left by {'us' if install == INSTALL else 'a stranger'}")
-        self.scene.ask(lambda: where.update(handle.id for handle in self.site.cloud.create(request)))
+        self.scene.ask(lambda: where.update(self._stays(handle.id) for handle in self.site.cloud.create(request)))
+        where.discard("")
+
+    def _stays(self, id: str) -> str:
+        """Its id, unless there was no room for it after all: then it goes by itself."""
+        body = next(body for body in self.site.cloud.resources() if body["id"] == id)
+        return "" if body.get("short") else id
 
     def unfinished(self) -> Iterator[Violation]:
         there = {body["id"] for body in self.site.cloud.resources()} if self._orphans else set()
