@@ -40,12 +40,28 @@ CHARGES: Mapping[str, str] = {
     "AWS::StepFunctions::StateMachine": FREE,
 }
 
+# What would have one all the same, in a resource of those types.
+STANDING = frozenset(
+    {"CacheClusterEnabled", "ProvisionedConcurrencyConfig", "ProvisionedThroughput", "SnapStart", "Tier"}
+)
+
 GB = 1024**3
 
 
 def unknown(template: Mapping[str, Any]) -> list[str]:
     """Resource types whose charge nobody looked up."""
     return sorted({resource["Type"] for resource in template["Resources"].values() if "Type" in resource} - {*CHARGES})
+
+
+def standing(template: Mapping[str, Any]) -> list[str]:
+    """Properties that are paid for whether or not anything happens."""
+    found = []
+    for name, resource in template["Resources"].items():
+        properties = resource.get("Properties", {})
+        found += [f"{name}: {each}" for each in sorted(STANDING & properties.keys())]
+        if resource.get("Type") == "AWS::DynamoDB::Table" and properties.get("BillingMode") != "PAY_PER_REQUEST":
+            found.append(f"{name}: its billing mode")
+    return found
 
 
 def usage(counted: Mapping[tuple[str, str], float]) -> dict[str, float]:

@@ -21,11 +21,19 @@ TEMPLATES = {"stateful": stateful.template(), "stateless": stateless.template("p
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_every_resource_type_is_one_whose_charge_is_known_to_be_none(name: str) -> None:
     assert cost.unknown(TEMPLATES[name]) == []
+    assert cost.standing(TEMPLATES[name]) == []
 
 
 def test_a_type_that_nobody_looked_up_is_named() -> None:
     resources = {"Way": {"Type": "AWS::EC2::NatGateway"}, "Alarm": {"Type": "AWS::CloudWatch::Alarm"}, "Part": {}}
     assert cost.unknown({"Resources": resources}) == ["AWS::CloudWatch::Alarm", "AWS::EC2::NatGateway"]
+
+
+def test_a_property_with_a_standing_charge_is_named() -> None:
+    table = {"Type": "AWS::DynamoDB::Table", "Properties": {"ProvisionedThroughput": {"ReadCapacityUnits": 5}}}
+    warm = {"Properties": {"SnapStart": {"ApplyOn": "PublishedVersions"}}}  # completes a function of Chalice's
+    found = cost.standing({"Resources": {"Table": table, "APIHandler": warm}})
+    assert found == ["Table: ProvisionedThroughput", "Table: its billing mode", "APIHandler: SnapStart"]
 
 
 def test_calls_become_what_is_billed() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from infra import cost
 from tests.infra.test_packaging import POLICIES, ROOT
 
 CHALICE = Path(sys.executable).with_name("chalice")
@@ -55,6 +56,11 @@ def test_the_zip_runs_by_itself(package: Path, tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(tmp_path / "app.py"), str(tmp_path / "functions" / "__init__.py"), "True"]
+
+
+def test_nothing_of_chalices_has_a_standing_charge(package: Path) -> None:
+    made = {"Resources": resources(package)}
+    assert cost.unknown(made) == cost.standing(made) == []
 
 
 def test_each_function_has_its_own_role_with_its_own_policy(package: Path) -> None:

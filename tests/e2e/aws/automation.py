@@ -62,12 +62,12 @@ def rules(trip: Journey) -> str:
 
 
 def unruled(trip: Journey, queue: str) -> None:
-    """A bus with rules can't be deleted."""
+    """A bus with rules can't be deleted. The queue was this journey's own."""
     events = trip.one.client("events")
-    trip.one.client("sqs").delete_queue(QueueUrl=queue)
     for rule, target in (("resume", "automate"), ("all", "heard")):
         events.remove_targets(EventBusName=BUS, Rule=rule, Ids=[target])
         events.delete_rule(EventBusName=BUS, Name=rule)
+    trip.one.client("sqs").delete_queue(QueueUrl=queue)
 
 
 def missing(trip: Journey, queue: str, heard: dict[str, StateChange]) -> set[str]:
