@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import command, deploy, packaging
+from infra import command, deploy, packaging, stateless
 from infra.artefacts import KINDS, Artefact
 from infra.functions import FUNCTIONS
 from tests.e2e.aws import journey
@@ -37,6 +37,12 @@ def test_make_passes_on_what_the_guide_says(line: str) -> None:
     assert given.region == ("eu-west-1" if "REGION=eu-west-1" in words else None)
     if "BastionSubnets" in line:
         assert deploy._pairs(given.set) == {"BastionSubnets": "subnet-1,subnet-2", "BastionSecurityGroups": "sg-1"}
+
+
+def test_parameters_that_the_pages_set_are_the_stacks() -> None:
+    pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    told = {name for page in pages for name in re.findall(r"--set (\w+)=", page)}
+    assert "Bus" in told and told <= stateless.template("dev")["Parameters"].keys()
 
 
 def test_it_is_said_of_each_function_what_an_event_does_that_comes_twice() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from chalicelib.runtime.root import install_id
 from infra.artefacts import KINDS, MEGABYTE
+from infra.functions import FUNCTIONS
 from tests.agent import git_hosts
 from tests.e2e.aws.deployment import PATIENCE, STAGE, Deployment, Made, deployed
 from tests.e2e.aws.front import NO_ANSWER
@@ -27,10 +28,12 @@ SCRIPTS = ("failing", "blocks", "offers", "no-capacity", "secrets", "env", "file
 WAITING = ("idle", "queue", "refusals", "repos", "retry", "schedule")
 ALONE = (PROJECT, "nodes")  # played by stages of their own
 ELSEWHERE = ("volumes", "services")  # `docs/internals/functions.md` says why
+MUCH = 20_000  # lines, so many that the agent itself puts them into the bucket
 LONG = """type: task
 name: long
 commands:
   - echo before the upgrade
+  - seq {much}
   - while [ ! -e {flag} ]; do sleep 0.2; done
   - echo after it
 """
@@ -127,6 +130,7 @@ def first_deployment(trip: Journey) -> None:
     assert f"dstack project add --name main --url {trip.one.url} --token {token}" in trip.made.said
     assert all(report["megabytes"][name] <= kind.most_zipped / MEGABYTE for name, kind in KINDS.items())
     assert any(change.endswith("Add APIHandler") for change in report["changes"])
+    assert rates(trip) == {f"dstack-{STAGE}-{each.name}": each.every for each in FUNCTIONS if each.every}
     assert "No alarm is set on its spending" in trip.made.said  # the emulator has no budgets
     assert trip.one.call("/api/users/get_my_user", {})["username"] == "admin"
     try:
@@ -142,6 +146,15 @@ def first_deployment(trip: Journey) -> None:
     template = json.dumps(trip.one.client("cloudformation").get_template(StackName=f"dstack-{STAGE}")["TemplateBody"])
     for secret in (token, *(one["Value"] for one in stored if one["Name"].endswith("-key"))):
         assert secret not in template
+
+
+def rates(trip: Journey) -> dict[str, str]:
+    """How often each function is called by a schedule."""
+    events, found = trip.one.client("events"), dict[str, str]()
+    for rule in events.list_rules()["Rules"]:
+        for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
+            found[target["Arn"].rpartition(":")[2]] = rule["ScheduleExpression"]
+    return found
 
 
 def second_deployment(trip: Journey) -> None:
@@ -218,7 +231,7 @@ def set_aside(trip: Journey) -> int:
 def upgrade(trip: Journey) -> None:
     """New code and settings for every function while a job runs: it isn't started again, and loses no line."""
     flag = trip.folder / "flag"
-    trip.dstack("apply", "-y", "-d", "-f", trip.write("long.dstack.yml", LONG.format(flag=flag)))
+    trip.dstack("apply", "-y", "-d", "-f", trip.write("long.dstack.yml", LONG.format(flag=flag, much=MUCH)))
     until("the task to run", lambda: trip.run("long")["status"] == "running", every=0.3)
     with (trip.one.clone / "functions" / "__init__.py").open("a") as code:
         code.write("\n# A newer release.\n")
@@ -238,7 +251,7 @@ def upgrade(trip: Journey) -> None:
     assert trip.run("long")["status"] == "running"
     flag.touch()
     until("the task to end", lambda: trip.run("long")["status"] == "done", every=0.3, seconds=PATIENCE)
-    assert trip.dstack("logs", "long").split("\n")[:2] == ["before the upgrade", "after it"]
+    assert trip.dstack("logs", "long").splitlines() == ["before the upgrade", *map(str, range(1, MUCH + 1)), "after it"]
     assert [len(job["job_submissions"]) for job in trip.run("long")["jobs"]] == [1]
 
 
