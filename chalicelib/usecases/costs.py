@@ -7,7 +7,7 @@ from typing import Any
 
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway
-from chalicelib.domain.instants import DAY, SECOND, sortable
+from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.planning import costs
@@ -85,12 +85,24 @@ def _runs(plane: Plane) -> dict[str, float]:
 
 
 def _of_project(plane: Plane, project_id: str) -> dict[str, float]:
-    now = plane.clock.now()
-    page = plane.store.query("gsi1", keys.runs_of(project_id), low=sortable(now - WINDOW), limit=MOST, reverse=True)
-    runs = [nouns.read(Run, record) for record in page.records]
+    now, store = plane.clock.now(), plane.store
+    page = store.query("gsi1", keys.runs_of(project_id), low=sortable(now - WINDOW), limit=MOST, reverse=True)
+    runs = {run.id: run for run in (nouns.read(Run, record) for record in page.records)}
     each = 1.0
     if page.cursor is not None and runs:
-        each = WINDOW / max(SECOND, now - runs[-1].submitted_at)
-    several = [nodes for nodes in plane.read.nodes(runs) if nodes > 1]
-    found = {RUN: len(runs), NODE: sum(several) - len(several), START: len(several)}
-    return {driver: number * each for driver, number in found.items()}
+        each = WINDOW / max(SECOND, now - min(run.submitted_at for run in runs.values()))
+    often = dict.fromkeys(runs, each)
+    for run in (nouns.read(Run, record) for record in all_of(store, "gsi2", keys.live_runs_of(project_id))):
+        if run.triggered_at is not None:
+            runs[run.id], often[run.id] = run, _starts(plane, run, now)
+    nodes = dict(zip(runs, plane.read.nodes([*runs.values()]), strict=True))
+    several = {id_: number for id_, number in nodes.items() if number > 1}
+    further = sum(often[id_] * (number - 1) for id_, number in several.items())
+    return {RUN: sum(often.values()), NODE: further, START: sum(often[id_] for id_ in several)}
+
+
+def _starts(plane: Plane, run: Run, now: Micros) -> float:
+    """Of a run that starts by its schedule, in the time that is counted. Each is much like a run."""
+    newest = plane.read.newest_job(run.id, 0, 0)
+    made = 0 if newest is None else newest.submission_num + 1
+    return made * min(1.0, WINDOW / max(SECOND, now - run.submitted_at))

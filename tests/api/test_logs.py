@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,10 +14,8 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import MINUTE, SECOND, iso
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.retention import Retention
-from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
 from chalicelib.domain.usage import Part, StorageUsage
-from chalicelib.planning.cost_rates import CHANGES, RATES
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN
 from chalicelib.store.port import MAX_CHANGES, Page, Store
@@ -26,11 +23,8 @@ from chalicelib.usecases import events
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.logs import MAX_BYTES
 from chalicelib.usecases.metrics import metric_puts
-from chalicelib.usecases.pace import EMBEDDED
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.uploads import message, send
-from tests.world import gateway_seats
-from tests.world import nouns as b
 from tests.world.time import NOW
 
 
@@ -392,64 +386,6 @@ def test_the_room_that_a_server_takes_is_shown_to_its_admins_only(tmp_path: Path
     assert (found["free"], found["days"]["events"]) == (5, 3)
     chief = rig.user("chief", ProjectRole.admin)
     assert rig.call("/api/server/get_usage", token=chief).status == 403
-    rig.world.plane.store.close()
-
-
-def test_what_a_server_costs_is_shown_to_its_admins_where_calls_are_billed(tmp_path: Path) -> None:
-    rig = Rig.at(tmp_path)
-    alone = rig.ok("/api/server/get_cost")
-    submit(rig, task())
-    found = rig.ok("/api/server/get_cost")
-    assert found["billed"] and found["counts"] == {"the schedules": 1, "an instance": 0, "a run": 1}
-    assert sum(line["dollars"] for line in found["lines"]) > sum(line["dollars"] for line in alone["lines"])
-    assert rig.call("/api/server/get_cost", token=rig.user("chief", ProjectRole.admin)).status == 403
-    rig.world.plane.store.close()
-
-
-def test_runs_on_several_nodes_cost_their_nodes_and_their_starts(tmp_path: Path) -> None:
-    rig = Rig.at(tmp_path)
-    for name, nodes in (("one", 1), ("two", 2), ("four", 4)):
-        spec = task(name)
-        submit(rig, {**spec, "configuration": {**spec["configuration"], "nodes": nodes}})
-    found = rig.ok("/api/server/get_cost")
-    added = {"a run": 3, "a further node of a run": 4, "a start on several nodes": 2}
-    assert found["counts"] == {"the schedules": 1, "an instance": 0, **added}
-    (told,) = (line for line in found["lines"] if line["what"] == "state transitions")
-    assert told["amount"] == 2 * RATES["a start on several nodes"]["state transitions"]
-    rig.world.plane.store.close()
-
-
-def test_what_a_bus_costs_is_part_of_it_where_there_is_one(tmp_path: Path) -> None:
-    rig = Rig.at(tmp_path)
-    submit(rig, task())
-    without = rig.ok("/api/server/get_cost")
-    assert not [line for line in without["lines"] if line["driver"] == "a state change"]
-    announcing = Rig(replace(rig.world, plane=replace(rig.world.plane, announces=True)), rig.project)
-    found = announcing.ok("/api/server/get_cost")
-    assert found["counts"] == {**without["counts"], "a state change": CHANGES["a run"]}
-    assert [line for line in found["lines"] if line["driver"] != "a state change"] == without["lines"]
-    (told,) = (line for line in found["lines"] if line["what"] == "bus events")
-    assert (told["price"], told["dollars"]) == (1.0, round(CHANGES["a run"] / 1e6, 4))
-    rig.world.plane.store.close()
-
-
-def test_services_and_gateways_are_part_of_it(tmp_path: Path) -> None:
-    rig, machine = Rig.at(tmp_path), b.host(0, b.fleet("edge"))
-    gateway_seats.keep(rig.world.store, gateway_seats.gateway(rig.project.id, machine), machine)
-    service = {"type": "service", "port": 80, "commands": ["serve"], "gateway": "edge"}
-    runs = [submit(rig, {"run_name": name, "configuration": {**service, "replicas": 2}}) for name in ("one", "two")]
-    for run, quiet in zip(runs, (False, True), strict=True):
-        edge = rig.ok("P/gateways/get", {"name": "edge"})["id"]
-        rig.save(Traffic(run_id=run["id"], door=door_of(edge, 0), at=b.NOW, quiet=quiet))
-    counts = rig.ok("/api/server/get_cost")["counts"]
-    assert [counts[each] for each in ("a service's replica", "a gateway's replica", "a busy service")] == [4, 1, 1]
-    rig.world.plane.store.close()
-
-
-def test_nobody_bills_a_server_of_ones_own(tmp_path: Path) -> None:
-    rig = Rig.at(tmp_path, pace=EMBEDDED)
-    found = rig.ok("/api/server/get_cost")
-    assert (found["billed"], found["lines"], found["total"]) == (False, [], 0)
     rig.world.plane.store.close()
 
 
