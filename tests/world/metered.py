@@ -1,7 +1,8 @@
 """The functions in AWS on the world's time, with every billed call counted.
 
-The table and the bucket are in memory, so that an hour of a hundred machines takes seconds; what each call would cost
-is computed as DynamoDB does (`store/units.py`). The functions and the agents' sessions are the real ones.
+Which functions schedules call, and how often, is the stack's to say. The table and the bucket are in memory, so that an
+hour of a hundred machines takes seconds; what each call would cost is computed as DynamoDB does (`store/units.py`). The
+functions and the agents' sessions are the real ones.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,17 +43,8 @@ from chalicelib.store.port import Change, Index, Page, Put, Record
 from chalicelib.store.seal import Sealer
 from chalicelib.usecases.first_start import first_start
 from chalicelib.usecases.pace import PER_CALL
-from functions import (
-    agent_sync,
-    dead_letters,
-    erase_unused,
-    provision,
-    reap_idle,
-    reconcile,
-    refresh_catalog,
-    sweep_orphans,
-    workflow_step,
-)
+from functions import agent_sync
+from infra.functions import FUNCTIONS, named
 from infra.stateless import GATHERED
 from tests.harness.lambda_host import api_event, scheduled_event, url_event
 from tests.world.aws import Events
@@ -59,7 +53,15 @@ from tests.world.step_functions import Invoke, StepFunctions
 from tests.world.time import Time
 
 BUS = "bus"
+ASKED = ("reconcile", "provision")  # by events of other functions
+PERIODS = {"minute": 60.0, "minutes": 60.0, "hours": 3600.0}
 OF_A_LINE = 26  # bytes that CloudWatch adds to each
+
+
+def seconds(rate: str) -> float:
+    """Between two invocations by a schedule, as the template has it."""
+    number, period = rate.removeprefix("rate(").removesuffix(")").split()
+    return float(number) * PERIODS[period]
 
 
 @dataclass
@@ -277,23 +279,12 @@ class MeteredSite(Site):
         self._api, self._agents = self._function(), self._function()
         first_start(self._api.plane, ADMIN)
         self._app = ControlPlane(lambda: self._api.plane)
-        woken = self._deployed("reconcile", reconcile.handler)
-        self._asked = {
-            "reconcile": Events(self.time, woken),
-            "provision": Events(self.time, self._deployed("provision", provision.handler)),
-        }
-        self._stage = self._deployed("workflow_step", workflow_step.handler)
-        refresh = self._deployed("refresh_catalog", refresh_catalog.handler)
-        refresh(scheduled_event("refresh-catalog"))
-        for rule, minutes, function in (
-            ("reconcile", 1, woken),
-            ("reap-idle", 2, self._deployed("reap_idle", reap_idle.handler)),
-            ("sweep-orphans", 5, self._deployed("sweep_orphans", sweep_orphans.handler)),
-            ("refresh-catalog", 360, refresh),
-            ("erase-unused", 10, self._deployed("erase_unused", erase_unused.handler)),
-            ("dead-letters", 10, self._deployed("dead_letters", dead_letters.handler)),
-        ):
-            self.time.every(minutes * 60.0, lambda rule=rule, function=function: function(scheduled_event(rule)))
+        made = {function.name: self._deployed(function.name) for function in FUNCTIONS if function.every}
+        self._asked = {name: Events(self.time, made.get(name) or self._deployed(name)) for name in ASKED}
+        self._stage = self._deployed("workflow_step")
+        made["refresh_catalog"](scheduled_event("refresh_catalog"))
+        for name, function in made.items():
+            self.time.every(seconds(named(name).every), partial(function, scheduled_event(name)))
         self.meter.take()
 
     def _function(self) -> Root:
@@ -325,8 +316,8 @@ class MeteredSite(Site):
             )
         )
 
-    def _deployed(self, name: str, handler: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:
-        root = self._function()
+    def _deployed(self, name: str) -> Callable[[dict[str, Any]], Any]:
+        root, handler = self._function(), import_module(f"functions.{name}").handler
 
         def run(event: dict[str, Any]) -> Any:
             with self.meter.during(name):
