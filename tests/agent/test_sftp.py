@@ -153,6 +153,7 @@ def test_refusals(client: Client, tmp_path: Path) -> None:
         client.server.reply(bytes([sftp.OPEN]) + b"\0\0")
 
 
+@pytest.mark.slow
 def test_an_open_folder_costs_the_same_however_long_it_is(client: Client, tmp_path: Path) -> None:
     """The session isn't under the container's limits."""
     for number in range(2000):

@@ -7,22 +7,25 @@ quick test that starts a Python fails, wherever it runs.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-# What is long by nature: real processes, whole histories, an emulated account, mutants.
+# What is long by nature: real processes, whole histories, an emulated account, whole suites of a backend, mutants.
 ELSEWHERE = ("e2e", "simulation", "wire", "fuzz", "mutants", "bench", "backends/aws")
+FILES = ("backends/test_*aws*.py", "backends/test_fake.py", "functions/test_cloud_policies.py", "*_real.py")
 
 _running = ""
 
 
+@functools.cache
 def elsewhere(path: Path) -> bool:
     """Does all of this file or folder belong to `make test` alone?"""
     inside = any(path.is_relative_to(ROOT / "tests" / folder) for folder in ELSEWHERE)
-    return inside or path.name.endswith("_real.py") or path.match("backends/test_*aws*.py")
+    return inside or any(path.match(pattern) for pattern in FILES)
 
 
 def begins(nodeid: str) -> None:
