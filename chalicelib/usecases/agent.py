@@ -262,11 +262,12 @@ class _Exchange:
 
     def _note_strangers(self, reports: Mapping[str, TaskReport]) -> None:
         """Logs tasks that aren't assigned to this instance, except ended ones: they wait to be removed, and what was
-        measured of them may come late."""
+        measured of them may come late. For whoever looks for a fault, as a call that was held while its job ended names
+        it, too."""
         going = {task.id for task in reports.values() if task.state == "exited"}
         said = {*reports, *(chunk.task for chunk in self.message.logs)}
         for task in sorted(said - self.jobs.keys() - going):
-            log.info("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
+            log.debug("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
     def _commit(
         self, given: NounsSnapshot, entry: Admission, draft: Draft, known: Presence | None, *, awaited: bool

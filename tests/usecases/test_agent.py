@@ -289,7 +289,7 @@ def test_a_task_whose_job_waits_again_is_told_to_go(cluster: Cluster) -> None:
 def test_a_foreign_task_is_told_to_go_and_changes_nothing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     stranger = derive("test", "stranger")
     metric = {"task": stranger, "at": 1}
-    with caplog.at_level("INFO"):
+    with caplog.at_level("DEBUG"):
         report = {"id": stranger, "state": "running"}
         chunk = {"task": stranger, "offset": 0, "records": [[1, "aGk="]]}
         answer = cluster.agent.say(report, logs=[chunk], metrics=[metric])
