@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -134,6 +135,7 @@ def first_deployment(trip: Journey) -> None:
     assert report["api_url"] == trip.one.url and token in trip.made.said
     assert f"dstack project add --name main --url {trip.one.url} --token {token}" in trip.made.said
     assert all(report["megabytes"][name] <= kind.most_zipped / MEGABYTE for name, kind in KINDS.items())
+    said_first(trip.made.said)
     assert any(change.endswith("Add APIHandler") for change in report["changes"])
     assert rates(trip) == {f"dstack-{STAGE}-{each.name}": each.every for each in FUNCTIONS if each.every}
     assert "No alarm is set on its spending" in trip.made.said  # the emulator has no budgets
@@ -160,6 +162,15 @@ def rates(trip: Journey) -> dict[str, str]:
         for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
             found[target["Arn"].rpartition(":")[2]] = rule["ScheduleExpression"]
     return found
+
+
+def said_first(said: str) -> None:
+    """How large the code is and what will change, before anything of it is made."""
+    sizes = {name: f"^  {name} +[\\d.]+ MB zipped +[\\d.]+ MB unzipped$" for name in KINDS}
+    lines = [*sizes.values(), r"^  \+ AgentSync  AWS::Lambda::Function$", r"^  CREATE_COMPLETE +AgentSync\b"]
+    found = [re.search(line, said, re.MULTILINE) for line in lines]
+    places = [one.start() for one in found if one is not None]
+    assert len(places) == len(lines) and places == sorted(places), said
 
 
 def second_deployment(trip: Journey) -> None:
