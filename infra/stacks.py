@@ -15,7 +15,7 @@ finish. So a stack is always one of these, and what to do about it needs no memo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -147,7 +147,7 @@ class Stack:
         while (now := course(status := self.status())) in ("follow", "clear"):
             if now == "follow":
                 self._say(f"{self.name} is being changed by somebody else ({status}); waiting for its end …")
-                self._follow(set())
+                self._follow(self._told())
             else:
                 self._say(f"{self.name} was never finished ({status}): deleting what is left of it …")
                 self.delete()
@@ -216,7 +216,7 @@ class Stack:
     def execute(self, proposal: Proposal) -> None:
         """Until it is done. Raises Refused with the first resource that failed; the stack is then as it was."""
         with explained(f"change {self.name}"):
-            seen = {event["EventId"] for event in self._events()}
+            seen = self._told()
             self._formation.execute_change_set(ChangeSetName=proposal.id, StackName=self.name)
         self._follow(seen, failing=True)
 
@@ -225,7 +225,7 @@ class Stack:
             found = self.found()
             if found is None:
                 return
-            seen = {event["EventId"] for event in self._events()}
+            seen = self._told()
             self._formation.delete_stack(StackName=found["StackId"])
         self._follow(seen, failing=True, name=found["StackId"])
 
@@ -234,7 +234,7 @@ class Stack:
         while True:
             with explained(f"follow {self.name}"):
                 found = _one_or_none(self._formation, name or self.name)
-                for event in reversed([each for each in self._events(name) if each["EventId"] not in seen]):
+                for event in reversed([each for each in self._events(name, seen) if each["EventId"] not in seen]):
                     seen.add(event["EventId"])
                     first = first or _failure(event)
                     self._say(_line(event))
@@ -245,11 +245,24 @@ class Stack:
         if failing and ("ROLLBACK" in status or status.endswith("_FAILED")):
             raise _failed(self.name, status, first)
 
-    def _events(self, name: str = "") -> list[dict[str, Any]]:
-        """The latest, newest first."""
+    def _told(self) -> set[str]:
+        """The ids of the latest events: what comes after them is new."""
+        with explained(f"follow {self.name}"):
+            return {event["EventId"] for event in self._events("", None)}
+
+    def _events(self, name: str, seen: Collection[str] | None) -> list[dict[str, Any]]:
+        """Newest first: as far as the first that was seen; the latest page alone for None."""
         if _one_or_none(self._formation, name or self.name) is None:
             return []
-        return list(self._formation.describe_stack_events(StackName=name or self.name)["StackEvents"])
+        found: list[dict[str, Any]] = []
+        after: dict[str, str] = {}
+        while True:
+            page = self._formation.describe_stack_events(StackName=name or self.name, **after)
+            found += page["StackEvents"]
+            known = seen is None or any(each["EventId"] in seen for each in page["StackEvents"])
+            if known or "NextToken" not in page:
+                return found
+            after = {"NextToken": page["NextToken"]}
 
 
 def _one_or_none(formation: Any, name: str) -> dict[str, Any] | None:

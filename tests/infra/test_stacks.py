@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError
 from chalicelib.errors import Invalid, Refused
 from infra.stacks import Change, Course, Stack, course
 
+PAGE = 3  # events
+
 
 @dataclass
 class Formation:
@@ -34,8 +36,10 @@ class Formation:
         parameters = [{"ParameterKey": name, "ParameterValue": "old"} for name in ("Kept", "Given", "Dropped")]
         return {"Stacks": [{"StackStatus": status, "StackId": "arn", "Parameters": parameters}]}
 
-    def describe_stack_events(self, StackName: str) -> Any:
-        return {"StackEvents": self.events}
+    def describe_stack_events(self, StackName: str, NextToken: str = "0") -> Any:
+        start = int(NextToken)
+        more = {"NextToken": str(start + PAGE)} if start + PAGE < len(self.events) else {}
+        return {"StackEvents": self.events[start : start + PAGE], **more}
 
     def get_paginator(self, operation: str) -> Formation:
         assert operation == "list_stack_resources"
@@ -231,6 +235,27 @@ def test_a_failed_change_names_the_first_resource_that_failed() -> None:
         one.execute(proposal)
     assert "run this command again" in raised.value.hint
     assert not any("long ago" in line for line in said)
+
+
+def test_what_failed_first_is_found_however_much_followed_before_the_next_look() -> None:
+    """And nothing of earlier deployments is looked at."""
+    said: list[str] = []
+    old = [event(f"old{number}", "Old", "CREATE_FAILED", "long ago") for number in range(9)]
+    formation = Formation(["CREATE_COMPLETE"], [change("Add", "A")], events=old)
+    one = stack(formation, said)
+    proposal = one.propose({}, TemplateBody="{}")
+    assert proposal is not None
+    execute = formation.execute_change_set
+
+    def executed(**asked: str) -> None:
+        execute(**asked)
+        formation.events[:0] = [event(f"d{number}", f"R{number}", "DELETE_COMPLETE") for number in range(7)]
+
+    formation.execute_change_set = executed  # type: ignore[method-assign]
+    formation.statuses[:] = ["CREATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"]
+    with pytest.raises(Refused, match=r"Api \(AWS::X::Y\): it is full"):
+        one.execute(proposal)
+    assert len(said) == 9 and not any("long ago" in line for line in said)
 
 
 @pytest.mark.parametrize(
