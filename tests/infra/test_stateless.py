@@ -238,6 +238,10 @@ def test_lambda_alone_puts_the_function_that_logs_in_into_a_vpc() -> None:
     """What its own code can do there would be to take any network card of the account's."""
     found = {function.name: [one for when, one in asked_for(function) if when == "InVpc"] for function in FUNCTIONS}
     assert {name for name, inside in found.items() if inside} == {"bootstrap_host"}
+    placed = {id_: each["Properties"]["VpcConfig"] for id_, each in RESOURCES.items() if "VpcConfig" in str(each)}
+    named_ = {"SubnetIds": "BastionSubnets", "SecurityGroupIds": "BastionSecurityGroups"}
+    inside = {name: {"Fn::Split": [",", {"Ref": parameter}]} for name, parameter in named_.items()}
+    assert placed == {"BootstrapHost": {"Fn::If": ["InVpc", inside, {"Ref": "AWS::NoValue"}]}}
     lets, denies = found["bootstrap_host"]
     assert (lets["Effect"], denies["Effect"]) == ("Allow", "Deny") and lets["Action"] == denies["Action"]
     assert "ec2:CreateNetworkInterface" in lets["Action"] and "Condition" not in lets

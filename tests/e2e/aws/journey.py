@@ -33,6 +33,7 @@ WAITING = ("idle", "queue", "refusals", "repos", "retry", "schedule")
 ALONE = (PROJECT, "nodes")  # played by stages of their own
 ELSEWHERE = ("volumes", "services")  # `docs/internals/functions.md` says why
 MUCH = 20_000  # lines, so many that the agent itself puts them into the bucket
+CHOSEN = "--set BastionSubnets=subnet-1,subnet-2 --set BastionSecurityGroups=sg-1 --set Tracing=Active"
 LONG = """type: task
 name: long
 commands:
@@ -136,6 +137,8 @@ def first_deployment(trip: Journey) -> None:
     assert f"dstack project add --name main --url {trip.one.url} --token {token}" in trip.made.said
     assert all(report["megabytes"][name] <= kind.most_zipped / MEGABYTE for name, kind in KINDS.items())
     said_first(trip.made.said)
+    role = trip.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-bootstrap_host")["Role"]
+    assert allowed(trip, role) & {"Settings", "Trace", "Network"} == {"Settings"}, "nothing that nobody asked for"
     assert any(change.endswith("Add APIHandler") for change in report["changes"])
     assert rates(trip) == {f"dstack-{STAGE}-{each.name}": each.every for each in FUNCTIONS if each.every}
     assert "No alarm is set on its spending" in trip.made.said  # the emulator has no budgets
@@ -253,7 +256,7 @@ def upgrade(trip: Journey) -> None:
         code.write("\n# A newer release.\n")
     assert trip.one.front is not None
     with trip.one.front.closed():  # the emulator would end the calls that it is at
-        made = trip.one.make("deploy", DSTACK_RETAIN_EVENTS="31")
+        made = trip.one.make("deploy", args=CHOSEN, DSTACK_RETAIN_EVENTS="31")
     assert {f"dstack-{STAGE}: Modify {name}" for name in ("AgentSync", "Provision", "Reconcile")} <= {
         *made.report["changes"]
     }
@@ -264,11 +267,30 @@ def upgrade(trip: Journey) -> None:
     for name in ("api", "agent_sync", "reconcile", "provision"):
         variables = functions.get_function_configuration(FunctionName=f"dstack-{STAGE}-{name}")["Environment"]
         assert variables["Variables"]["DSTACK_RETAIN_EVENTS"] == "31"
+    chosen(trip)
     assert trip.run("long")["status"] == "running"
     flag.touch()
     until("the task to end", lambda: trip.run("long")["status"] == "done", every=0.3, seconds=PATIENCE)
     assert trip.dstack("logs", "long").splitlines() == ["before the upgrade", *map(str, range(1, MUCH + 1)), "after it"]
     assert [len(job["job_submissions"]) for job in trip.run("long")["jobs"]] == [1]
+
+
+def chosen(trip: Journey) -> None:
+    """What parameters switch on: what Lambda then does in a function's name is allowed. The emulator knows no VPC."""
+    inside = trip.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-bootstrap_host")
+    assert {"Trace", "Network", "NotByItself"} <= allowed(trip, inside["Role"])
+    outside = trip.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-provision")
+    assert allowed(trip, outside["Role"]) & {"Trace", "Network", "NotByItself"} == {"Trace"}
+    assert (inside["TracingConfig"]["Mode"], outside["TracingConfig"]["Mode"]) == ("Active", "Active")
+
+
+def allowed(trip: Journey, role: str) -> set[str]:
+    """The names of the statements in the only policy of a role."""
+    iam, name = trip.one.client("iam"), role.rpartition("/")[2]
+    assert iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
+    (policy,) = iam.list_role_policies(RoleName=name)["PolicyNames"]
+    document = iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+    return {statement["Sid"] for statement in document["Statement"]}
 
 
 def removal(trip: Journey) -> None:
