@@ -116,6 +116,17 @@ class CreatesSeveral(Protocol):
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]: ...
 
 
+@runtime_checkable
+class DescribesSeveral(Protocol):
+    """For a backend whose `facts.describes` is how many machines it describes in one call, at most.
+
+    It answers for each, in their order, with what `describe` would return, or the error that it would raise. What is
+    raised is about all of them.
+    """
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]: ...
+
+
 @dataclass(frozen=True)
 class GroupRequest:
     """All that a backend needs to create one placement group; two equal requests create one."""

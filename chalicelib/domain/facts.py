@@ -16,6 +16,7 @@ class BackendFacts(Value):
     vm: bool = True  # machines that outlive a job: idle, reuse, blocks
     multinode: bool = False  # its machines in one region, and zone if it has zones, reach each other
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
+    describes: int = 0  # machines that one call describes, if it describes several (`spi.DescribesSeveral`)
     placement_groups: bool = False  # keeps a cluster's machines close together (`spi.PlacementGroups`)
     reservations: bool = False
     notices: str = ""  # whom a spot machine asks whether it is taken back, as its agent's command line has it

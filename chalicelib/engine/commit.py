@@ -22,6 +22,7 @@ from chalicelib.engine.ports import Effects, News, Wake
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Bug, Conflict, DstackError
 from chalicelib.planning.plan import Effect, Plan, Step
+from chalicelib.planning.purchases import in_few_looks
 from chalicelib.planning.snapshots import Snapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Put
@@ -70,11 +71,12 @@ class Committer:
             under_way.write(together)
         return under_way.done
 
-    def set_off(self, step: Step, hears: str) -> None:
-        """What follows from a committed step."""
-        for effect in step.effects:
+    def set_off(self, steps: Sequence[Step], hears: str) -> None:
+        """What follows from steps that were committed at once."""
+        for effect in in_few_looks(effect for step in steps for effect in step.effects):
             self.effects.submit(effect)
-        concerned = dict.fromkeys(found for noun in step.saves for found in self.kinds.listeners(noun))
+        saved = (noun for step in steps for noun in step.saves)
+        concerned = dict.fromkeys(found for noun in saved for found in self.kinds.listeners(noun))
         concerned.pop(hears, None)
         if concerned:
             self.news(concerned)
@@ -112,7 +114,7 @@ class _UnderWay:
                 self._committer.read.wrote(noun, put.record, self._written[put.key])
             self.done.steps += 1
             self.done.wake += write.step.wake
-            self._committer.set_off(write.step, self._hears)
+        self._committer.set_off([write.step for write in standing], self._hears)
 
     def _falls(self, write: _Write) -> bool:
         """Does it build on a step that was lost?"""

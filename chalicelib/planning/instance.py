@@ -163,7 +163,7 @@ class InstanceLook:
             return
         if self.instance.due_at is None or self.instance.due_at <= self.now:
             self._keep(due_at=self.now + DESCRIBE_EVERY)
-            self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY))
+            self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
 
     def _overdue(self) -> bool:
         if self._ends_with_fleet:
@@ -288,7 +288,7 @@ class InstanceLook:
         ask again."""
         if self.instance.internal_ip or not self.instance.bought or not is_cluster(self.snapshot.fleet.spec):
             return None
-        self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY))
+        self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
         return self.now + DESCRIBE_EVERY
 
     def _until_its_end(self) -> Micros | None:
@@ -299,7 +299,7 @@ class InstanceLook:
             return None if ends_at is None else ends_at - TO_BE_WARNED
         if self.instance.due_at is not None and self.instance.due_at > self.now:
             return self.instance.due_at
-        self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY))
+        self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY, self.facts))
         return self.now + CHECK_EVERY
 
     def _refresh(self) -> None:
@@ -351,7 +351,7 @@ class InstanceLook:
             )
             return None
         if self.instance.due_at is None or self.instance.due_at <= self.now or not self.snapshot.instance.unreachable:
-            self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY))
+            self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY, self.facts))
         return min(since + UNREACHABLE_LIMIT, self.now + CHECK_EVERY)
 
     def _gateway(self) -> Iterator[str]:

@@ -7,7 +7,7 @@ terminate can be repeated without harm; their `act_until` only keeps a backed-up
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,6 +39,15 @@ class CreateSeveral(Effect):
 class Describe(Effect):
     """Ask what the provider knows about the machine."""
 
+    together: int = 0  # how many machines its backend describes in one call
+
+
+@dataclass(frozen=True)
+class DescribeSeveral(Effect):
+    """The same for several machines of one account."""
+
+    units: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True)
 class Terminate(Effect):
@@ -67,8 +76,25 @@ def in_one_call(step: Step, facts: Mapping[str, BackendFacts]) -> Step:
     return replace(step, effects=tuple(effects))
 
 
-def describe(instance: Instance, again_at: Micros) -> Describe:
-    return Describe(unit_of(instance), instance.offer.backend, again_at + PATIENCE, instance.project_id)
+def describe(instance: Instance, again_at: Micros, facts: BackendFacts) -> Describe:
+    until, backend = again_at + PATIENCE, instance.offer.backend
+    return Describe(unit_of(instance), backend, until, instance.project_id, facts.describes)
+
+
+def in_few_looks(effects: Iterable[Effect]) -> Iterator[Effect]:
+    """Effects whose intents are committed, with those put together that one call of their backend answers."""
+    alike: dict[tuple[str, str, int], list[Describe]] = {}
+    for effect in effects:
+        if isinstance(effect, Describe) and effect.together > 1:
+            alike.setdefault((effect.project_id, effect.backend, effect.together), []).append(effect)
+        else:
+            yield effect
+    for (project_id, backend, most), looks in alike.items():
+        for start in range(0, len(looks), most):
+            some = looks[start : start + most]
+            units = tuple(each.unit for each in some)
+            until = min(each.act_until for each in some)
+            yield DescribeSeveral(units[0], backend, until, project_id, units) if len(some) > 1 else some[0]
 
 
 def terminate(instance: Instance, again_at: Micros) -> Terminate:

@@ -10,7 +10,7 @@ from chalicelib.engine.commit import CommitDoor, Committer
 from chalicelib.engine.kinds import KINDS
 from chalicelib.errors import Bug, Conflict, Invalid
 from chalicelib.planning.plan import Effect, Plan, Step
-from chalicelib.planning.purchases import Describe
+from chalicelib.planning.purchases import Describe, DescribeSeveral
 from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_BODY, MAX_CHANGES, Put
@@ -65,6 +65,23 @@ def test_lost_step_takes_with_it_what_builds_on_it_and_nothing_else(place: Engin
     assert done.wake == ["run/fine"]
     assert (place.again(one).message, place.again(other).message) == ("", "fine")
     assert place.effects == []
+
+
+def test_looks_at_machines_of_one_account_are_put_together(place: Engine, committer: Committer) -> None:
+    """Not those that are lost."""
+    hosts = place.hosts(3)
+    stale, looks = hosts[1], [Describe(f"instance/{host.id}", "dstack", 77, together=8) for host in hosts]
+    place.store.commit([nouns.put(stale.with_(message="moved on"))])
+
+    def seen(found: list[Instance]) -> list[Effect]:
+        place.effects.clear()
+        each = zip(found, looks, strict=True)
+        committer.commit(Plan(tuple(Step((host.with_(message="seen"),), effects=(look,)) for host, look in each)))
+        return place.effects
+
+    assert [effect.unit for effect in seen(hosts)] == [looks[0].unit, looks[2].unit]
+    (effect,) = seen([place.again(host) for host in hosts])
+    assert isinstance(effect, DescribeSeveral) and effect.units == tuple(look.unit for look in looks)
 
 
 def test_steps_that_touch_different_records_are_committed_at_once(place: Engine, committer: Committer) -> None:

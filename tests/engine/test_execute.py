@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from chalicelib import errors
-from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.accounts import Account, Accounts, UnusableBackend
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.backends.spi import Backend, CreateRequest, Owned
@@ -30,7 +30,17 @@ from chalicelib.errors import BackendError, Bug, InsufficientCapacity
 from chalicelib.planning.failures import MEANINGS
 from chalicelib.planning.outcomes import decide_outcome
 from chalicelib.planning.plan import Effect, Outcome, Plan
-from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
+from chalicelib.planning.purchases import (
+    Bought,
+    Create,
+    Describe,
+    DescribeSeveral,
+    Left,
+    NotBought,
+    NotDone,
+    Seen,
+    Terminate,
+)
 from chalicelib.planning.snapshots import InstanceSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
@@ -38,6 +48,7 @@ from tests.world.engine import Engine
 from tests.world.ports import Books, accounts
 
 KEY = b"k" * 32
+OTHER = "00000000-0000-4000-8000-000000000001"
 
 
 class Bench:
@@ -351,6 +362,34 @@ def test_machine_for_which_there_was_no_room_after_all_was_refused(bench: Bench)
     bench.executor.execute(bench.look)
     assert (bench.instance.status, bench.instance.reason) == (InstanceStatus.terminating, InstanceReason.no_offers)
     assert bench.first.offer.instance.name in (bench.instance.message or "")
+
+
+def test_several_machines_are_looked_at_in_one_call_and_each_is_concluded(bench: Bench) -> None:
+    """One is gone, one runs, and one is nobody's any more."""
+    bench.executor.execute(bench.effect)
+    bench.place.at += 60 * SECOND
+    bench.cloud.lose(bench.instance.handles[1].id)
+    other = bench.instance.with_(id=OTHER, num=1, name="cloud-1", handles=(), version=0)
+    handles = tuple(bench.cloud.create(bench.request(other)))
+    bench.place.store.commit([nouns.put(other.with_(handles=handles))])
+    units = (bench.unit, "instance/nobody", f"instance/{OTHER}")
+    bench.outcomes.clear()
+    bench.executor.execute(DescribeSeveral(bench.unit, FACTS.name, bench.place.at + SECOND, "", units))
+    gone, there = (each for each in bench.outcomes if isinstance(each, Seen))
+    assert (gone.unit, gone.state, there.unit, there.state) == (bench.unit, "gone", f"instance/{OTHER}", "pending")
+    assert bench.instance.status is InstanceStatus.terminating
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_a_look_at_several_that_fails_is_a_failed_look_at_each(bench: Bench, able: bool) -> None:
+    bench.executor.execute(bench.effect)
+    other = bench.instance.with_(id=OTHER, num=1, name="cloud-1", version=0)
+    bench.place.store.commit([nouns.put(other)])
+    bench.script.faults.append(Fault("describe", "Transient"))
+    executor = bench.executor if able else bench.with_backend(UnusableBackend(FACTS, "it lacks its SDK"))
+    units = (bench.unit, f"instance/{OTHER}")
+    executor.execute(DescribeSeveral(bench.unit, FACTS.name, bench.place.at + SECOND, "", units))
+    assert [(type(each), each.unit) for each in bench.outcomes[-2:]] == [(NotDone, unit) for unit in units]
 
 
 def test_failed_look_changes_nothing(bench: Bench) -> None:

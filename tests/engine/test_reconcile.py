@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import InstanceStatus
-from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
@@ -25,6 +26,7 @@ from chalicelib.machines.run import LOOK
 from chalicelib.planning.closing import CALLS_LAST, LOOK_CLOSING
 from chalicelib.planning.fleet import MOST_AT_ONCE
 from chalicelib.planning.plan import Plan, Step
+from chalicelib.planning.purchases import DescribeSeveral
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import InstanceSnapshot, QueueSnapshot, RunSnapshot
@@ -540,3 +542,17 @@ def test_where_nobody_waits_no_fleet_is_read() -> None:
     place.store.read = 0
     place.reconciler().run([QUEUE], kinds=[])
     assert place.store.read == 0
+
+
+def test_machines_that_are_waited_for_are_looked_at_together() -> None:
+    """As many as a pass commits at once, and not one by one."""
+    place = Engine.in_memory(backends=accounts(FACTS))
+    fleet = place.fleet("cloud", nodes="0..60")
+    offer = b.offer(backend=FACTS.name)
+    for number in range(60):
+        waits = {"started_at": None, "due_at": place.at, "deadline": place.at + HOUR, "offer": offer, "version": 0}
+        place.save(b.machine(number, fleet, status=InstanceStatus.provisioning, created_at=place.at, **waits))
+    place.reconciler().run()
+    looks = [effect for effect in place.effects if isinstance(effect, DescribeSeveral)]
+    assert len(looks) == len(place.effects) == 60 // TOGETHER
+    assert len({unit for look in looks for unit in look.units}) == 60

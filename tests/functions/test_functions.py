@@ -15,7 +15,7 @@ import pytest
 
 from chalicelib.engine.effects.table import from_message, to_message
 from chalicelib.planning.plan import Effect
-from chalicelib.planning.purchases import Create, CreateSeveral, Describe, Terminate
+from chalicelib.planning.purchases import Create, CreateSeveral, Describe, DescribeSeveral, Terminate
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = sorted(path for path in (ROOT / "functions").glob("*.py") if path.stem != "__init__")
@@ -40,9 +40,9 @@ def test_importing_the_functions_makes_no_client_and_reads_no_setting() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-@pytest.mark.parametrize("kind", [Create, CreateSeveral, Describe, Terminate])
+@pytest.mark.parametrize("kind", [Create, CreateSeveral, Describe, DescribeSeveral, Terminate])
 def test_an_effect_survives_its_queue(kind: type[Effect]) -> None:
-    units = {"units": ("instance/one", "instance/two")} if kind is CreateSeveral else {}
+    units = {"units": ("instance/one", "instance/two")} if kind in (CreateSeveral, DescribeSeveral) else {}
     effect = kind("instance/one", "aws", 1_700_000_000_000_000, **units)
     body = json.dumps(to_message(effect))
     assert from_message(json.loads(body)) == effect

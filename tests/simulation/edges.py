@@ -23,7 +23,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
-from chalicelib.errors import StorageFull
+from chalicelib.errors import BackendError, StorageFull
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Index, Page, Record
 from tests.simulation.world import World
@@ -190,6 +190,11 @@ class ShakyBackend:
     def describe(self, handles: Sequence[Handle]) -> Machine:
         self._world.moment("before describe")
         return self._cloud.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        self._world.note("several described at once")
+        self._world.moment("before describe")
+        return self._cloud.describe_several(machines)
 
     def terminate(self, handle: Handle) -> None:
         self.ending(handle)

@@ -30,6 +30,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
+from chalicelib.errors import BackendError
 
 
 class AwsBackend:
@@ -62,6 +63,9 @@ class AwsBackend:
 
     def describe(self, handles: Sequence[Handle]) -> Machine:
         return self._machines.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return self._machines.describe_several(machines)
 
     def terminate(self, handle: Handle) -> None:
         self._machines.terminate(handle)

@@ -11,6 +11,7 @@ FACTS = BackendFacts(
     name="aws",
     title="Amazon Web Services",
     visibility_lag=60 * SECOND,
+    describes=100,  # a filter has up to 200 values
     create_timeout=3 * MINUTE,  # a launch is tried in each zone of a region
     provisioning_timeout=15 * MINUTE,
     multinode=True,

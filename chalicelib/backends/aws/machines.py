@@ -155,8 +155,28 @@ class Machines:
     # --- describe ----------------------------------------------------------------------------------------------------
 
     def describe(self, handles: Sequence[Handle]) -> Machine:
-        vms = [handle for handle in handles if handle.kind == "vm"]
+        (found,) = self.describe_several([handles])
+        if isinstance(found, BackendError):
+            raise found
+        return found
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        vms = [handle for handles in machines for handle in handles if handle.kind == "vm"]
         bodies = self._described(vms)
+        announced = self._announced(vms, bodies)
+        found: list[Machine | BackendError] = []
+        for handles in machines:
+            try:
+                found.append(self._machine(handles, bodies, announced))
+            except BackendError as error:
+                found.append(error)
+        return found
+
+    def _machine(
+        self, handles: Sequence[Handle], known: Mapping[str, Body], announced: Mapping[str, Micros | None]
+    ) -> Machine:
+        vms = [handle for handle in handles if handle.kind == "vm"]
+        bodies = {handle.id: known[handle.id] for handle in vms if handle.id in known}
         for handle in vms:
             body = bodies.get(handle.id)
             if body is None or body["State"]["Name"] not in ("pending", "running"):
@@ -164,20 +184,19 @@ class Machines:
             running = body["State"]["Name"] == "running"
             if running:
                 body = self._addressed(body, handles, self._region(handle))
-            interrupted, goes_at = self._interrupted(body, self._region(handle)) if running else (False, None)
             return Machine(
                 "running" if running else "pending",
                 str(body.get("PublicIpAddress") or body.get("PrivateIpAddress") or ""),
                 str(body.get("PrivateIpAddress") or ""),
-                interrupted,
-                goes_at,
+                handle.id in announced,
+                announced.get(handle.id),
             )
         unseen = [handle for handle in vms if handle.id not in bodies and fresh(handle, self._now())]
         if unseen:
             raise Transient(f"AWS doesn't show {unseen[0].id} yet.")
-        known = (_ended(bodies[each.id]) if each.id in bodies else f"AWS doesn't know {each.id}" for each in vms)
+        ended = (_ended(bodies[each.id]) if each.id in bodies else f"AWS doesn't know {each.id}" for each in vms)
         why = {LATE.get(body.get("StateReason", {}).get("Code", "")) for body in bodies.values()}
-        raise Gone("; ".join(known) or "No machine was launched.", refused=why.pop() if len(why) == 1 else None)
+        raise Gone("; ".join(ended) or "No machine was launched.", refused=why.pop() if len(why) == 1 else None)
 
     def _described(self, vms: Sequence[Handle]) -> dict[str, Body]:
         """By a filter, so that one that isn't known doesn't hide the others."""
@@ -206,18 +225,38 @@ class Machines:
         )
         return {**body, "PublicIpAddress": address.data.get("ip", "")}
 
-    def _interrupted(self, body: Body, region: str) -> tuple[bool, Micros | None]:
-        """Has AWS announced that it takes the machine back, and when is that?"""
-        if body.get("InstanceLifecycle") == "capacity-block":
-            end = ends_at(self._reserved(region, str(body["CapacityReservationId"])))
-            return end is not None and self._now() >= end - WARNING, end
-        request = body.get("SpotInstanceRequestId")
-        if not request:
-            return False, None
-        found = self._clients.call(
-            "ec2", region, "describe_spot_instance_requests", Filters=filters(spot_instance_request_id=request)
-        )["SpotInstanceRequests"]
-        return any(each.get("Status", {}).get("Code") in RECLAIMED for each in found), None
+    def _announced(self, vms: Sequence[Handle], bodies: Mapping[str, Body]) -> Mapping[str, Micros | None]:
+        """The machines that AWS has announced to take back, and when, if it says so."""
+        spot: dict[str, dict[str, str]] = {}
+        blocks: dict[tuple[str, str], list[str]] = {}
+        for handle in vms:
+            region, body = self._region(handle), bodies.get(handle.id)
+            if body is None or body["State"]["Name"] != "running":
+                continue
+            if body.get("InstanceLifecycle") == "capacity-block":
+                blocks.setdefault((region, str(body["CapacityReservationId"])), []).append(handle.id)
+            elif request := body.get("SpotInstanceRequestId"):
+                spot.setdefault(region, {})[str(request)] = handle.id
+        found: dict[str, Micros | None] = {}
+        for region, asked in spot.items():
+            found |= dict.fromkeys(asked[request] for request in self._reclaimed(region, list(asked)))
+        for (region, block), ids in blocks.items():
+            end = ends_at(self._reserved(region, block))
+            if end is not None and self._now() >= end - WARNING:
+                found |= dict.fromkeys(ids, end)
+        return found
+
+    def _reclaimed(self, region: str, requests: Sequence[str]) -> list[str]:
+        """Those of the spot requests whose machine AWS takes back."""
+        listed = self._clients.pages(
+            "ec2",
+            region,
+            "describe_spot_instance_requests",
+            "SpotInstanceRequests",
+            Filters=filters(spot_instance_request_id=requests),
+            MaxResults=PAGE,
+        )
+        return [each["SpotInstanceRequestId"] for each in listed if each.get("Status", {}).get("Code") in RECLAIMED]
 
     # --- terminate ---------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ FACTS = BackendFacts(
     provisioning_timeout=2 * MINUTE,
     multinode=True,
     batch=8,
+    describes=50,
     placement_groups=True,
     volumes=True,
     multi_attach=True,
@@ -168,6 +169,19 @@ class FakeCloud:
 
     def describe(self, handles: Sequence[Handle]) -> Machine:
         self._maybe_fail("describe", "before")
+        return self._described(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        self._maybe_fail("describe", "before")
+        found: list[Machine | BackendError] = []
+        for handles in machines:
+            try:
+                found.append(self._described(handles))
+            except Gone as gone:
+                found.append(gone)
+        return found
+
+    def _described(self, handles: Sequence[Handle]) -> Machine:
         with self._lock:
             bodies = [self._live(handle.id) for handle in handles if handle.kind == "vm"]
             machine = next((body for body in bodies if body is not None and body["visible_at"] <= self._now()), None)

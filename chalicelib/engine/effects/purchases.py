@@ -18,7 +18,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from chalicelib.backends.spi import Backend, CreateRequest, CreatesSeveral
+from chalicelib.backends.spi import Backend, CreateRequest, CreatesSeveral, DescribesSeveral, Machine
 from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
@@ -34,12 +34,14 @@ from chalicelib.planning.purchases import (
     Create,
     CreateSeveral,
     Describe,
+    DescribeSeveral,
     Left,
     NotBought,
     NotDone,
     Seen,
     Terminate,
     may_begin,
+    unit_of,
 )
 from chalicelib.store import nouns
 
@@ -51,6 +53,7 @@ class Purchases:
         Create: "create",
         CreateSeveral: "create_several",
         Describe: "describe",
+        DescribeSeveral: "describe",
         Terminate: "terminate",
     }
 
@@ -209,27 +212,25 @@ class Purchases:
 
     # --- look --------------------------------------------------------------------------------------------------------
 
-    def describe(self, effect: Describe) -> Outcome | None:
-        instance = self._find(effect)
-        if instance is None:
-            return None
+    def describe(self, effect: Describe | DescribeSeveral) -> Sequence[Outcome]:
+        units = effect.units if isinstance(effect, DescribeSeveral) else (effect.unit,)
+        found = [instance for unit in units if (instance := self._find(effect, unit)) is not None]
+        backend = self.here.backends.of(effect.project_id, effect.backend)
+        if len(found) < 2 or not isinstance(backend, DescribesSeveral):
+            return [_seen(instance, self._described(backend, instance)) for instance in found]
+        try:
+            with translated(f"{len(found)} machines"):
+                answers = backend.describe_several([instance.handles for instance in found])
+        except BackendError as error:
+            answers = [error] * len(found)
+        return [_seen(instance, answer) for instance, answer in zip(found, answers, strict=True)]
+
+    def _described(self, backend: Backend, instance: Instance) -> Machine | BackendError:
         try:
             with translated(instance.name):
-                machine = self.here.backends.of(instance.project_id, effect.backend).describe(instance.handles)
-        except Gone as gone:
-            refused = gone.refused.__name__ if gone.refused else ""
-            return Seen(effect.unit, instance.epoch, "gone", refused=refused, message=str(gone) if refused else "")
+                return backend.describe(instance.handles)
         except BackendError as error:
-            return NotDone(effect.unit, *said(error), instance.epoch)
-        return Seen(
-            effect.unit,
-            instance.epoch,
-            machine.state,
-            machine.hostname,
-            machine.internal_ip,
-            machine.interrupted,
-            machine.goes_at,
-        )
+            return error
 
     # --- release -----------------------------------------------------------------------------------------------------
 
@@ -262,12 +263,24 @@ class Purchases:
                 going = going or f"{handle.kind} {handle.id} is being removed"
         return failed or Left(effect.unit, instance.epoch, began, instance.act_until, going)
 
-    def _find(self, effect: Effect) -> Instance | None:
-        instance = nouns.find(self.here.store, Instance, keys.instance(effect.unit.partition("/")[2]))
+    def _find(self, effect: Effect, unit: str = "") -> Instance | None:
+        """The instance of the effect's unit, or of one of its units."""
+        instance = nouns.find(self.here.store, Instance, keys.instance((unit or effect.unit).partition("/")[2]))
         if instance is None or instance.status is InstanceStatus.terminated:
             log.info("%s is too late: its instance has ended", effect)
             return None
         return instance
+
+
+def _seen(instance: Instance, answer: Machine | BackendError) -> Outcome:
+    unit, epoch = unit_of(instance), instance.epoch
+    if isinstance(answer, Gone):
+        refused = answer.refused.__name__ if answer.refused else ""
+        return Seen(unit, epoch, "gone", refused=refused, message=str(answer) if refused else "")
+    if isinstance(answer, BackendError):
+        return NotDone(unit, *said(answer), epoch)
+    names = answer.hostname, answer.internal_ip
+    return Seen(unit, epoch, answer.state, *names, answer.interrupted, answer.goes_at)
 
 
 def _ports(instance: Instance) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.backends.accounts import Account as Served
 from chalicelib.backends.accounts import Accounts
 from chalicelib.backends.aws.backend import AwsBackend
-from chalicelib.backends.spi import CreateRequest
+from chalicelib.backends.spi import CreateRequest, Machine
 from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
@@ -223,6 +223,16 @@ def test_nothing_is_launched_into_a_block_that_ends(site: Site) -> None:
     with pytest.raises(Unfit, match=f"{block}.* ends"):
         list(site.backend.create(replace(request_for(offer("p4d.24xlarge")), reservation=block)))
     assert site.account.asked("RunInstances") == []
+
+
+def test_machines_are_described_with_one_call_and_their_notices_with_another(site: Site) -> None:
+    wanted = [request_for(offer("g5.xlarge", spot=n % 2 == 0), f"n{n}") for n in range(10)]
+    made = [list(site.backend.create(request)) for request in wanted]
+    site.later()
+    site.account.calls.clear()
+    found = site.backend.describe_several(made)
+    assert [each.state for each in found if isinstance(each, Machine)] == ["running"] * 10
+    assert [call.operation for call in site.account.calls] == ["DescribeInstances", "DescribeSpotInstanceRequests"]
 
 
 # --- orphans ----------------------------------------------------------------------------------------------------------
