@@ -39,7 +39,7 @@ BACKENDS: list[dict[str, Any]] = [
     {"type": "aws", "creds": PAIR, "regions": ["us-east-1"], "vpc_name": "v", "vpc_ids": {"us-east-1": "vpc-1"}}
     | {"default_vpcs": False, "public_ips": False, "iam_instance_profile": "p", "tags": {"team": "ml"}}
     | {"os_images": {"cpu": {"name": "n", "user": "u"}, "nvidia": {"name": "n", "user": "u", "owner": 123456789012}}}
-    | {"experimental_instance_types": ["p9"]},
+    | {"experimental_instance_types": ["p9"], "security_group_ids": {"us-east-1": "sg-1"}},
     {"type": "azure", "tenant_id": "t", "subscription_id": "s", "resource_group": "g", "vpc_ids": {"eastus": "g/n"}}
     | {"subnet_ids": {"westus": "g/n/s"}, "public_ips": False, "vm_managed_identity": "g/i", "tags": {"a": "b"}}
     | {"creds": {"type": "client", "client_id": "i", "client_secret": "hush", "tenant_id": "t"}, "regions": None},

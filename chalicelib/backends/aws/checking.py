@@ -127,9 +127,10 @@ def _unending(asking: _Asking, region: str, ending: Ending) -> BackendError | No
 
 
 def _launches(asking: _Asking, region: str, network: Network) -> list[dict[str, Any]]:
-    """The requests for a machine in the first zone. Any group of the VPC stands in for ours, which isn't made yet."""
+    """The requests for a machine in the first zone. Unless a group was given, any of the VPC stands in for ours, which
+    isn't made yet."""
     groups = asking.clients.call("ec2", region, "describe_security_groups", Filters=filters(vpc_id=network.vpc))
-    group = next((each["GroupId"] for each in groups["SecurityGroups"]), "sg-00000000000000000")
+    group = network.group or next((each["GroupId"] for each in groups["SecurityGroups"]), "sg-00000000000000000")
     zone, config = min(network.subnets), asking.config
     settings = LaunchSettings(config.public_ips, config.iam_instance_profile, asking.tags)
     only_gpus = config.os_images is not None and config.os_images.cpu is None

@@ -46,6 +46,11 @@ class AWSBackendConfig(RegionalBackend):
     vpc_ids: dict[str, Word] | None = Field(default=None, description="The VPC's id by region.")
     default_vpcs: bool = Field(default=True, description="Use the default VPC where no other is set.")
     public_ips: bool = Field(default=True, description=PUBLIC_IPS)
+    security_group_ids: dict[str, Word] | None = Field(
+        default=None,
+        description="The machines' security group by region, which stays as it is. It must let them call out, and "
+        "those of a cluster reach each other. Elsewhere one is made that does.",
+    )
     iam_instance_profile: Word | None = Field(
         default=None, description="The instance profile of the machines. Its role's name begins with `dstack-machine`."
     )

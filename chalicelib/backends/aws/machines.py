@@ -215,14 +215,17 @@ class Machines:
         address = next((handle for handle in handles if handle.kind == "address"), None)
         if address is None or primary is None or primary.get("Association", {}).get("PublicIp") == address.data["ip"]:
             return body
-        self._clients.call(
-            "ec2",
-            region,
-            "associate_address",
-            AllocationId=address.id,
-            NetworkInterfaceId=primary["NetworkInterfaceId"],
-            AllowReassociation=False,
-        )
+        try:
+            self._clients.call(
+                "ec2",
+                region,
+                "associate_address",
+                AllocationId=address.id,
+                NetworkInterfaceId=primary["NetworkInterfaceId"],
+                AllowReassociation=False,
+            )
+        except Gone as error:  # the machine is there all the same
+            raise Transient(f"The address {address.data['ip']} of {body['InstanceId']} isn't there: {error}") from error
         return {**body, "PublicIpAddress": address.data.get("ip", "")}
 
     def _announced(self, vms: Sequence[Handle], bodies: Mapping[str, Body]) -> Mapping[str, Micros | None]:

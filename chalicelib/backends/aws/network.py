@@ -2,7 +2,8 @@
 
 Nothing dials in to a machine, so the group opens no port: it lets its own members reach each other, and everybody out.
 EFA needs the rule for members in both directions. A gateway's machine is in another group as well, which opens its
-ports to the world. Groups cost nothing and are shared by an installation's machines in a VPC, so they stay.
+ports to the world. Groups cost nothing and are shared by an installation's machines in a VPC, so they stay. One that
+the configuration gives is used instead, and never changed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Network:
 
     vpc: str
     subnets: Mapping[str, str]
+    group: str = ""  # the security group that was given for it
 
 
 class Networks:
@@ -42,8 +44,11 @@ class Networks:
         return self._networks.get(region, lambda: self._look(region))
 
     def group(self, region: str, install: str, tags: Mapping[str, str]) -> str:
-        """The id of the installation's security group, which is made if it isn't there."""
-        vpc = self.of(region).vpc
+        """The id of the given security group, or of the installation's own, which is made if it isn't there."""
+        network = self.of(region)
+        if network.group:
+            return network.group
+        vpc = network.vpc
         return self._groups.get(f"{region} {vpc} {install}", lambda: self._members(region, vpc, install, tags))
 
     def door(self, region: str, install: str, tags: Mapping[str, str], ports: Sequence[int]) -> str:
@@ -80,7 +85,7 @@ class Networks:
                 subnets.setdefault(zone, subnet["SubnetId"])
         if not subnets:
             raise Unfit(_no_subnet(vpc, region, public=self._config.public_ips))
-        return Network(vpc, subnets)
+        return Network(vpc, subnets, self._given_group(region, vpc))
 
     def _vpc(self, region: str) -> str:
         config = self._config
@@ -103,6 +108,13 @@ class Networks:
             raise Unfit(f"{region} has several VPCs named {config.vpc_name}.", hint="Name them by id in `vpc_ids`.")
         return str(vpcs[0]["VpcId"])
 
+    def _given_group(self, region: str, vpc: str) -> str:
+        given = (self._config.security_group_ids or {}).get(region, "")
+        if given and self._find_group(region, vpc, group_id=given) is None:
+            hint = "Correct `security_group_ids`, or the VPC."
+            raise Unfit(f"{vpc} in {region} has no security group {given}.", hint=hint)
+        return given
+
     # --- the security group ------------------------------------------------------------------------------------------
 
     def _members(self, region: str, vpc: str, install: str, tags: Mapping[str, str]) -> str:
@@ -122,7 +134,7 @@ class Networks:
         return str(group["GroupId"])
 
     def _group(self, region: str, vpc: str, install: str, name: str, why: str, tags: Mapping[str, str]) -> Body:
-        group = self._find_group(region, vpc, name)
+        group = self._find_group(region, vpc, group_name=name)
         if group is None:
             try:
                 made = self._clients.call(
@@ -136,15 +148,15 @@ class Networks:
                 )
                 group = {"GroupId": made["GroupId"]}
             except AlreadyThere as error:
-                group = self._find_group(region, vpc, name)
+                group = self._find_group(region, vpc, group_name=name)
                 if group is None:
                     raise Transient(f"The security group {name} of {region} is being created.") from error
         return group
 
-    def _find_group(self, region: str, vpc: str, name: str) -> Body | None:
-        found = self._clients.call(
-            "ec2", region, "describe_security_groups", Filters=filters(vpc_id=vpc, group_name=name)
-        )["SecurityGroups"]
+    def _find_group(self, region: str, vpc: str, **known: str) -> Body | None:
+        found = self._clients.call("ec2", region, "describe_security_groups", Filters=filters(vpc_id=vpc, **known))[
+            "SecurityGroups"
+        ]
         return next(iter(found), None)
 
     def _open(self, region: str, group: Body) -> None:

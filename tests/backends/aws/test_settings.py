@@ -27,6 +27,7 @@ CHANGES: dict[str, Any] = {
     "vpc_name": "research",
     "vpc_ids": {HERE: "vpc-0123456789abcdef0"},
     "default_vpcs": False,
+    "security_group_ids": {HERE: "sg-0123456789abcdef0"},
     "public_ips": False,
     "iam_instance_profile": "training",
     "tags": {"team": "ml"},

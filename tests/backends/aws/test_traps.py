@@ -19,7 +19,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.sweep import Sweeper
-from chalicelib.errors import BackendError, InsufficientCapacity, QuotaExceeded, Unfit
+from chalicelib.errors import BackendError, InsufficientCapacity, QuotaExceeded, Transient, Unfit
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.lines import KEY
 from tests.backends.aws.provider import AwsProvider, clients, config
@@ -111,6 +111,14 @@ def test_a_running_machine_gets_its_address_and_keeps_it(site: Site, of_a_cluste
     assert len(site.account.asked("AssociateAddress")) == 1
 
 
+def test_a_machine_whose_address_somebody_released_isnt_gone(site: Site, of_a_cluster: CreateRequest) -> None:
+    made = list(site.backend.create(of_a_cluster))
+    site.later()
+    site.account.places.addresses.clear()
+    with pytest.raises(Transient, match=f"{made[0].data['ip']} of {made[1].id}"):
+        site.backend.describe(made)
+
+
 def test_no_address_left_is_a_quota(site: Site, of_a_cluster: CreateRequest) -> None:
     site.account.script.addresses = 0
     with pytest.raises(QuotaExceeded):
@@ -181,6 +189,37 @@ def test_a_machine_that_went_to_another_zone_is_adopted(site: Site) -> None:
     site.later()
     assert list(site.backend.create(request)) == made[-1:]
     assert site.machines == {made[-1].id} and made[0].kind == TRYING
+
+
+# --- a security group of the account's own ----------------------------------------------------------------------------
+
+
+def made_group(site: Site) -> str:
+    vpc = site.account.in_moto(HERE).describe_vpcs(filters={"is-default": "true"})[0].id
+    asked = {"GroupName": "machines", "Description": "ours", "VpcId": vpc}
+    return str(site.account.handle(Call("ec2", HERE, "CreateSecurityGroup", asked, KEY))["GroupId"])
+
+
+def test_a_group_that_is_given_is_used_as_it_is(site: Site) -> None:
+    given = made_group(site)
+    backend = AwsBackend(
+        config(regions=[HERE], security_group_ids={HERE: given}), clients(site.account), site.clock.now
+    )
+    backend.check()
+    site.account.calls.clear()
+    list(backend.create(request_for(offer("g5.xlarge"))))
+    (asked,) = site.account.asked("RunInstances")
+    assert [nic["Groups"] for nic in asked["NetworkInterfaces"]] == [[given]]
+    changes = ("Create", "Authorize")
+    assert not [call for call in site.account.calls if call.operation.startswith(changes)]
+
+
+def test_a_group_that_isnt_there_is_told() -> None:
+    site = Site(security_group_ids={HERE: "sg-0123456789abcdef0"})
+    for call in (site.backend.check, lambda: list(site.backend.create(request_for(offer("g5.xlarge"))))):
+        with pytest.raises(Unfit, match="has no security group sg-0123456789abcdef0"):
+            call()
+    site.account.close()
 
 
 # --- reservations -----------------------------------------------------------------------------------------------------
