@@ -296,7 +296,8 @@ def _always(settings: LambdaSettings) -> list[Account]:
         return []
     from chalicelib.backends.simulated.cloud import FACTS
 
-    return [Account(FACTS, lambda: _simulated(settings, Path(settings.fake_cloud or "")))]
+    facts = FACTS.with_(name=settings.fake_cloud_name)
+    return [Account(facts, lambda: _simulated(settings, Path(settings.fake_cloud or "")))]
 
 
 def _simulated(settings: LambdaSettings, folder: Path) -> Backend:
@@ -306,4 +307,4 @@ def _simulated(settings: LambdaSettings, folder: Path) -> Backend:
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "agent.pyz"
     write(str(program))
-    return local_cloud(folder, settings.agent_url, program)
+    return local_cloud(folder, settings.agent_url, program, name=settings.fake_cloud_name)

@@ -175,6 +175,7 @@ class LambdaSettings:
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
+    fake_cloud_name: str = ServerSettings.fake_cloud_name
     sign_on: str = field(default="", repr=False)  # the section of that name of a server's file, as YAML
     acme: str = field(default="", repr=False)  # the certificate authority's settings, as JSON
     images: JobImages = field(default_factory=JobImages)
@@ -208,6 +209,7 @@ class LambdaSettings:
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
+            fake_cloud_name=env.get("DSTACK_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name),
             sign_on=found.get("sign-on", ""),
             acme=found.get("acme", ""),
             images=_images(env),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.errors import NotDeployed
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.lambda_ import Boto, parameters
@@ -66,6 +67,12 @@ def test_a_variable_overrides_what_the_stack_wrote() -> None:
         {"clouds": "mine"},
         "dstack-dev",
     )
+
+
+def test_the_simulated_cloud_has_its_own_name_unless_it_stands_in_for_another() -> None:
+    found = LambdaSettings.read(parameters(Ssm(WHOLE)), HERE)
+    other = LambdaSettings.read(parameters(Ssm(WHOLE)), {**HERE, "DSTACK_FAKE_CLOUD_NAME": "aws"})
+    assert (found.fake_cloud_name, other.fake_cloud_name) == (FACTS.name, "aws")
 
 
 def test_agents_call_where_people_do_unless_they_have_an_address_of_their_own() -> None:

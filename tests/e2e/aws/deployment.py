@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Deployment(Server):
     emulator: Emulator | None = None
     front: Front | None = None
     clone: Path = Path()
+    variables: Mapping[str, str] = field(default_factory=dict)  # more of the functions'
 
     def client(self, service: str) -> Any:
         assert self.emulator is not None
@@ -53,7 +54,7 @@ class Deployment(Server):
         done = subprocess.run(
             [*command, f"ARGS=--json --poll 0.2 {args}"],
             cwd=self.clone,
-            env={**kept, **self.emulator.environment, **settings, **variables},
+            env={**kept, **self.emulator.environment, **settings, **self.variables, **variables},
             capture_output=True,
             text=True,
             timeout=600,
@@ -114,12 +115,14 @@ def cloned(folder: Path) -> Path:
 
 
 @contextmanager
-def deployed(emulator: Emulator, folder: Path, env: Mapping[str, str]) -> Iterator[tuple[Deployment, Made]]:
-    """The deployment, and what the command that made it said. `env`: more of the environment of its users."""
+def deployed(
+    emulator: Emulator, folder: Path, env: Mapping[str, str], **variables: str
+) -> Iterator[tuple[Deployment, Made]]:
+    """The deployment, and what the command that made it said. `env`: more of the environment of its users;
+    `variables`: of the functions'."""
     with before(emulator.url) as front:
-        one = Deployment(
-            folder / "home", emulator=emulator, front=front, clone=cloned(folder), url=front.url, env=dict(env)
-        )
+        home = {"url": front.url, "env": dict(env), "variables": variables}
+        one = Deployment(folder / "home", emulator=emulator, front=front, clone=cloned(folder), **home)
         one.home.mkdir()
         try:
             made = one.make("deploy")

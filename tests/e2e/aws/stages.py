@@ -7,8 +7,9 @@ from tests.e2e.aws.hosts import hosts
 from tests.e2e.aws.journey import BEGIN, Stage, removal, scenarios, schedules, upgrade, waiting
 from tests.e2e.aws.plain import plain
 from tests.e2e.aws.starts import cluster, undone
+from tests.e2e.aws.volumes import volumes
 
-MIDDLE: tuple[Stage, ...] = (plain, cluster, undone, hosts, announced, scenarios, waiting, schedules, upgrade)
+MIDDLE: tuple[Stage, ...] = (plain, cluster, undone, hosts, announced, scenarios, volumes, waiting, schedules, upgrade)
 STAGES: tuple[Stage, ...] = (*BEGIN, *MIDDLE, removal)
 SHORT: tuple[Stage, ...] = (*BEGIN, removal)  # in the suite: a deployment and one task are what only this proves
 
