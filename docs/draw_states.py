@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chalicelib.machines.certificate import CERTIFICATE
-from chalicelib.machines.fleet import FLEET
-from chalicelib.machines.gang import GANG
-from chalicelib.machines.gateway import GATEWAY
-from chalicelib.machines.instance import INSTANCE
-from chalicelib.machines.job import JOB
-from chalicelib.machines.run import RUN
+from chalicelib.engine.kinds import KINDS
 from chalicelib.machines.table import StateMachine, mermaid
-from chalicelib.machines.volume import VOLUME
-from chalicelib.machines.workflow import WORKFLOW
 
 PAGE = Path(__file__).parent / "states.md"
 
@@ -47,15 +39,9 @@ def section(machine: StateMachine) -> str:
 
 
 def page() -> str:
-    return "\n".join(
-        [
-            _INTRO,
-            *(
-                section(machine)
-                for machine in (RUN, JOB, INSTANCE, FLEET, VOLUME, GATEWAY, CERTIFICATE, GANG, WORKFLOW)
-            ),
-        ]
-    )
+    machines = {row.name: row.machine for row in KINDS.rows if row.machine is not None}
+    in_order = sorted(machines, key=list(_ABOUT).index)  # one that isn't described there fails here
+    return "\n".join([_INTRO, *(section(machines[name]) for name in in_order)])
 
 
 if __name__ == "__main__":

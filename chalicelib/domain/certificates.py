@@ -95,6 +95,9 @@ class Certificate(Noun):
         due = keys.due(self.unit, self.due_at)
         return keys.Place(keys.certificate(self.id), listed, due=due, expires_at=expires_at)
 
+    def known_by(self) -> tuple[str, str, str]:
+        return "gateway", self.gateway_id, self.gateway_name
+
 
 def certificate_id(gateway_id: str, host: str) -> str:
     """Of the one certificate that a gateway has for a host, so that it is found by key before an index shows it."""

@@ -38,6 +38,7 @@ class Fleet(Noun):
     """The status item of a fleet; its spec is a `FleetBody`."""
 
     kind: ClassVar[str] = "fleet"
+    in_fleet: ClassVar[str] = "id"
 
     id: str
     project_id: str

@@ -26,6 +26,7 @@ class GangStatus(StrEnum):
 
 class Gang(Noun):
     kind: ClassVar[str] = "gang"
+    in_run: ClassVar[str] = "run_id"
 
     id: str
     run_id: str
@@ -63,6 +64,9 @@ class Gang(Noun):
     def place(self) -> keys.Place:
         key = keys.gang(self.run_id, self.replica_num, self.submission_num)
         return keys.Place(key, due=keys.due(self.unit, self.due_at))
+
+    def known_by(self) -> tuple[str, str, str]:
+        return "run", self.run_id, self.run_name
 
 
 def gang_id(lead: Job) -> str:

@@ -92,6 +92,7 @@ HealthStatus = Literal["healthy", "warning", "failure"]
 
 class Instance(Noun):
     kind: ClassVar[str] = "instance"
+    in_fleet: ClassVar[str] = "fleet_id"
 
     id: str
     project_id: str

@@ -87,6 +87,7 @@ class Attempt(Value):
 
 class Job(Noun):
     kind: ClassVar[str] = "job"
+    in_run: ClassVar[str] = "run_id"
 
     id: str
     run_id: str

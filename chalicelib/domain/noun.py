@@ -74,15 +74,22 @@ def _fields_of(kind: type[Value]) -> tuple[dict[str, Any], frozenset[str], set[s
 class Noun(Value):
     """A stored thing. Unknown fields of a stored body are dropped, so that an older version can still read it.
 
-    A subclass that events or passes refer to has a `kind`, which is their name for it.
+    A subclass that events or passes refer to has a `kind`, which is their name for it, and says where such events
+    belong.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     kind: ClassVar[str] = ""
+    in_run: ClassVar[str] = ""  # its field with the id of the run within which things happen to it,
+    in_fleet: ClassVar[str] = ""  # or of the fleet
 
     version: int = Field(default=0, exclude=True)
 
     def place(self) -> Place:
         """Its keys in the table."""
         raise NotImplementedError(f"{type(self).__name__} has no `place`")
+
+    def known_by(self) -> tuple[str, str, str] | None:
+        """The kind, id and name of what people know, if they don't know it itself: its events are filed there, too."""
+        return None

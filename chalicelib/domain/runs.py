@@ -47,6 +47,7 @@ class Run(Noun):
     """The status item of a run, at most 1 KB."""
 
     kind: ClassVar[str] = "run"
+    in_run: ClassVar[str] = "id"
 
     id: str
     project_id: str

@@ -38,6 +38,7 @@ def workflow_id(subject: str, definition: str, epoch: int = 0) -> str:
 
 class Workflow(Noun):
     kind: ClassVar[str] = "workflow"
+    in_fleet: ClassVar[str] = "fleet_id"
 
     id: str
     project_id: str
@@ -74,3 +75,7 @@ class Workflow(Noun):
     def place(self) -> keys.Place:
         expires_at = None if self.finished_at is None else (self.finished_at + KEPT) // SECOND
         return keys.Place(keys.workflow(self.id), due=keys.due(self.unit, self.due_at), expires_at=expires_at)
+
+    def known_by(self) -> tuple[str, str, str]:
+        kind, _, subject_id = self.subject.partition("/")
+        return kind, subject_id, self.name

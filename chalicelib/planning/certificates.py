@@ -19,6 +19,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import HOUR, SECOND, Micros, clock
 from chalicelib.errors import Bug
 from chalicelib.machines.certificate import (
+    CERTIFICATE,
     LOOK_DAILY,
     LOOK_EVERY,
     LOOK_SELDOM,
@@ -183,7 +184,7 @@ class _Look:
 
     def move(self, event: str, **changes: object) -> None:
         note = str(changes.get("message") or "")
-        self.certificate = self.draft.move_certificate(self.certificate, event, note=note, **changes)
+        self.certificate = self.draft.move(CERTIFICATE, self.certificate, event, note=note, **changes)
 
     def again(self, due_at: Micros) -> None:
         """Move the due time, if the current one has passed or is too late."""

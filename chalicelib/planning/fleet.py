@@ -16,7 +16,7 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.machines.fleet import LOOK_DELETING
+from chalicelib.machines.fleet import FLEET, LOOK_DELETING
 from chalicelib.machines.instance import FLEET_IDLE
 from chalicelib.planning import purchases
 from chalicelib.planning.asking import LOOK_FOR_OFFERS
@@ -88,7 +88,7 @@ def _wind_up(snapshot: FleetSnapshot) -> Plan:
     leave, fleet = take_leave(fleet, left, now)
     if not left and not fleet.groups:
         draft = Draft(now, fleet.ended_by)
-        draft.move_fleet(fleet, "emptied", deleted=True, due_at=None)
+        draft.move(FLEET, fleet, "emptied", deleted=True, due_at=None)
         return Plan((draft.step(),))
     steps = list(leave)
     for instance in left:

@@ -139,7 +139,7 @@ class GatewayLook:
         for replica in self._live():
             self._leave(replica, self.machines[replica.instance_id])
         if not self.gateway.replicas:
-            self.gateway = self.draft.move_gateway(self.gateway, "gone", message="", deleted_at=self.now, due_at=None)
+            self.gateway = self.draft.move(GATEWAY, self.gateway, "gone", message="", deleted_at=self.now, due_at=None)
             return
         self._keep(due_at=min(self._leaves()))
 
@@ -238,14 +238,14 @@ class GatewayLook:
         ready = len(live) >= self.gateway.wanted and all(each.state is ReplicaState.running for each in live)
         message = self._message(live)
         if live and self._may("placed"):
-            self.gateway = self.draft.move_gateway(self.gateway, "placed", message=message)
+            self.gateway = self.draft.move(GATEWAY, self.gateway, "placed", message=message)
         late = self.now >= self._late_at()
         if ready and self._may("ready"):
             first = self.gateway.running_at or self.now
-            self.gateway = self.draft.move_gateway(self.gateway, "ready", message="", running_at=first)
+            self.gateway = self.draft.move(GATEWAY, self.gateway, "ready", message="", running_at=first)
         elif (late or any(each.failed for each in live)) and self._may("failed"):
             why = message or "its replicas don't run yet"
-            self.gateway = self.draft.move_gateway(self.gateway, "failed", note=why, message=why)
+            self.gateway = self.draft.move(GATEWAY, self.gateway, "failed", note=why, message=why)
         elif self.gateway.status is not GatewayStatus.failed or message:
             self._keep(message=message)
 

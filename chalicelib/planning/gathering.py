@@ -22,7 +22,7 @@ from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.volumes import Volume
-from chalicelib.machines.gang import TO_MEET, TO_SEAL
+from chalicelib.machines.gang import GANG, TO_MEET, TO_SEAL
 from chalicelib.planning import starting
 from chalicelib.planning.asking import Hopeless, Waits, hopeless
 from chalicelib.planning.attachments import take
@@ -152,7 +152,7 @@ class Gathering:
         """First the gang gives back what it holds there, then the machines go."""
         draft = Draft(self.now)
         if gang is not None and gang.status is GangStatus.gathering:
-            draft.move_gang(gang, "undo", until=None, due_at=self.now)
+            draft.move(GANG, gang, "undo", until=None, due_at=self.now)
             draft.wake(gang.unit)
         else:
             for instance in retreat(draft, needs, back):
@@ -201,7 +201,7 @@ class Gathering:
         for start in range(0, max(1, len(found)), size):
             chunk, draft = found[start : start + size], Draft(self.now)
             for rival in gave_way if start == 0 else ():
-                draft.move_gang(rival, "undo", message=f"gave way to {lead.run_name}", until=None, due_at=self.now)
+                draft.move(GANG, rival, "undo", message=f"gave way to {lead.run_name}", until=None, due_at=self.now)
                 draft.wake(rival.unit)
             held = [
                 self._claimed(draft, needs.unit[first + number], place, shares[number], gave_way)
@@ -385,11 +385,11 @@ def _reserved(
         starting.begun(draft, gang)
         return gang
     if gang.status is GangStatus.undone:
-        gang = draft.move_gang(gang, "seal" if sealed else "gather", **changes, attempt=gang.attempt + 1)
+        gang = draft.move(GANG, gang, "seal" if sealed else "gather", **changes, attempt=gang.attempt + 1)
         starting.begun(draft, gang)
         return gang
     if sealed:
-        return draft.move_gang(gang, "seal", **changes)
+        return draft.move(GANG, gang, "seal", **changes)
     gang = gang.with_(**changes)
     draft.save(gang)
     return gang

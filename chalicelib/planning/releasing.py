@@ -10,6 +10,7 @@ gang, which gives back the places of jobs that weren't released; the others give
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
@@ -17,6 +18,7 @@ from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.reasons import JobReason, job_outcome
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.volumes import Volume
+from chalicelib.machines.gang import GANG
 from chalicelib.machines.job import TO_START
 from chalicelib.planning.attachments import attached_for, give_up_early, mounted, take
 from chalicelib.planning.ends import bury, end
@@ -184,7 +186,7 @@ def _release(look: RunLook, gang: Gang, jobs: Sequence[Job], volumes: Mapping[st
             taken.update((each.id, each) for each in saved)
             _let_go(draft, job, instance, mounted(look.starting[job.slot].volumes, saved))
         if start + chunk >= len(going):
-            draft.move_gang(gang, "release" if last else "start", until=None, due_at=None)
+            draft.move(GANG, gang, "release" if last else "start", until=None, due_at=None)
         else:
             draft.save(gang)
         draft.wake(look.snapshot.unit)
@@ -224,9 +226,9 @@ def _give_back(look: RunLook, gang: Gang, jobs: Sequence[Job], *, again: bool = 
                 for claim in instance.claims:
                     if of_gang(claim, gang) and claim.job_id not in placed:
                         draft.release(instance, claim.job_id)
-        changes = {"places": left, "until": None, "due_at": look.now if left else None}
+        changes: dict[str, Any] = {"places": left, "until": None, "due_at": look.now if left else None}
         if start == 0 and gang.status is not GangStatus.undone:
-            gang = draft.move_gang(gang, "undo", **changes)
+            gang = draft.move(GANG, gang, "undo", **changes)
         else:
             draft.save(gang.with_(**changes))
         draft.wake(look.snapshot.unit, f"queue/{gang.project_id}")

@@ -53,7 +53,7 @@ def delete_fleet(fleet: Fleet, draft: Draft, why: str = "deleted by a user") -> 
     """Start deleting a fleet; its instances are terminated as a consequence."""
     if not allows(FLEET, fleet.status, "delete"):
         return Plan()
-    draft.move_fleet(fleet, "delete", note=why, to_create=0, due_at=draft.now, ended_by=draft.actor)
+    draft.move(FLEET, fleet, "delete", note=why, to_create=0, due_at=draft.now, ended_by=draft.actor)
     draft.wake(f"fleet/{fleet.id}")
     return draft.plan()
 
@@ -62,7 +62,7 @@ def delete_volume(volume: Volume, draft: Draft, why: str = "deleted by a user") 
     """Start deleting a volume. One that is attached is deleted once it isn't."""
     if not allows(VOLUME, volume.status, "delete"):
         return Plan()
-    draft.move_volume(volume, "delete", note=why, deadline=None, asked=0, due_at=draft.now)
+    draft.move(VOLUME, volume, "delete", note=why, deadline=None, asked=0, due_at=draft.now)
     draft.wake(volume.unit)
     return draft.plan()
 
@@ -71,7 +71,7 @@ def delete_gateway(gateway: Gateway, draft: Draft, why: str = "deleted by a user
     """Start deleting a gateway; its machines drop their replicas as a consequence."""
     if not allows(GATEWAY, gateway.status, "delete"):
         return Plan()
-    draft.move_gateway(gateway, "delete", note=why, message="", due_at=draft.now)
+    draft.move(GATEWAY, gateway, "delete", note=why, message="", due_at=draft.now)
     draft.wake(gateway.unit)
     return draft.plan()
 

@@ -7,14 +7,10 @@ in a step is saved once, in its last state. Events of a step are a microsecond a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
-from chalicelib.domain.certificates import Certificate, CertificateStatus
 from chalicelib.domain.events import Event, EventType, Target, Trade
-from chalicelib.domain.fleets import Fleet, FleetStatus
-from chalicelib.domain.gangs import Gang, GangStatus
-from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND, Micros
@@ -22,19 +18,13 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason, job_outcome, run_outcome
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.volumes import Volume, VolumeStatus
-from chalicelib.domain.workflows import Workflow, WorkflowStatus
-from chalicelib.machines.certificate import CERTIFICATE
-from chalicelib.machines.fleet import FLEET
-from chalicelib.machines.gang import GANG
-from chalicelib.machines.gateway import GATEWAY
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import GRACE, JOB
 from chalicelib.machines.run import RUN
-from chalicelib.machines.table import apply
-from chalicelib.machines.volume import VOLUME
-from chalicelib.machines.workflow import WORKFLOW
+from chalicelib.machines.table import StateMachine, apply
 from chalicelib.planning.plan import Effect, Plan, Step
+
+N = TypeVar("N", bound=Noun)
 
 _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running": "running_at"}
 
@@ -44,38 +34,21 @@ def target(noun: Noun) -> Target:
     return Target.made(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
 
 
-def _subject(workflow: Workflow) -> Target:
-    kind, _, subject_id = workflow.subject.partition("/")
-    return Target.made(type=kind, id=subject_id, name=workflow.name)
-
-
-# By kind of noun: what an event about it is also filed under, because people know that.
-_ALSO_ABOUT: dict[type, Callable[[Any], Target]] = {
-    Gang: lambda gang: Target.made(type=Run.kind, id=gang.run_id, name=gang.run_name),
-    Certificate: lambda it: Target.made(type=Gateway.kind, id=it.gateway_id, name=it.gateway_name),
-    Workflow: _subject,
-}
-
-
 def _targets(about: Sequence[Noun]) -> tuple[Target, ...]:
     found = []
     for noun in about:
         found.append(target(noun))
-        if also := _ALSO_ABOUT.get(type(noun)):
-            found.append(also(noun))
+        if also := noun.known_by():
+            kind, id, name = also
+            found.append(Target.made(type=kind, id=id, name=name))
     return tuple(found)
 
 
-# By kind of noun: its field that names the run, or the fleet, within which things happen to it.
-_RUN_OF: dict[type, str] = {Run: "id", Job: "run_id", Gang: "run_id"}
-_FLEET_OF: dict[type, str] = {Fleet: "id", Instance: "fleet_id", Workflow: "fleet_id"}
-
-
-def _first_of(about: Sequence[Noun], fields: Mapping[type, str]) -> str | None:
-    for noun in about:
-        field = fields.get(type(noun))
+def _within(about: Sequence[Noun], fields: Sequence[str]) -> str | None:
+    """The id of the run, or of the fleet, in the first of the nouns that is within one."""
+    for noun, field in zip(about, fields, strict=True):
         if field:
-            found: str = getattr(noun, field)
+            found: str | None = getattr(noun, field)
             return found
     return None
 
@@ -115,8 +88,8 @@ class Draft:
                 at=at,
                 type=type,
                 targets=_targets(about),
-                run_id=_first_of(about, _RUN_OF),
-                fleet_id=_first_of(about, _FLEET_OF),
+                run_id=_within(about, [noun.in_run for noun in about]),
+                fleet_id=_within(about, [noun.in_fleet for noun in about]),
                 **self._actor,
                 **data,
             )
@@ -140,6 +113,14 @@ class Draft:
 
     # --- moves: the only callers of `apply` --------------------------------------------------------------------------
 
+    def move(self, machine: StateMachine, noun: N, event: str, *, note: str = "", **changes: Any) -> N:
+        """Any noun but those below, whose moves have more to them."""
+        old: Any = noun
+        new = type(old.status)(apply(machine, old.status, event))
+        moved = noun.with_(**{"status": new, "last_processed_at": self.now, **changes})
+        self._moved(old, moved, note)
+        return moved
+
     def move_job(self, job: Job, event: str, *beside: Noun, note: str = "", **changes: Any) -> Job:
         new = JobStatus(apply(JOB, job.status, event))
         stamp = "finished_at" if new in JOB.terminal else _STAMPS.get(new)
@@ -162,42 +143,6 @@ class Draft:
         moved = run.with_(**{"status": new, "last_processed_at": self.now, **changes})
         if new != run.status:
             self._moved(run, moved, note)
-        return moved
-
-    def move_fleet(self, fleet: Fleet, event: str, *, note: str = "", **changes: Any) -> Fleet:
-        new = FleetStatus(apply(FLEET, fleet.status, event))
-        moved = fleet.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        self._moved(fleet, moved, note)
-        return moved
-
-    def move_workflow(self, workflow: Workflow, event: str, **changes: Any) -> Workflow:
-        new = WorkflowStatus(apply(WORKFLOW, workflow.status, event))
-        moved = workflow.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        self._moved(workflow, moved, "")
-        return moved
-
-    def move_gang(self, gang: Gang, event: str, **changes: Any) -> Gang:
-        new = GangStatus(apply(GANG, gang.status, event))
-        moved = gang.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        self._moved(gang, moved, "")
-        return moved
-
-    def move_volume(self, volume: Volume, event: str, *, note: str = "", **changes: Any) -> Volume:
-        new = VolumeStatus(apply(VOLUME, volume.status, event))
-        moved = volume.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        self._moved(volume, moved, note)
-        return moved
-
-    def move_gateway(self, gateway: Gateway, event: str, *, note: str = "", **changes: Any) -> Gateway:
-        new = GatewayStatus(apply(GATEWAY, gateway.status, event))
-        moved = gateway.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        self._moved(gateway, moved, note)
-        return moved
-
-    def move_certificate(self, certificate: Certificate, event: str, *, note: str = "", **changes: Any) -> Certificate:
-        new = CertificateStatus(apply(CERTIFICATE, certificate.status, event))
-        moved = certificate.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        self._moved(certificate, moved, note)
         return moved
 
     def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:

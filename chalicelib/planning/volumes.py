@@ -16,7 +16,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, spoken
 from chalicelib.domain.volumes import ProviderDisk, Volume, VolumeReason, VolumeStatus
 from chalicelib.errors import Bug
-from chalicelib.machines.volume import ASK_EVERY, DELETE_EVERY, DELETE_SELDOM, LOOK_ACTIVE, TO_CREATE
+from chalicelib.machines.volume import ASK_EVERY, DELETE_EVERY, DELETE_SELDOM, LOOK_ACTIVE, TO_CREATE, VOLUME
 from chalicelib.planning import purchases
 from chalicelib.planning.attachments import DiskAt, DiskNotMoved, moved, tend
 from chalicelib.planning.failures import meaning
@@ -161,7 +161,7 @@ class VolumeLook:
         self.draft.save(self.volume)
 
     def _move(self, event: str, note: str = "", **changes: object) -> None:
-        self.volume = self.draft.move_volume(self.volume, event, note=note, **changes)
+        self.volume = self.draft.move(VOLUME, self.volume, event, note=note, **changes)
 
     def _look_again(self, due_at: Micros) -> None:
         """Move the due time; writes only if the current one has passed or is too late."""

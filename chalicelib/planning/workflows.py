@@ -22,7 +22,7 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.errors import Bug
-from chalicelib.machines.workflow import COMES_WITHIN, LOOK, MOST_STARTS, UNDO_EVERY, UNDO_SELDOM
+from chalicelib.machines.workflow import COMES_WITHIN, LOOK, MOST_STARTS, UNDO_EVERY, UNDO_SELDOM, WORKFLOW
 from chalicelib.planning.executions import (
     BEHIND,
     NOT_YET,
@@ -217,7 +217,7 @@ class _Course:
         self.draft.save(self.workflow)
 
     def _move(self, event: str, **changes: Any) -> None:
-        self.workflow = self.draft.move_workflow(self.workflow, event, **changes)
+        self.workflow = self.draft.move(WORKFLOW, self.workflow, event, **changes)
 
     def _answer(self, answer: StepAnswer) -> None:
         """To the execution that waits for this step, if one does. It then asks for the next by itself."""

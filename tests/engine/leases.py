@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.keys import Key, Place
 from chalicelib.domain.noun import Noun
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.kinds import KINDS, Kind, Unit
 from chalicelib.engine.load import Loader
-from chalicelib.machines.table import StateMachine, apply
+from chalicelib.machines.table import StateMachine
 from chalicelib.planning.lint import Known
 from chalicelib.planning.plan import Effect, Outcome, Plan, Step
 from chalicelib.planning.snapshots import FleetView
@@ -94,10 +93,9 @@ def decide(snapshot: LeaseSnapshot) -> Plan:
         return Plan(next_wake=lease.due_at)
     draft, again = Draft(now), now + MINUTE
     if lease.status is LeaseStatus.open:
-        lease = _moved(draft, lease, "end", due_at=again)
+        draft.move(LEASE, lease, "end", due_at=again)
     else:
-        lease = lease.with_(due_at=again)
-        draft.save(lease)
+        draft.save(lease.with_(due_at=again))
     draft.act(Return(snapshot.unit, "bank", again))
     return Plan((draft.step(),), next_wake=again)
 
@@ -105,17 +103,9 @@ def decide(snapshot: LeaseSnapshot) -> Plan:
 def conclude(snapshot: LeaseSnapshot, outcome: Outcome) -> Plan:
     draft = Draft(snapshot.now)
     if isinstance(outcome, Returned) and snapshot.lease.status is LeaseStatus.closing:
-        _moved(draft, snapshot.lease, "returned", due_at=None)
+        draft.move(LEASE, snapshot.lease, "returned", due_at=None)
         draft.wake(f"lease/{snapshot.lease.id}")
     return draft.plan()
-
-
-def _moved(draft: Draft, lease: Lease, event: str, **changes: Any) -> Lease:
-    new = LeaseStatus(apply(LEASE, lease.status, event))
-    moved = lease.with_(status=new, last_processed_at=draft.now, **changes)
-    draft.save(moved)
-    draft.tell(EventType.status, moved, before=lease.status.value, after=new.value)
-    return moved
 
 
 def open_leases_have_an_end(step: Step, known: Known) -> Iterator[str]:

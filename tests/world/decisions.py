@@ -22,6 +22,7 @@ from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.machines.fleet import FLEET
 from chalicelib.planning.executions import StartExecution
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
@@ -110,7 +111,7 @@ class SmallWorld:
         fleet = self.fleets.get(b.fleet(name).id, (None, None))[0]
         if fleet is not None and fleet.status == FleetStatus.active:
             draft = Draft(self.now)
-            draft.move_fleet(fleet, "delete", due_at=self.now)
+            draft.move(FLEET, fleet, "delete", due_at=self.now)
             self.commit(Plan((draft.step(),)))
 
     # --- deciding -----------------------------------------------------------------------------------------------------
