@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.engine.effects.table import FAMILIES
+
 ROOT = Path(__file__).parents[1]
 DRAFT = "chalicelib/planning/transitions.py"
 
@@ -149,6 +151,19 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/store/gathered.py",  # presence: promises renewed
     }
     assert direct <= tenants | beside, direct - tenants - beside
+
+
+@pytest.mark.slow
+def test_only_decisions_make_effects() -> None:
+    """With them they set who may act until when: whoever executes has nothing to choose."""
+    names = {kind.__name__ for family in FAMILIES for kind in family.effects}
+    made = {
+        f"{name}:{node.lineno}"
+        for name, tree in sources("chalicelib.planning.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+    }
+    assert made and all(place.startswith("chalicelib/planning/") for place in made), made
 
 
 READER = "chalicelib/engine/read.py"

@@ -28,8 +28,6 @@ from chalicelib.engine.read import owners
 from chalicelib.errors import BackendError, Conflict, Gone
 from chalicelib.planning import orphans
 from chalicelib.planning.orphans import AccountLook, Finding
-from chalicelib.planning.purchases import PATIENCE, Seen, unit_of
-from chalicelib.planning.volumes import DescribeVolume
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 
@@ -148,16 +146,10 @@ class Sweeper:
         elif finding.gone is not None:
             log.warning("%s doesn't list the %s %s", account.key, finding.gone.kind, finding.gone.name)
             done.lost.append(finding.gone.id)
-            self._missing(finding.gone)
-
-    def _missing(self, noun: Instance | Volume) -> None:
-        """Of a machine, two listings are evidence enough. What a volume holds can't be bought again, so its provider
-        is also asked for it by name."""
-        if isinstance(noun, Instance):
-            self._executor.conclude(Seen(unit_of(noun), noun.epoch, "gone"))
-        else:
-            until = self._clock.now() + PATIENCE
-            self._executor.execute(DescribeVolume(noun.unit, noun.backend, until, noun.project_id))
+        if finding.outcome is not None:
+            self._executor.conclude(finding.outcome)
+        for effect in finding.step.effects:
+            self._executor.execute(effect)
 
     def _give_back(self, account: Account, orphan: Listed, done: Swept) -> None:
         what = f"{orphan.handle.kind} {orphan.handle.id}"

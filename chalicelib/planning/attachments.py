@@ -61,6 +61,7 @@ class DiskNotMoved(Failed):
 
     instance_id: str = ""
     act_until: Micros = 0
+    attaching: bool = True
 
 
 # --- with a job's place ----------------------------------------------------------------------------------------------
@@ -303,6 +304,10 @@ class _Tending:
         self._soon(MOVE_EVERY)
 
     def not_moved(self, one: Attachment, failed: DiskNotMoved) -> None:
+        if failed.error == "Gone" and not failed.attaching and self._believed(one):
+            self._drop(one.instance_id, self.entries(one.instance_id))
+            self._soon(MOVE_EVERY)
+            return
         means = meaning(failed.error)
         until = None if means.settled else one.act_until
         pause = means.retry_after if failed.retry_after is None else failed.retry_after
@@ -311,6 +316,13 @@ class _Tending:
         if one.state is AttachmentState.attaching and not means.repeat:
             self._give_up(one, failed.message)
         self._soon(wait)
+
+    def _believed(self, one: Attachment) -> bool:
+        """Is it proof enough that its provider doesn't know the disk? An answer may be wrong once, and a disk that is
+        attached would stay so. If it is gone indeed, its record says so soon, or the machine ends."""
+        instance = self.snapshot.instances.get(one.instance_id)
+        ended = instance is None or instance.status is InstanceStatus.terminated
+        return ended or self.volume.status is VolumeStatus.failed
 
     def _soon(self, pause: Micros) -> None:
         self.volume = self.volume.with_(due_at=self.now + pause)

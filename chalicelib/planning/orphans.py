@@ -28,8 +28,10 @@ from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.planning.placement_groups import group_of
-from chalicelib.planning.plan import Step
+from chalicelib.planning.plan import Outcome, Step
+from chalicelib.planning.purchases import PATIENCE, Seen, apart, unit_of
 from chalicelib.planning.transitions import Draft
+from chalicelib.planning.volumes import DescribeVolume
 
 KEPT: Micros = DAY  # how long a first sighting counts; what still costs money then is reported again
 LIVE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
@@ -90,16 +92,12 @@ class AccountLook(Generic[T]):
 
 @dataclass(frozen=True)
 class Finding(Generic[T]):
-    """What to commit, and what to do afterwards."""
+    """What to commit, and what to do afterwards: the effects of the step, and the rest."""
 
     step: Step
     end: T | None = None  # ask the provider to end this
-    gone: Instance | Volume | None = None  # its own decision shall find out that its machine, or its disk, is gone
-
-
-def apart(facts: BackendFacts) -> Micros:
-    """How far apart two looks must be to agree."""
-    return facts.visibility_lag + facts.create_timeout
+    gone: Instance | Volume | None = None  # has no machine, or no disk, any more,
+    outcome: Outcome | None = None  # which its own decision concludes from this, if it needs no effect
 
 
 # --- one listing ------------------------------------------------------------------------------------------------------
@@ -178,9 +176,9 @@ def unlisted(listed: Iterable[OfInstance], instances: Iterable[Instance]) -> lis
 def decide_sweep(look: AccountLook[T]) -> Iterator[Finding[T]]:
     """What this look adds to the earlier ones: a first sighting, an agreement, or a suspicion cleared."""
     known = {sighting.subject: sighting for sighting in look.sightings}
-    suspects: dict[str, T | Instance | Volume] = {_subject(stray): stray for stray in look.strays}
-    suspects |= {_subject(volume): volume for volume in look.diskless}
+    suspects: dict[str, T | Instance | Volume] = {_subject(volume): volume for volume in look.diskless}
     suspects |= {_subject(one): one for one, presence in look.absent if not _reports(presence, look.now)}
+    suspects |= {_subject(stray): stray for stray in look.strays}  # last, because ending many takes its time
     for subject, suspect in suspects.items():
         seen = known.get(subject)
         if seen is None or seen.until <= look.now:
@@ -216,8 +214,11 @@ def _first_sight(look: AccountLook[T], subject: str, suspect: T | Instance | Vol
 
 
 def _agreement(look: AccountLook[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
-    if isinstance(suspect, Instance | Volume):
-        return Finding(Step(), gone=suspect)
+    if isinstance(suspect, Instance):
+        return Finding(Step(), gone=suspect, outcome=Seen(unit_of(suspect), suspect.epoch, "gone"))
+    if isinstance(suspect, Volume):  # what it holds can't be bought again, so its provider is asked for it by name, too
+        ask = DescribeVolume(suspect.unit, suspect.backend, look.now + PATIENCE, suspect.project_id)
+        return Finding(Step(effects=(ask,)), gone=suspect)
     if seen.acted_at is not None:
         return Finding(Step(), end=suspect)  # requested again until it leaves the listing
     return Finding(_told(look, suspect, EventType.reclaimed, seen.with_(acted_at=look.now)), end=suspect)

@@ -107,7 +107,12 @@ def unit_of(instance: Instance) -> str:
 
 def act_until(now: Micros, facts: BackendFacts) -> Micros:
     """Until when only a purchase's committer acts: by then its calls have ended and their results are visible."""
-    return now + facts.create_timeout + facts.visibility_lag
+    return now + apart(facts)
+
+
+def apart(facts: BackendFacts) -> Micros:
+    """How far apart two looks at a provider must be to agree: neither its lag nor a call in flight explains both."""
+    return facts.visibility_lag + facts.create_timeout
 
 
 def may_begin(instance: Instance, effect: Effect, facts: BackendFacts, now: Micros) -> bool:

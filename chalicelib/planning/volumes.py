@@ -20,7 +20,6 @@ from chalicelib.machines.volume import ASK_EVERY, DELETE_EVERY, DELETE_SELDOM, L
 from chalicelib.planning import purchases
 from chalicelib.planning.attachments import DiskAt, DiskNotMoved, moved, tend
 from chalicelib.planning.failures import meaning
-from chalicelib.planning.orphans import apart
 from chalicelib.planning.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.snapshots import VolumeSnapshot
 from chalicelib.planning.transitions import Draft
@@ -308,8 +307,8 @@ class _VolumeOutcome(VolumeLook):
             if since is not None:
                 self._keep(missing_since=None)
         elif self.volume.external and since is None:
-            self._keep(missing_since=self.now, due_at=self.now + apart(self.facts))
-        elif not self.volume.external or self.now >= (since or 0) + apart(self.facts):
+            self._keep(missing_since=self.now, due_at=self.now + purchases.apart(self.facts))
+        elif not self.volume.external or self.now >= (since or 0) + purchases.apart(self.facts):
             due_at = self.now if self.volume.attachments else None
             self._move("lost", reason=VolumeReason.lost, message="its provider no longer knows it", due_at=due_at)
 

@@ -23,8 +23,8 @@ from chalicelib.domain.jobs import Assignment, JobStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.planning.hosts import ON_PREM
 from chalicelib.planning.instance import CHECK_EVERY
-from chalicelib.planning.orphans import apart
 from chalicelib.planning.plan import Effect
+from chalicelib.planning.purchases import apart
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store import nouns

@@ -158,8 +158,28 @@ def test_only_what_its_provider_shows_as_detached_is_free() -> None:
     assert saved(gone, Instance)[0].disks == () and {"queue", "instance"} <= woken(gone)
 
 
-def failed(error: str, of: Volume) -> DiskNotMoved:
-    return DiskNotMoved(of.unit, error, "the zone is wrong", None, MACHINE.id, SOON)
+def failed(error: str, of: Volume, *, attaching: bool = True) -> DiskNotMoved:
+    return DiskNotMoved(of.unit, error, "the zone is wrong", None, MACHINE.id, SOON, attaching)
+
+
+@pytest.mark.parametrize(
+    ("machine", "status", "free"),
+    [
+        (MACHINE, VolumeStatus.active, False),
+        (MACHINE.with_(status=InstanceStatus.terminating), VolumeStatus.active, False),
+        (MACHINE.with_(status=InstanceStatus.terminated), VolumeStatus.active, True),
+        (None, VolumeStatus.active, True),
+        (MACHINE, VolumeStatus.failed, True),
+    ],
+)
+def test_a_disk_that_its_provider_doesnt_know_is_free_only_if_something_else_says_so(
+    machine: Instance | None, status: VolumeStatus, free: bool
+) -> None:
+    before = disk(DETACHING, act_until=SOON).with_(status=status)
+    known = look(before, job(status=JobStatus.done), *([machine] if machine else ()))
+    assert (at(concluded(known, failed("Gone", before, attaching=False))) == []) is free
+    assert at(concluded(known, failed("Gone", before))) != [], "it was to be attached"
+    assert at(concluded(known, failed("Transient", before, attaching=False))) != []
 
 
 @pytest.mark.parametrize("error", ["Unfit", "MissingPermission", "InvalidCredentials"])

@@ -13,8 +13,11 @@ from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
-from chalicelib.planning.orphans import KEPT, LIVE, AccountLook, Finding, apart, decide_sweep, strays, unlisted
+from chalicelib.planning.orphans import KEPT, LIVE, AccountLook, Finding, decide_sweep, strays, unlisted
+from chalicelib.planning.purchases import PATIENCE, Seen, apart
+from chalicelib.planning.volumes import DescribeVolume
 from tests.world import nouns as b
+from tests.world.disks import volume
 
 LAG = 10 * SECOND
 FACTS = BackendFacts(name="nimbus", title="Nimbus", visibility_lag=LAG, create_timeout=MINUTE)
@@ -191,6 +194,17 @@ def test_an_instance_without_a_machine_is_told_of_and_then_decided_about() -> No
     assert list(decide_sweep(look(lacking=LACKING, began=LATER - 1, sightings=[seen]))) == []
     (second,) = decide_sweep(look(lacking=LACKING, began=LATER, sightings=[seen]))
     assert (second.gone, second.end, second.step.events) == (LACKING, None, ())
+    assert (second.outcome, second.step.effects) == (Seen(f"instance/{LACKING.id}", LACKING.epoch, "gone"), ())
+
+
+def test_a_volume_without_a_disk_is_told_of_and_then_asked_for_by_name() -> None:
+    """What it holds can't be bought again: two listings aren't proof enough."""
+    lacking = volume()
+    first = sighting(list(decide_sweep(look(diskless=[lacking]))))
+    (second,) = decide_sweep(look(diskless=[lacking], began=LATER, sightings=[first]))
+    assert (second.gone, second.outcome) == (lacking, None)
+    ask = DescribeVolume(lacking.unit, lacking.backend, LATER + SECOND + PATIENCE, lacking.project_id)
+    assert second.step.effects == (ask,)
 
 
 def test_another_purchase_of_the_instance_is_another_matter() -> None:

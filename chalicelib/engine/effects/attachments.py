@@ -9,9 +9,9 @@ from typing import ClassVar
 from chalicelib.backends.spi import Backend, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
-from chalicelib.domain.volumes import Volume, VolumeStatus
+from chalicelib.domain.volumes import Volume
 from chalicelib.engine.effects.acting import Acting, said, translated
-from chalicelib.errors import BackendError, Gone, Transient
+from chalicelib.errors import BackendError, Transient
 from chalicelib.planning.attachments import AttachVolume, DetachVolume, DiskAt, DiskNotMoved, may_move
 from chalicelib.planning.plan import Effect, Outcome
 from chalicelib.store import nouns
@@ -29,12 +29,6 @@ def _machine(backend: Backend, instance: Instance | None) -> tuple[Handle, ...]:
     if not known:
         raise Transient(f"The provider doesn't list {instance.name} yet.")
     return tuple(known.values())
-
-
-def _over(volume: Volume, instance: Instance | None) -> bool:
-    """Is a disk that its provider doesn't know proof enough? An answer may be wrong once, and a disk that is attached
-    would stay so. If it is gone indeed, its record says so soon, or the machine ends."""
-    return volume.status is VolumeStatus.failed or instance is None or instance.status is InstanceStatus.terminated
 
 
 class Attachments:
@@ -58,9 +52,7 @@ class Attachments:
                 machine = _machine(backend, instance)
                 return self._moved(backend, volume, volume.handle, machine, effect)
         except BackendError as error:
-            if isinstance(error, Gone) and not attaching and _over(volume, instance):
-                return DiskAt(effect.unit, effect.instance_id, effect.act_until, attaching, there=False)
-            return DiskNotMoved(effect.unit, *said(error), effect.instance_id, effect.act_until)
+            return DiskNotMoved(effect.unit, *said(error), effect.instance_id, effect.act_until, attaching)
 
     def _moved(
         self,
