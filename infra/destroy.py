@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chalicelib.errors import NotDeployed, Refused
 from infra import account, command, installed
-from infra.account import client, explained
+from infra.account import AwsAccount, client, explained
 from infra.stacks import Stack, course
 
 SHOWN = 20  # names in a message
@@ -33,25 +34,29 @@ def main(argv: list[str] | None = None) -> int:
 
 def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -> DestroyReport:
     where = account.here(given.region, given.profile)
-    report = DestroyReport(given.stage)
     formation = client("cloudformation")
     main_, data = (Stack(formation, f"dstack-{given.stage}{suffix}", say, given.poll) for suffix in ("", account.DATA))
+    report = DestroyReport(given.stage)
     if main_.found() is None:
         say(f"There is no stack {main_.name} in account {where.id}, {where.region}.")
     else:
         if not given.leave_machines:
-            _nothing_left_alone(given.stage)
-        for change in main_.removal():
-            say(str(change))
-        if not agree(f"Delete all this, the stack {main_.name} in account {where.id}, {where.region}?"):
-            raise command.Declined("Nothing was deleted.")
-        main_.delete()
+            nobody_left_alone(given.stage, _left(given.stage))
+        remove(main_, where, say, agree)
         report.deleted = main_.name
-        say(f"{main_.name} is deleted.")
     report.kept = kept(data, given.stage)
     if report.kept:
         say(by_hand(given.stage, *report.kept[:3]))
     return report
+
+
+def remove(stack: Stack, where: AwsAccount, say: command.Say, agree: command.Agree) -> None:
+    for change in stack.removal():
+        say(str(change))
+    if not agree(f"Delete all this, the stack {stack.name} in account {where.id}, {where.region}?"):
+        raise command.Declined("Nothing was deleted.")
+    stack.delete()
+    say(f"{stack.name} is deleted.")
 
 
 def kept(data: Stack, stage: str) -> list[str]:
@@ -62,12 +67,15 @@ def kept(data: Stack, stage: str) -> list[str]:
     return [data.name, *(data.physical(name) for name in ("Table", "Bucket")), installed.prefix(stage)]
 
 
-def _nothing_left_alone(stage: str) -> None:
+def _left(stage: str) -> list[str]:
     with explained("look for machines"):
         try:
-            left = list(installed.costing(installed.root(installed.settings(stage)).ports.store))
+            return list(installed.costing(installed.root(installed.settings(stage)).ports.store))
         except NotDeployed:
-            return  # it was never whole, so it has bought nothing
+            return []  # it was never whole, so it has bought nothing
+
+
+def nobody_left_alone(stage: str, left: Sequence[str]) -> None:
     if left:
         more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
         raise Refused(

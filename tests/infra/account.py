@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +17,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+LOOKS = 3  # until what CloudFormation is at has ended
 LIMIT = 400  # executions at once
 NOT_THERE = type("ResourceNotFoundException", (Exception,), {})
+
+
+def refused(code: str, message: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "AnyCall")
 
 
 @dataclass
@@ -26,7 +31,11 @@ class StackOf:
     status: str = "REVIEW_IN_PROGRESS"
     template: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
-    then: str = ""  # its status when it is looked at again
+    then: str = ""  # its status once it has been looked at often enough
+    looks: int = 0
+
+    def goes_on(self, status: str, then: str) -> None:
+        self.status, self.then, self.looks = status, then, LOOKS
 
 
 @dataclass
@@ -38,6 +47,8 @@ class Account:
     functions: set[str] = field(default_factory=set)
     reserved: dict[str, int] = field(default_factory=dict)  # executions, by function
     items: list[Any] = field(default_factory=list)  # of the table
+    invoked: list[str] = field(default_factory=list)
+    old: set[str] = field(default_factory=set)  # objects that were put long ago
     fails: set[str] = field(default_factory=set)  # stacks whose next change CloudFormation undoes
     cut: int = 0  # the number of the call at which the connection breaks; 0: none
     reached: bool = False  # that call was made all the same, and its answer was lost
@@ -59,11 +70,12 @@ class Account:
 
     def describe_stacks(self, StackName: str) -> Any:
         if StackName not in self.stacks:
-            error = {"Code": "ValidationError", "Message": f"Stack with id {StackName} does not exist"}
-            raise ClientError({"Error": error}, "DescribeStacks")
+            raise refused("ValidationError", f"Stack with id {StackName} does not exist")
         stack = self.stacks[StackName]
         told = {"StackStatus": stack.status, "StackId": StackName, "Outputs": []}
-        stack.status, stack.then = stack.then or stack.status, ""
+        stack.looks -= 1
+        if stack.then and stack.looks <= 0:
+            stack.status, stack.then = stack.then, ""
         if stack.status == "DELETE_COMPLETE":
             del self.stacks[StackName]
         listed = [{"ParameterKey": name, "ParameterValue": value} for name, value in stack.parameters.items()]
@@ -83,6 +95,8 @@ class Account:
         there = self.stacks.get(StackName)
         new = there is None or there.status == "REVIEW_IN_PROGRESS"
         assert new == (ChangeSetType == "CREATE"), "as CloudFormation demands"
+        if there is not None and (there.then or there.status == "ROLLBACK_COMPLETE"):
+            raise refused("ValidationError", f"Stack is in {there.status} state and can not be updated.")
         stack = self.stacks.setdefault(StackName, StackOf())
         template = self._template({name: more[name] for name in ("TemplateBody", "TemplateURL") if name in more})
         given = {
@@ -109,11 +123,11 @@ class Account:
         stack = self.stacks[name]
         new = not stack.template
         kind = "CREATE" if new else "UPDATE"
-        stack.status, stack.then = f"{kind}_IN_PROGRESS", f"{kind}_COMPLETE"
         if name in self.fails:
             self.fails.remove(name)
-            stack.then = "ROLLBACK_COMPLETE" if new else "UPDATE_ROLLBACK_COMPLETE"
+            stack.goes_on(f"{kind}_IN_PROGRESS", "ROLLBACK_COMPLETE" if new else "UPDATE_ROLLBACK_COMPLETE")
             return
+        stack.goes_on(f"{kind}_IN_PROGRESS", f"{kind}_COMPLETE")
         for code in template.get("Code", ()):
             assert code in self.objects, "CloudFormation finds the code that it is told of"
         stack.template, stack.parameters = template, parameters
@@ -121,7 +135,11 @@ class Account:
         self.reserved |= template.get("Reserved", {})
 
     def delete_stack(self, StackName: str) -> None:
-        self.stacks[StackName].status, self.stacks[StackName].then = "DELETE_IN_PROGRESS", "DELETE_COMPLETE"
+        self.stacks[StackName].goes_on("DELETE_IN_PROGRESS", "DELETE_COMPLETE")
+
+    def paginate(self, StackName: str) -> Any:
+        there = {"LogicalResourceId": "Api", "ResourceType": "AWS::X::Y", "ResourceStatus": "CREATE_COMPLETE"}
+        return [{"StackResourceSummaries": [there]}]
 
     def _template(self, where: Mapping[str, str]) -> dict[str, Any]:
         body = where.get("TemplateBody") or self.objects[where["TemplateURL"].split("/bucket/")[1]].decode()
@@ -158,10 +176,12 @@ class Account:
 
     def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
         assert FunctionName in self.functions
+        self.invoked.append(FunctionName)
 
     def list_objects_v2(self, Bucket: str, Prefix: str) -> Any:
         now = datetime.now(UTC)
-        return {"Contents": [{"Key": name, "LastModified": now} for name in self.objects if name.startswith(Prefix)]}
+        since = {name: now - timedelta(days=9) if name in self.old else now for name in self.objects}
+        return {"Contents": [{"Key": key, "LastModified": at} for key, at in since.items() if key.startswith(Prefix)]}
 
     def upload_file(self, path: str, Bucket: str, Key: str) -> None:
         self.objects[Key] = Path(path).read_bytes()
@@ -171,10 +191,14 @@ class Account:
 
     def copy_object(self, Bucket: str, Key: str, CopySource: dict[str, str], MetadataDirective: str) -> None:
         assert Key in self.objects
+        self.old.discard(Key)
+
+    def delete_object(self, Bucket: str, Key: str) -> None:
+        del self.objects[Key]
 
     def get_object(self, Bucket: str, Key: str) -> Any:
         if Key not in self.objects:
-            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
+            raise refused("NoSuchKey", "")
         return {"Body": BytesIO(self.objects[Key])}
 
 
@@ -183,6 +207,10 @@ class _Client:
         self._account, self._service = account, service
         self.exceptions = SimpleNamespace(ResourceNotFoundException=NOT_THERE)
         self.meta = SimpleNamespace(endpoint_url="https://s3")
+
+    def get_paginator(self, operation: str) -> Any:
+        assert operation == "list_stack_resources"
+        return self
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._account, name)

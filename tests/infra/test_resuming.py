@@ -13,7 +13,7 @@ from infra import command
 from infra.account import AwsAccount
 from infra.artefacts import Artefact
 from infra.deploy import Deployment, DeployReport
-from infra.destroy import kept
+from infra.destroy import kept, nobody_left_alone, remove
 from infra.functions import BOUNDED, FUNCTIONS
 from infra.stacks import Stack
 from infra.stateless import Code
@@ -76,6 +76,7 @@ def whole(account: Account, release: str = "1") -> None:
     assert account.stacks[MAIN].parameters["InstallId"]
     assert account.secrets.keys() == {"/dstack-dev/install-key", "/dstack-dev/master-key"}
     assert account.objects["agent/agent.pyz"] == b"agent"
+    assert account.invoked[-1] == f"{MAIN}-refresh_catalog", "nothing is bought without offers"
     assert set(account.reserved.values()) == {LIMIT // 10}, "a tenth, however often it is deployed"
 
 
@@ -124,6 +125,43 @@ def test_what_cloudformation_undid_is_made_again(tmp_path: Path, fails: str) -> 
         deployer.run("2")
     assert deployer.run("2").changes == [f"{MAIN}: Add Any"]
     whole(deployer.account, "2")
+
+
+def test_what_was_uploaded_is_not_again_but_as_new_as_this_deployment(tmp_path: Path) -> None:
+    """Somebody else may be deploying something else, and clears what is old."""
+    deployer = Deployer(Account(), tmp_path)
+    deployer.run()
+    account, code = deployer.account, "deploy/clouds-1.zip"
+    account.items = [{"pk": {"S": "x"}}]
+    account.old, account.calls = {code}, []
+    assert deployer.run().changes == [] and code not in account.old and "s3.upload_file" not in account.calls
+
+
+def test_code_that_nobody_can_be_deploying_any_more_goes(tmp_path: Path) -> None:
+    deployer = Deployer(Account(), tmp_path)
+    deployer.run()
+    deployer.account.old = set(deployer.account.objects)
+    deployer.run("2")
+    left = {name for name in deployer.account.objects if name.startswith("deploy/") and name.endswith(".zip")}
+    assert left == {"deploy/clouds-2.zip"}
+    whole(deployer.account, "2")
+
+
+def test_a_removal_is_shown_and_asked_for() -> None:
+    account, said, here = Account({MAIN: StackOf("CREATE_COMPLETE")}), list[str](), AwsAccount("1", "here", "me")
+    main = Stack(account("cloudformation"), MAIN, said.append, 0)
+    with pytest.raises(command.Declined):
+        remove(main, here, said.append, lambda _: False)
+    assert said == ["  - Api  AWS::X::Y"] and MAIN in account.stacks
+    remove(main, here, said.append, lambda _: True)
+    assert said[1:] == ["  - Api  AWS::X::Y", f"{MAIN} is deleted."] and account.stacks == {}
+
+
+def test_a_stage_with_machines_is_not_removed() -> None:
+    nobody_left_alone("dev", [])
+    with pytest.raises(Refused, match=r"dev still has m0, .*, m19 and 5 more") as refused:
+        nobody_left_alone("dev", [f"m{number}" for number in range(25)])
+    assert "--leave-machines" in refused.value.hint
 
 
 def test_who_says_no_is_told_what_stays_as_it_was(tmp_path: Path) -> None:

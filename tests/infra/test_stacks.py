@@ -77,8 +77,9 @@ class Formation:
 
     def execute_change_set(self, ChangeSetName: str, StackName: str) -> None:
         self.calls.append("execute")
-        self.events.insert(0, event("e2", "Api", "CREATE_FAILED", "it is full"))
-        self.events.insert(0, event("e3", "Roles", "CREATE_FAILED", "Resource creation cancelled"))
+        self.events.insert(0, event("e2", "Roles", "CREATE_FAILED", "Resource creation cancelled"))
+        self.events.insert(0, event("e3", "Api", "CREATE_FAILED", "it is full"))
+        self.events.insert(0, event("e4", "Zone", "DELETE_FAILED", "it is in use"))
         self.statuses[:] = self.statuses[1:] or self.statuses
 
 
@@ -255,7 +256,7 @@ def test_what_failed_first_is_found_however_much_followed_before_the_next_look()
     formation.statuses[:] = ["CREATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"]
     with pytest.raises(Refused, match=r"Api \(AWS::X::Y\): it is full"):
         one.execute(proposal)
-    assert len(said) == 9 and not any("long ago" in line for line in said)
+    assert len(said) == 10 and not any("long ago" in line for line in said)
 
 
 @pytest.mark.parametrize(
