@@ -141,7 +141,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/usecases/stream_orders.py",  # streams that gateways want, until the replicas' agents see to them
         "chalicelib/usecases/automate.py",  # that a rule is done with an event, where nothing had to change
         "chalicelib/usecases/automations.py",  # configurations that rules apply
-        "chalicelib/usecases/certificates.py",  # one in the place of one that was dropped
+        "chalicelib/usecases/certificates.py",  # a dropped one goes, for a new one
         "chalicelib/usecases/backends.py",  # the settings of backends
         "chalicelib/store/log_blobs.py",  # where the parts of a log are
         "chalicelib/usecases/exports.py",  # which hosts are whose to use

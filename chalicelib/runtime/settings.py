@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chalicelib.backends.simulated import WIRE_NAME
 from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid, NotDeployed
@@ -61,7 +62,7 @@ class ServerSettings:
     local_blocks: str = "1"  # how many jobs may share this machine: a number or `auto`
     local_hosts: int | None = None  # agents on this machine: several are a cluster; None: as many as there were, or one
     fake_cloud: bool = False
-    fake_cloud_name: str = "dstack"  # the type that it stands in for
+    fake_cloud_name: str = WIRE_NAME  # the type that it stands in for
     catalog_file: Path | None = None  # prices for accounts that may not ask their provider for them
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free

@@ -23,6 +23,7 @@ from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
+from chalicelib.store.port import Delete
 from chalicelib.usecases import given_certificates
 from chalicelib.usecases.context import Plane
 
@@ -189,11 +190,9 @@ def _commit(plane: Plane, host: str, known: Sequence[Certificate], plan: Plan) -
 
 def _again(plane: Plane, dropped: Certificate, plan: Plan) -> None:
     """A new one in the place of one that was dropped, whose host wasn't used for long and is back."""
-    (step,) = plan.steps
-    (made,) = step.saves
     try:
-        plane.store.commit([nouns.put(made.with_(version=dropped.version)), *map(nouns.put, step.events)])
+        plane.store.commit([Delete(nouns.key_of(dropped), dropped.version)])
     except Conflict:
         log.info("the certificate of %s has changed meanwhile", dropped.name)
     else:
-        plane.wake(step.wake)
+        _commit(plane, dropped.name, (), plan)

@@ -421,6 +421,8 @@ def test_a_host_that_is_not_used_any_more_is_not_renewed(stage: Stage) -> None:
     dropped = stage.certificate()
     assert dropped.dropped and dropped.pair is None and dropped.place().expires_at is not None
     stage.hosts = (HOST,)  # its service is back
+    stage.ask()
+    assert stage.certificate().version == 1, "a new one: nothing leaves its last state"
     stage.until(lambda: HOST in stage.ask().certificates, MINUTE)
 
 

@@ -2,3 +2,5 @@
 
 It has no row in the registry and no settings in `server/config.yml`: a composition root adds it on request.
 """
+
+WIRE_NAME = "dstack"  # borrowed: clients refuse types they don't know, and no cloud of ours has this one

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chalicelib.backends.simulated import WIRE_NAME
 from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
 
-WIRE_NAME = "dstack"  # borrowed: clients refuse types they don't know, and no cloud of ours has this one
 GIB = 1024
 VOLUME_PRICE = 0.08  # dollars a month for a GiB
 SPOT_SHARE = 0.35  # of the on-demand price

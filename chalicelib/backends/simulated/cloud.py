@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from chalicelib.backends.simulated import catalogue
+from chalicelib.backends.simulated import WIRE_NAME, catalogue
 from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of, owner_of
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.shelf import MachineShelf, MemoryShelf
@@ -41,7 +41,7 @@ from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, Q
 NOTICE = 2 * MINUTE  # between the notice that a spot machine is reclaimed and its end
 
 FACTS = BackendFacts(
-    name=catalogue.WIRE_NAME,
+    name=WIRE_NAME,
     title="Simulated cloud",
     visibility_lag=2 * SECOND,
     create_timeout=20 * SECOND,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from chalicelib.backends.simulated import catalogue
+from chalicelib.backends.simulated import WIRE_NAME
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
 from chalicelib.backends.simulated.launch import LocalLauncher
 from chalicelib.backends.simulated.loops import LoopDrives
@@ -14,9 +14,7 @@ from chalicelib.backends.simulated.shelf import FolderShelf
 from chalicelib.domain.instants import SECOND, Micros
 
 
-def local_cloud(
-    folder: Path, server_url: str, program: Path, users: str = "", name: str = catalogue.WIRE_NAME
-) -> FakeCloud:
+def local_cloud(folder: Path, server_url: str, program: Path, users: str = "", name: str = WIRE_NAME) -> FakeCloud:
     """Its machines are processes. `users`: who jobs run as, in the words of the agent's command line. `name`: the type
     that it stands in for."""
     launcher = LocalLauncher(folder / "machines", server_url, program, users)
