@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from chalicelib.agent.gateway.relays import PATIENCE, Arrival, GatewayRelays
+from chalicelib.agent.gateway.relays import PATH, PATIENCE, Arrival, GatewayRelay, GatewayRelays
 from chalicelib.agent.stream_loop import StreamLoop
 
 NOW = 1000.0
@@ -21,4 +21,34 @@ def test_a_caller_that_says_nothing_is_turned_away(tmp_path: Path) -> None:
         assert relays.loop.watched == {arrival}
         arrival.check(NOW + PATIENCE)
         assert caller.makefile("rb").read().startswith(b"HTTP/1.1 408 ") and not relays.loop.watched
+    relays.loop.close()
+
+
+def test_what_comes_behind_a_head_is_passed_on_whole(tmp_path: Path) -> None:
+    relays, came = GatewayRelays(str(tmp_path), lambda orders: None), list[tuple[str, bytes]]()
+    relays.loop = StreamLoop(lambda: NOW)
+
+    class Relay(GatewayRelay):
+        def __init__(self) -> None:
+            """Of no service."""
+
+        def came(self, stream: str, near: socket.socket, early: bytes) -> None:
+            came.append((stream, early))
+            near.close()
+
+    relays.expected["s"] = ("ticket", Relay())
+    caller, near = socket.socketpair()
+    with caller:
+        Arrival(relays, near)
+        head = [
+            f"GET {PATH}s HTTP/1.1",
+            "Authorization: Bearer ticket",
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        ]
+        caller.sendall("\r\n".join((*head, "", "one\r\n\r\ntwo")).encode())
+        relays.loop.turn(0)
+        assert came == [("s", b"one\r\n\r\ntwo")] and caller.recv(100).startswith(b"HTTP/1.1 101 ")
     relays.loop.close()

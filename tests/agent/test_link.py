@@ -106,6 +106,17 @@ def test_a_connection_is_kept_and_a_new_address_gets_its_own(plane: Plane, link:
     assert plane.connections == 3
 
 
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("http://plane.test:443", "plane.test:443"), ("http://plane.test:80", "plane.test"), ("http://a:99", "a:99")],
+)
+def test_the_server_hears_by_which_name_it_is_called(plane: Plane, address: str, host: str) -> None:
+    link = Link(lambda: f"127.0.0.1:{plane.server.server_port}")
+    sync(link, address)
+    link.close()
+    assert plane.asked[0][3]["Host"] == host
+
+
 def test_a_kept_connection_that_was_closed_costs_nothing(plane: Plane, link: Link) -> None:
     plane.answers = [Answer(hangs_up=True), Answer(body=b'{"second": 1}')]
     sync(link, plane.url)

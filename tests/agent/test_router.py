@@ -166,6 +166,17 @@ def test_what_isnt_a_list_of_workers_changes_nothing(body: bytes) -> None:
     assert len(log) == 1
 
 
+@pytest.mark.parametrize("status", [199, 300, 503])
+def test_a_list_of_workers_that_comes_with_a_refusal_is_none(status: int) -> None:
+    async def refuses(method: str, url: str, given: Any, most: int) -> tuple[int, bytes]:
+        assert method == "GET"
+        return status, b'{"workers": []}'
+
+    log: list[str] = []
+    assert not asyncio.run(Router(BASE, refuses, Smg().grpc, log.append).reconcile(["http://a:1"]))
+    assert log == [f"the router can't be told of its workers: it answered GET /workers with {status}"]
+
+
 def test_a_worker_that_says_nonsense_waits() -> None:
     smg = Smg()
     smg.info = {"http://a:1": [], "http://b:1": b"<html>", "http://c:1": {"x": "y" * 300_000}}

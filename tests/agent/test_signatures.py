@@ -53,6 +53,38 @@ def test_zeroes_are_blank() -> None:
     assert formattable(disk(), {}, False)
 
 
+@pytest.mark.parametrize(
+    ("at", "data", "words"),
+    [
+        (0, "4c554b53babe", "an encrypted disk (LUKS)"),
+        (3, "2d4656452d46532d", "an encrypted disk (BitLocker)"),
+        (0, "fc4e2ba9", "a RAID member (md)"),
+        (4096, "fc4e2ba9", "a RAID member (md)"),
+        (4120, "c68573f64e1a45ca8265f57f48ba6d81", "a bcache disk"),
+        (3, "4e54465320202020", "an NTFS filesystem"),
+        (3, "4558464154202020", "an exFAT filesystem"),
+        (54, "464154", "a FAT filesystem"),
+        (82, "4641543332", "a FAT filesystem"),
+        (32769, "4344303031", "an ISO 9660 image"),
+        (32769, "4245413031", "a UDF filesystem"),
+        (34817, "4e535230", "a UDF filesystem"),
+        (1024, "1020f5f2", "an F2FS filesystem"),
+        (1024, "e2e1f5e0", "an EROFS image"),
+        (0, "68737173", "a squashfs image"),
+        (32768, "4a465331", "a JFS filesystem"),
+        (65588, "52654973457232467300", "a ReiserFS filesystem"),
+        (65536, "01161970", "a GFS2 filesystem"),
+        (1024, "482b0004", "an HFS+ filesystem"),
+        (1024, "48580005", "an HFS+ filesystem"),
+        (32, "4e585342", "an APFS container"),
+    ],
+)
+def test_what_formats_begin_with(at: int, data: str, words: str) -> None:
+    """As their documentation has it, in numbers of its own: the table's are what is tested."""
+    assert disk((at, bytes.fromhex(data))).words() == words
+    assert disk((at + 1, bytes.fromhex(data))).words() != words
+
+
 @pytest.mark.parametrize(("size", "blank"), [(0, False), (1, True), (MIB + 1, True)])
 def test_a_disk_of_any_size_is_blank_but_of_none_nothing_is_known(size: int, blank: bool) -> None:
     assert disk(size=size).blank is blank

@@ -57,6 +57,25 @@ def test_a_record_has_room_to_be_overwritten_in_place(tmp_path: Path) -> None:
         write_slot(str(tmp_path / "none" / "slot"), {})
 
 
+@pytest.mark.parametrize("before", [None, "too short"])
+def test_on_a_full_disk_a_record_that_has_no_room_is_refused(tmp_path: Path, before: str | None) -> None:
+    slot = tmp_path / "slot"
+    if before:
+        slot.write_text(before)
+    (tmp_path / f"slot.{os.getpid()}").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        write_slot(str(slot), {"a": 1})
+    assert read_text(str(slot)) == before
+
+
+def test_on_a_full_disk_a_record_is_overwritten_in_place(tmp_path: Path) -> None:
+    slot = tmp_path / "slot"
+    slot.write_text(" " * SLOT_BYTES)
+    (tmp_path / f"slot.{os.getpid()}").symlink_to("/dev/full")
+    write_slot(str(slot), {"a": 2})
+    assert read_json(str(slot)) == {"a": 2} and list(tmp_path.iterdir()) == [slot]
+
+
 def test_what_is_no_record_counts_as_none(tmp_path: Path) -> None:
     assert read_text(str(tmp_path / "none")) is None and read_json(str(tmp_path / "none")) is None
     file = tmp_path / "file"

@@ -38,7 +38,7 @@ ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this or
 TOO = {  # about files by other names
     "tests/agent/test_container_sessions_real.py": ("agent/container_session.py",),
     "tests/agent/test_namespaces_real.py": ("agent/container_session.py",),
-    "tests/agent/test_gateway_role_real.py": ("agent/gateway/nginx.py",),
+    "tests/agent/test_gateway_role_real.py": ("agent/gateway/nginx.py", "agent/gateway/program.py"),
     "tests/agent/test_logins_served.py": ("agent/namespaces.py",),
     "tests/agent/test_own_users_real.py": ("agent/users.py", "agent/accounts.py", "agent/process.py"),
     "tests/agent/test_process.py": ("agent/supervisor.py", "agent/spool.py", "agent/process_tree.py"),
