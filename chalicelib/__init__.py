@@ -12,6 +12,7 @@
 `engine`         the shell: due, load, decide, lint, commit, execute; `engine/kinds.py` is the table of nouns.
 `usecases`       what the API does: authorise, validate, write intent, wake the engine.
 `api`            HTTP: routes, and the JSON contract that clients rely on.
+`identity`       effects: signing on at OpenID Connect providers, and certificates from authorities that speak ACME.
 `serving`        effects: the server's own door to services: who may call, where to, how much, and passing it on.
 `runtime`        composition roots: the only place that names implementations or reads the environment.
 

@@ -83,7 +83,7 @@ NOUNS = {
     "Resources": Shape(1, "Required resources; a range is `min` and `max`, both inclusive."),
     "Volume": Shape(1, "A volume, its price a month, what it has cost, and where it is attached."),
     "Gateway": Shape(1, "A gateway, its domain, and the machines that carry its replicas."),
-    "User": Shape(1, "Somebody who may use the server, and their role on the whole of it."),
+    "User": Shape(1, "A user of the server, and their role on the whole of it."),
     "Event": Shape(1, "What happened, when, and to what."),
 }
 SHAPES = {**COMMANDS, **NOUNS}

@@ -6,9 +6,9 @@ Hints, effects and schedules are asynchronous invocations. Lambda keeps such an 
 raises, a minute later and then two, and for as long as the account has no execution free. `lasts` ends that after the
 time that the two repetitions need. It could wait for six hours, but nothing here is worth so much: what a hint names is
 due, so the schedule finds it within a minute; a schedule's next event comes anyway; and an effect has an `act_until`,
-mostly within half a minute, after which the executor drops it and its unit intends it anew. So what an outage leaves
-behind is bounded, and no heap of stale events has to be worked off after it. An event that was given up goes to the
-queue `aside`, whose events `dead_letters` reports.
+mostly within half a minute, after which the executor drops it and its unit plans it again. So what an outage leaves
+behind is bounded, and no backlog of stale events has to be worked off afterwards. An event that was given up goes to
+the queue `aside`, whose events `dead_letters` reports.
 
 What must not happen is that a provider's outage, when every call hangs until its timeout, or a thousand hosts that are
 added or away at once, leave no execution for agents and people. `provision` and `bootstrap_host` alone make such calls
@@ -24,7 +24,7 @@ any number may run at once: where two meet, one of them loses its commit and dec
 
 A timeout is what the longest useful call needs: API Gateway gives up after 29 s, an agent before that; a pass repeats
 what it didn't finish. Memory buys CPU in proportion (1,769 MB are one core), which is what a cold start waits for; so
-whatever somebody waits for has more of it than its data needs.
+functions that people wait for have more of it than their data needs.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def parameters() -> dict[str, Any]:
         "SpendingEmail": {
             "Type": "String",
             "Default": "",
-            "Description": "who is told; without it, whoever subscribes to the topic",
+            "Description": "who is notified; without it, the topic's subscribers",
         },
     }
 

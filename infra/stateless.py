@@ -1,4 +1,4 @@
-"""The stack `dstack-<stage>`: everything that may be made anew from the code, since what it knows is in the stateful
+"""The stack `dstack-<stage>`: everything that can be recreated from the code, since its data is in the stateful
 one.
 
 `python -m infra.stateless STAGE` prints it for `chalice package --merge-template`, which merges it into the template

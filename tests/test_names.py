@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import chalicelib
+
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("chalicelib", "cli", "functions", "infra")
 
@@ -23,6 +25,11 @@ def test_no_two_classes_have_one_name() -> None:
     found = [(str(path.relative_to(ROOT)), path.read_text()) for top in OURS for path in (ROOT / top).rglob("*.py")]
     assert len(found) > 300, "not all of the code was read"
     assert doubled(found) == {}, "say with their names how they differ"
+
+
+def test_the_map_names_every_package() -> None:
+    named = set(re.findall(r"^`(\w+)`", chalicelib.__doc__ or "", re.MULTILINE))
+    assert named == {path.parent.name for path in (ROOT / "chalicelib").glob("*/__init__.py")}
 
 
 def test_a_second_class_of_a_name_is_found() -> None:

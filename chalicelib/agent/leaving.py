@@ -2,7 +2,7 @@
 
 It is started by the agent, once the server no longer wants the machine, or by a person. The tasks end first, then the
 server hears that the machine is cleared, and what would start the agent again goes last. So after a crash at any point
-the agent comes back, hears the same, and it all begins anew.
+the agent comes back, hears the same, and starts over.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def tell(data: str, patience: float, every: float = 2.0) -> str:
         if not problem:
             return ""
         if time.monotonic() >= deadline:
-            return "the server at %s can't be told (%s)" % (server, problem)
+            return "the server at %s can't be notified (%s)" % (server, problem)
         time.sleep(min(every, patience))
 
 

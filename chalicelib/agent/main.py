@@ -73,7 +73,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--unit", help="the systemd unit that runs this agent; it leaves the machine once it isn't wanted"
     )
-    found.add_argument("--notices", choices=sorted(SOURCES), help="whom to ask whether this machine is taken back")
+    found.add_argument(
+        "--notices", choices=sorted(SOURCES), help="where to ask whether the cloud takes this machine back"
+    )
     found.add_argument("--force", action="store_true", help="leave: also end tasks, and without the server's answer")
     found.add_argument("--wait", type=float, default=25.0, help="how long a poll may wait, in seconds")
     found.add_argument("--version", action="version", version=VERSION)

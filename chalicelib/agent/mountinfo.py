@@ -1,4 +1,4 @@
-"""What is mounted, as the kernel tells it in /proc/self/mountinfo."""
+"""What is mounted, according to /proc/self/mountinfo."""
 
 from __future__ import annotations
 

@@ -75,11 +75,11 @@ class Listener:
             notice = self._ask()
         except (OSError, ValueError) as problem:
             if not self._silent:
-                self._log("whether this machine is taken back can't be heard, so jobs won't be warned: %s" % problem)
+                self._log("can't ask whether the cloud takes this machine back, so jobs won't be warned: %s" % problem)
             self._silent = True
             return None
         if self._silent:
-            self._log("whether this machine is taken back can be heard again")
+            self._log("can ask again whether the cloud takes this machine back")
         self._silent = False
         return notice
 

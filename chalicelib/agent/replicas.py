@@ -2,7 +2,7 @@
 
 What looks after them - whether each listens, how its probes go, what waits inside its model server - is `replica_loop`,
 which starts with the first: most machines have none. Nothing here is on disk: an agent that was restarted looks again,
-and the control plane keeps what it was told.
+and the control plane keeps what was reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The workers of a service's router: its program is told which replicas there are.
+"""The workers of a service's router: keeps its program's list of replicas up to date.
 
 The control plane says where the replicas of the service's other groups are; the program that routes to them (smg, once
 SGLang's router) has an HTTP API on this machine for its list of workers. Here the two are brought together: what is
@@ -94,7 +94,7 @@ class Router:
             missing = [url for url in urls if place(url) not in known]
             added = await self._add_all(missing)
         except (OSError, ValueError, asyncio.TimeoutError) as problem:
-            self._say("the router can't be told of its workers: %s" % problem)
+            self._say("the router's list of workers can't be updated: %s" % problem)
             return False
         if added < len(missing):
             names = ", ".join(missing[:3])

@@ -1,7 +1,7 @@
 """Which of a machine's GPUs a task sees: its own and no other, by vendor.
 
-A container is given device nodes, or the vendor's container runtime is told which to give. A plain process is told by
-the variables that the vendor's libraries obey; a process that ignores them still sees all that its user may open.
+A container gets device nodes, directly or through the vendor's container runtime. A plain process gets the variables
+that the vendor's libraries obey; a process that ignores them still sees all that its user may open.
 
 A card is found by its PCI address, under which the kernel lists the device nodes it made for it. The numbers of nodes
 and of tools need not agree (a machine's first card may be its display), so no node is guessed.

@@ -6,7 +6,7 @@ The contract, which `tests/backends/conformance.py` checks for every one:
   never lost. Called again with the same request it adopts what exists and yields the same handles. No single step
   takes longer than half of `facts.create_timeout`. Where a machine is tried in one zone after another, and a token is
   good for a zone, it yields a handle of the kind `TRYING` before each zone but the first: no resource, but where one
-  may be. The next call is told that zone, and tries it first.
+  may be. The next call gets that zone, and tries it first.
 * `terminate` accepts any handle ever yielded, in any state, any number of times. It returns once termination has been
   requested, and raises Gone when nothing is left. Only Gone is proof.
 * `describe` raises Gone too; for a machine that the provider couldn't create after all, with what `create` would have

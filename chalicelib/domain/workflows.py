@@ -1,6 +1,6 @@
 """A workflow: a fixed sequence of steps about one unit, which is finished or undone whatever happens in between.
 
-The record holds where it stands and ids of what it made, never a key or a password: those are read anew by every step.
+The record holds where it stands and ids of what it made, never a key or a password: every step reads those again.
 Its steps are declared in planning (`engine/workflows.py` lists them).
 """
 

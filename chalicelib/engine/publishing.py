@@ -1,7 +1,7 @@
 """State changes on their way to a bus: what the table's stream brings, as documents, in order.
 
 A stream repeats a batch from the first record that wasn't done. So the first that the bus didn't take ends the work,
-and what had been taken after it is told again: consumers know a repetition by its id. A record that can't be read is
+and what had been taken after it is sent again: consumers know a repetition by its id. A record that can't be read is
 logged and left out: it never could be, and everybody else's changes would wait behind it.
 """
 

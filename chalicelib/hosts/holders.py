@@ -1,4 +1,4 @@
-"""Whose a host is: a host belongs to one fleet, and whoever wants it for another is told which has it."""
+"""Whose a host is: it belongs to one fleet, and a refusal to add it to another names the fleet that has it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 What is used of the standards: discovery; the authorisation code with PKCE (RFC 7636) and a nonce; the device code (RFC
 8628); the provider's user info, because many leave names and groups out of their ID tokens. What the provider publishes
-is kept for an hour, and its keys are fetched anew when it signs with one that isn't known.
+is kept for an hour, and its keys are fetched again when it signs with an unknown one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The certificate machine. An order that comes to nothing leads back to `waiting`, with a longer pause each time, and
+"""The certificate machine. A failed order leads back to `waiting`, with a longer pause each time, and
 what was issued before goes on serving meanwhile.
 """
 

@@ -1,4 +1,4 @@
-"""What decisions know of state machines' executions: how one is begun, what its states ask for, what they are told.
+"""What decisions know of state machines' executions: how one starts, what its states ask for, and the answers.
 
 A state asks for a step to be behind the workflow, done or undone. The record alone says whether it is; so an execution
 that is late, doubled or started again is told the same as the first, and nothing is made twice for it.

@@ -35,7 +35,7 @@ def _seat(machine: Instance, saved: dict[str, Gateway], known: Known) -> Iterato
         if gateway is None or machine.id not in {each.instance_id for each in gateway.replicas}:
             yield f"instance {machine.name} gets a seat that is no replica of this step"
     if had is not None and not had.leaving and (seat is None or seat.gateway_id != had.gateway_id):
-        yield f"instance {machine.name} loses its seat before its agent was told"
+        yield f"instance {machine.name} loses its seat before its agent knows"
 
 
 def _dropped(gateway: Gateway, step: Step, known: Known) -> Iterator[str]:

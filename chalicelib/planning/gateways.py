@@ -2,7 +2,7 @@
 
 A replica begins and ends in one commit with the seat on its machine. A host drops a replica when its seat is `leaving`,
 and its seat is removed once its agent has nothing of it left; a machine that was bought for the gateway ends with its
-replica. One that says nothing for too long isn't waited for: its agent is told the same when it is back.
+replica. One that says nothing for too long isn't waited for: its agent gets the same order when it is back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables whose changes can be undone.
 
-A pass tries things that may come to nothing: seven of eight places found, and no eighth. It makes its changes through a
+A pass tries things that may fail: seven of eight places found, and no eighth. It makes its changes through a
 journal, which keeps the old values; `back` restores them, the last change first. A change that stays costs one list
 entry.
 """

@@ -1,8 +1,8 @@
-"""What a service's replica is told of the others before it starts: where they are.
+"""What a service's replica knows of the others when it starts: where they are.
 
 A command may name a replica as `groups[i].replicas[j].IP_ADDRESS`: of group i, the j-th by number of those that are of
 the same version, one that is always there. The workers of a Dynamo router find each other by what runs beside it, so
-they are told its address in a variable. A replica starts once all that it asks for have machines with an address;
+they get its address in a variable. A replica starts once all that it asks for have machines with an address;
 none waits for another's start, so two may ask for each other.
 """
 

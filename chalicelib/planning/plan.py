@@ -1,6 +1,6 @@
 """A plan: what to write, what to do once it is written, and why.
 
-The engine commits `saves` and `events` in one go, under the version each noun was read at, and only then executes
+The engine commits `saves` and `events` together, under the version each noun was read at, and only then executes
 `effects`. A plan that saves nothing and has no effect found nothing to do.
 
 An effect names its unit, its backend, and the time until which nobody else acts. The engine has a table of handlers;

@@ -475,7 +475,7 @@ class Door:
             try:
                 await self._aside(lambda: self._report(told))
             except Exception:
-                log.exception("reporting the traffic of %d services failed; the next report tells it", len(told))
+                log.exception("reporting the traffic of %d services failed; the next report includes it", len(told))
         self._hurry()
 
 

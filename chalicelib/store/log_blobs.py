@@ -1,7 +1,7 @@
 """Logs in a blob store, one object per chunk, for S3.
 
 A record for each chunk says where it begins and ends. It is entered under the byte it begins at, provided nobody has,
-so of racing writers one goes on and the others begin anew; the end and a page are found by key, and no prefix is
+so of racing writers one goes on and the others start over; the end and a page are found by key, and no prefix is
 listed. An object is named by what it has: written twice it is the same object, and one whose record was never entered
 is erased with the log.
 """

@@ -3,7 +3,7 @@ be metered as if it were billed.
 
 A write unit is a kilobyte begun, of the larger of the item before and after; a read unit is four kilobytes begun, half
 of that where the read may lag. Every change of a transaction counts double, in the table only: indexes are written
-behind it. An entry whose index key moves is deleted and written anew, so it counts twice; one whose key stays counts
+behind it. An entry whose index key moves is deleted and written again, so it counts twice; one whose key stays counts
 once, if anything that it shows has changed. What expires by its lifetime costs nothing.
 """
 

@@ -1,7 +1,7 @@
-"""The certificates of a gateway's hosts, as its machine is told of them.
+"""The certificates of a gateway's hosts, as its machine gets them.
 
-A host has one as soon as its gateway is told about it: asking what to serve is what asks for certificates, keeps them
-in use, and says that the gateway answers the challenges of those that are under way.
+When a gateway asks what to serve, certificates are requested for hosts that have none, the others are marked as in use,
+and challenges that it has been given count as answered.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ FAMILIES: dict[str, tuple[str, str]] = {  # name: type, what it is
     "dstack_job_gpu_memory_total_bytes": (GAUGE, "Memory of a GPU of the job"),
     "dstack_service_prompt_tokens_total": (COUNTER, "Tokens that the service's model has read, by its own count"),
     "dstack_service_completion_tokens_total": (COUNTER, "Tokens that the service's model has written"),
-    "dstack_queue_jobs": (GAUGE, "Jobs that wait for a place"),
+    "dstack_queue_jobs": (GAUGE, "Jobs waiting for capacity"),
     "dstack_queue_age_seconds": (GAUGE, "How long the job that has waited longest has waited"),
     "dstack_engine_passes_total": (COUNTER, "Passes of the reconciler since the server's start"),
     "dstack_engine_units_total": (COUNTER, "Units that passes looked at"),

@@ -1,7 +1,7 @@
 """What a gateway's machine asks the control plane: what to serve and who may come; and what it reports.
 
 It speaks with the credential of the agent that runs there, and what it may ask follows from the seat that its machine
-has: the services of that gateway, in its project, and nothing of anybody else's. The word is made anew for each
+has: the services of that gateway, in its project, and nothing of anybody else's. The answer is made afresh for each
 question, from the records as they are; its version is the hash of what it says, so that nothing has to be kept to know
 whether there is news.
 """

@@ -1,7 +1,7 @@
 """Certificates that somebody gives with a gateway's configuration: are they any good, and for which hosts?
 
-Both parts may be in the project's secrets, and are read there whenever they are needed, so that a secret that is set
-anew is a certificate that is renewed.
+Both parts may be in the project's secrets, and are read there whenever they are needed, so that setting the secret
+again renews the certificate.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _follow(plane: Plane, run_id: str, job_id: str) -> None:
     try:
         plane.store.commit([nouns.put(presence.with_(followed_until=now + FOLLOWED))])
     except Conflict:
-        log.debug("the agent of job %s called meanwhile; the next look says that somebody reads", job_id)
+        log.debug("the agent of job %s called meanwhile; the next read marks its log as followed", job_id)
 
 
 def story(plane: Plane, project: Project, run_name: str, job_id: str, ask: LogAsk) -> Sequence[Piece]:

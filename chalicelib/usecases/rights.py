@@ -1,7 +1,7 @@
 """What changes who may do what: everybody hears of it at once.
 
 Agents compare one value with every message, the revision, which is written together with whatever changes a right or a
-key; where it differs, an agent gets the keys of its jobs anew (`job_keys.py`). So a host that was away hears of a
+key; where it differs, an agent gets the keys of its jobs again (`job_keys.py`). So a host that was away hears of a
 change when it is back, and nothing has to be delivered.
 
 There is one revision for the whole installation: keys and rights change seldom, and a host whose keys are the same as

@@ -1,4 +1,4 @@
-"""What the agent of a service's router is told: where the replicas are that it may send requests to.
+"""What the agent of a service's router gets: the addresses of the replicas that may have requests.
 
 A worker counts once it is ready, and no more once it drains. It is named by the address that the hosts of its network
 know it by; the router's own host is in that network, as all nodes of a task are. A router is the door to its workers:

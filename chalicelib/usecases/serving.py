@@ -1,6 +1,6 @@
 """Services as their doors need to know them, and who may come in.
 
-What a door is told follows from the run, its configuration and its jobs alone, so it changes with a commit of the run's
+What a door gets follows from the run, its configuration and its jobs alone, so it changes with a commit of the run's
 partition, and never otherwise. A replica on the door's own machine is reached directly; otherwise the door has another
 way to the replica's host. A gateway on a host may reach those on other hosts of its fleet directly, too, which it finds
 out. A service has one door, the server, or those of its gateway.

@@ -1,5 +1,5 @@
 """The streams that gateways want to replicas, on their way to the replicas' agents. Where one process serves all calls
-they wait in its memory; elsewhere in the table, until the agent's next call. An agent is told once: a gateway asks
+they wait in its memory; elsewhere in the table, until the agent's next call. An agent gets each once: a gateway asks
 again for what doesn't come.
 """
 

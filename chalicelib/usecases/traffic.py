@@ -1,7 +1,7 @@
 """What doors report of the services whose requests they take, so that these get as many replicas as they need.
 
 A door reports every ten seconds while it is busy, at once when somebody waits for a first replica or when it has let
-one go, and once more when it falls quiet. Each report is its whole knowledge, so a lost one is made good by the next.
+one go, and once more when it falls quiet. Each report is its whole knowledge, so the next one makes up for a lost one.
 """
 
 from __future__ import annotations

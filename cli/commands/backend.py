@@ -123,7 +123,7 @@ def _text(session: Session, file: str) -> str:
 
 
 def _type_in(text: str, file: str) -> str:
-    """Read here, so that what is wrong in the file is told with its place there."""
+    """Read here, so that errors name their place in the file."""
     from chalicelib.configuration.server import parse_backend
 
     try:

@@ -191,7 +191,7 @@ def delete_key(
     project: ProjectOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Delete one of your public keys. Whoever is in a job with it is cut off.
+    """Delete one of your public keys. Sessions that use it are cut off.
 
     No --json: it prints one line.
     """

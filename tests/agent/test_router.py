@@ -113,7 +113,7 @@ def test_a_router_that_is_down_is_told_later_and_said_once() -> None:
     smg = Smg()
     smg.down = True
     assert not reconcile(smg, "http://a:1", times=3)
-    assert smg.log == ["the router can't be told of its workers: refused"]
+    assert smg.log == ["the router's list of workers can't be updated: refused"]
     smg.down = False
     assert not reconcile(smg, "http://a:1")
     assert reconcile(smg, "http://a:1") and smg.log[-1] == "the router's workers: 1 wanted, 1 added, 0 removed"

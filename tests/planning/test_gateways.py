@@ -294,7 +294,7 @@ def test_no_plan_forgets_a_replica() -> None:
     told = with_seat.with_(gateway=with_seat.gateway and with_seat.gateway.with_(leaving=True))
     assert broken(of, with_seat, before=(machine,)) == []
     assert broken(with_seat, before=(machine,)) == ["instance edge-0 gets a seat that is no replica of this step"]
-    assert broken(machine, before=(with_seat,)) == ["instance edge-0 loses its seat before its agent was told"]
+    assert broken(machine, before=(with_seat,)) == ["instance edge-0 loses its seat before its agent knows"]
     assert broken(machine, before=(told,)) == []
     none = of.with_(replicas=())
     assert broken(none, before=(of, with_seat)) == ["gateway door drops its replica on edge-0, which goes on"]

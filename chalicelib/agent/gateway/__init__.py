@@ -1,4 +1,4 @@
-"""A gateway: nginx, and the program that tells it what to serve.
+"""A gateway: nginx, and the program that configures it.
 
 `nginx.conf`, `lua/`  the data plane: static files; everything that changes is in nginx's shared memory
 `packages`       installs nginx, without Debian's default page

@@ -48,7 +48,7 @@ def raise_files() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser("agent gateway", description="Runs a gateway: nginx, told by the server.")
+    found = argparse.ArgumentParser("agent gateway", description="Runs a gateway: nginx, configured by the server.")
     found.add_argument("--data", required=True, help="the folder of this machine's agent, with server and credential")
     found.add_argument("--folder", help="the gateway's own folder; the agent's with `-gateway` unless given")
     found.add_argument("--http", action="append", metavar="[ADDRESS:]PORT", help="where to listen; 80 unless given")

@@ -1,6 +1,6 @@
 """How AWS is called: one client per service and region, one attempt per call, every failure in our words.
 
-The SDK is told not to repeat anything: it would repeat a stockout, and hide a throttle that the engine must know of.
+The SDK's own retries are off: it would repeat a stockout, and hide a throttle that the engine must know of.
 """
 
 from __future__ import annotations

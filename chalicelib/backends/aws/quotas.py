@@ -1,7 +1,7 @@
 """How many vCPUs an account may have at once, by region, family and market.
 
 In nearly every new account the quotas of the GPU families are zero, so an offer that can't be launched says so
-beforehand. A quota that AWS doesn't tell counts as unknown, never as too small.
+in the plan. A quota that AWS doesn't report counts as unknown, never as too small.
 """
 
 from __future__ import annotations

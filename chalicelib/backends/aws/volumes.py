@@ -4,7 +4,7 @@ The agent finds it by the serial number that the kernel shows: the volume's id w
 NVMe there is none, and the kernel makes up their names: the offers of such types say that they take no volumes.
 
 Its price follows from its size. A volume has no price if its type or a setting is charged for anything else, or if AWS
-doesn't tell the price just now: no volume waits for its price.
+doesn't name the price just now: no volume waits for its price.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each project has its own account at an authority: projects that shared one could get certificates for hosts that only
 another had shown to be its own. The account's key is stored before the authority hears of it, so two processes that
 register at once use the same key. If the answer to an order was lost, repeating it yields the same order, as long as it
-is pending; the key of its certificate is made anew, since the authority doesn't know it yet.
+is pending; its certificate gets a new key, since the authority doesn't know it yet.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Certificates:
         try:
             self.here.store.commit([nouns.put(known.with_(url=""))])
         except Conflict:
-            log.info("the account at %s was forgotten, or confirmed anew, by another process", authority.directory)
+            log.info("the account at %s was forgotten, or confirmed again, by another process", authority.directory)
 
     def _registration(self, authority: Authority, project_id: str) -> Registration:
         place = keys.registration(project_id, authority.directory)
