@@ -127,7 +127,7 @@ class UnusableBackend:
     def terminate(self, handle: Handle) -> None:
         raise self._refuse()
 
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         raise self._refuse()
 
     def create_group(self, request: GroupRequest) -> Handle:

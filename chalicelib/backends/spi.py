@@ -85,8 +85,9 @@ class Backend(Protocol):
 
     def terminate(self, handle: Handle) -> None: ...
 
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
-        """Everything with our owner tag, or only what belongs to `instance_id` (filtered by the provider if it can)."""
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        """Everything with our owner tag, or only what belongs to `instance_id` (filtered by the provider if it can).
+        All that is an instance's is in the region of its offer: if that is given, no other is asked."""
 
     def close(self) -> None: ...
 
@@ -217,4 +218,4 @@ class Volumes(Protocol):
     def delete_volume(self, handle: Handle) -> None:
         """Raises Gone when nothing is left, InUse while it is attached."""
 
-    def list_owned_volumes(self, volume_id: str | None = None) -> Iterator[OwnedVolume]: ...
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]: ...

@@ -461,9 +461,22 @@ def test_nothing_is_called_gone_while_a_purchase_may_be_under_way(bench: Bench) 
     assert bench.cloud.resources() == []
 
 
+def test_what_is_left_is_asked_of_the_region_that_it_was_bought_in(bench: Bench) -> None:
+    asked: list[tuple[str | None, str]] = []
+
+    class Noting(FakeCloud):
+        def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+            asked.append((instance_id, region))
+            return super().list_owned(instance_id, region)
+
+    ending(bench, act_until=None)
+    bench.with_backend(Noting(bench.place.now)).execute(bench.end)
+    assert asked == [(bench.first.id, bench.first.offer.region)]
+
+
 def test_somebody_elses_resource_is_left_alone(bench: Bench) -> None:
     class Shared(FakeCloud):
-        def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+        def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
             yield Owned(Handle(kind="vm", id="theirs"), "another install", "p", bench.first.id, 0)
 
         def terminate(self, handle: Handle) -> None:

@@ -208,8 +208,8 @@ class BreaksOff(FakeCloud):
 
     broken = True
 
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
-        for one in super().list_owned(instance_id):
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        for one in super().list_owned(instance_id, region):
             yield one
             if self.broken:
                 raise Transient("the second page was never answered")
@@ -218,10 +218,10 @@ class BreaksOff(FakeCloud):
 
 
 class Buggy(BreaksOff):
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         if self.broken:
             raise ZeroDivisionError
-        return FakeCloud.list_owned(self, instance_id)
+        return FakeCloud.list_owned(self, instance_id, region)
 
 
 @pytest.mark.parametrize("kind", [BreaksOff, Buggy])
@@ -270,8 +270,8 @@ def test_a_machine_that_is_listed_again_was_never_gone() -> None:
     class Flickers(FakeCloud):
         shows = True
 
-        def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
-            return super().list_owned(instance_id) if self.shows else iter(())
+        def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+            return super().list_owned(instance_id, region) if self.shows else iter(())
 
     place = Engine.in_memory(backends=accounts(FACTS))
     cloud = Flickers(place.now)

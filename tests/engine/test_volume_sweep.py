@@ -216,5 +216,5 @@ class Forgetful:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cloud, name)
 
-    def list_owned_volumes(self, volume_id: str | None = None) -> Any:
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Any:
         return iter(())

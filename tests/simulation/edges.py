@@ -202,8 +202,8 @@ class ShakyBackend:
         self._cloud.terminate(handle)
         self._world.moment("after terminate")
 
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
-        found = list(self._cloud.list_owned(instance_id))
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        found = list(self._cloud.list_owned(instance_id, region))
         self._world.moment("after list")
         return iter(found)
 
@@ -255,8 +255,8 @@ class ShakyBackend:
         self._cloud.delete_volume(handle)
         self._world.moment("after delete_volume")
 
-    def list_owned_volumes(self, volume_id: str | None = None) -> Iterator[OwnedVolume]:
-        found = list(self._cloud.list_owned_volumes(volume_id))
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        found = list(self._cloud.list_owned_volumes(volume_id, region))
         self._world.moment("after list_volumes")
         return iter(found)
 

@@ -32,7 +32,7 @@ class Keyed(FakeCloud):
         if self.key == "poor":
             raise MissingPermission("these keys lack ec2:RunInstances")
 
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         yield from () if self.key.startswith("other") else self.owned
 
     def close(self) -> None:

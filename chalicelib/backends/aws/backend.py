@@ -70,8 +70,8 @@ class AwsBackend:
     def terminate(self, handle: Handle) -> None:
         self._machines.terminate(handle)
 
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
-        return self._machines.list_owned(instance_id)
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        return self._machines.list_owned(instance_id, region)
 
     def create_group(self, request: GroupRequest) -> Handle:
         return self._groups.create(request)
@@ -100,8 +100,8 @@ class AwsBackend:
     def delete_volume(self, handle: Handle) -> None:
         self._volumes.delete(handle)
 
-    def list_owned_volumes(self, volume_id: str | None = None) -> Iterator[OwnedVolume]:
-        return self._volumes.list_owned(volume_id)
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        return self._volumes.list_owned(volume_id, region)
 
     def close(self) -> None:
         self._clients.close()

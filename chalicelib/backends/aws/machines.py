@@ -311,8 +311,9 @@ class Machines:
 
     # --- what is ours ------------------------------------------------------------------------------------------------
 
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
-        for found in everywhere(self._regions, lambda region: list(self._owned(region, instance_id))):
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        regions = (region,) if region else self._regions
+        for found in everywhere(regions, lambda region: list(self._owned(region, instance_id))):
             yield from found
 
     def _owned(self, region: str, instance_id: str | None) -> Iterator[Owned]:

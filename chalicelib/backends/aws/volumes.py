@@ -175,9 +175,10 @@ class AwsVolumes:
         if body["State"] != "deleting":
             self._clients.call("ec2", self._region(handle), "delete_volume", VolumeId=handle.id)
 
-    def list_owned(self, volume_id: str | None = None) -> Iterator[OwnedVolume]:
+    def list_owned(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
         ours = filters(tag_key="dstack-volume") if volume_id is None else tag_filters({"dstack-volume": volume_id})
-        for found in everywhere(self._regions, lambda region: list(self._owned(region, ours))):
+        regions = (region,) if region else self._regions
+        for found in everywhere(regions, lambda region: list(self._owned(region, ours))):
             yield from found
 
     def _owned(self, region: str, ours: list[dict[str, object]]) -> Iterator[OwnedVolume]:

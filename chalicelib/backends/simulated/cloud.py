@@ -207,11 +207,11 @@ class FakeCloud:
                     self._live(handle.id)
         self._maybe_fail("terminate", "after")
 
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         self._maybe_fail("list", "before")
         with self._lock:
             bodies = [b for b in self._all() if b["kind"] in ("disk", "vm") and b["visible_at"] <= self._now()]
-        for body in bodies:
+        for body in (body for body in bodies if region in ("", body["region"])):
             owner = owner_of(body)
             if owner is not None and owner.kind is OwnedKind.instance and instance_id in (None, owner.id):
                 yield Owned(_handle(body), owner.install, owner.project_id, owner.id, owner.epoch)
@@ -270,8 +270,8 @@ class FakeCloud:
     def delete_volume(self, handle: Handle) -> None:
         self.disks.delete(handle)
 
-    def list_owned_volumes(self, volume_id: str | None = None) -> Iterator[OwnedVolume]:
-        yield from self.disks.list_owned(volume_id)
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        yield from self.disks.list_owned(volume_id, region)
 
     def close(self) -> None:
         """Nothing to release: machines outlive the server, as in any cloud."""

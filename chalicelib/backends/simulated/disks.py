@@ -147,11 +147,11 @@ class Disks:
                 self._live(body["id"])
         self._maybe_fail("delete_volume", "after")
 
-    def list_owned(self, volume_id: str | None) -> Iterator[OwnedVolume]:
+    def list_owned(self, volume_id: str | None, region: str) -> Iterator[OwnedVolume]:
         self._maybe_fail("list_volumes", "before")
         with self._lock:
             bodies = [body for body in self.all() if body["visible_at"] <= self._now()]
-        for body in bodies:
+        for body in (body for body in bodies if region in ("", body["region"])):
             owner = owner_of(body)
             if owner is not None and owner.kind is OwnedKind.volume and volume_id in (None, owner.id):
                 yield OwnedVolume(_handle(body), owner.install, owner.project_id, owner.id, owner.epoch)

@@ -25,7 +25,8 @@ def _machine(backend: Backend, instance: Instance | None) -> tuple[Handle, ...]:
     if instance is None or instance.status is InstanceStatus.terminated:
         return () if instance is None else instance.handles
     known = {handle.id: handle for handle in instance.handles}
-    known |= {each.handle.id: each.handle for each in backend.list_owned(instance.id) if each.epoch == instance.epoch}
+    listed = backend.list_owned(instance.id, instance.offer.region)
+    known |= {each.handle.id: each.handle for each in listed if each.epoch == instance.epoch}
     if not known:
         raise Transient(f"The provider doesn't list {instance.name} yet.")
     return tuple(known.values())

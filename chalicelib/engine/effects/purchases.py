@@ -242,7 +242,7 @@ class Purchases:
         began = self.here.clock.now()
         try:
             with translated(instance.name):
-                listed = list(backend.list_owned(instance.id))
+                listed = list(backend.list_owned(instance.id, instance.offer.region))
         except BackendError as error:
             return NotDone(effect.unit, *said(error), instance.epoch)
         install = self.here.install_id

@@ -177,7 +177,7 @@ class VolumeEffects:
     def _all_of(self, volume: Volume, provider: Volumes) -> list[Handle]:
         """What there may be of it: what was recorded, and what the provider lists under its tag."""
         with translated(volume.name):
-            listed = list(provider.list_owned_volumes(volume.id))
+            listed = list(provider.list_owned_volumes(volume.id, volume.region))
         found = {} if volume.handle is None else {volume.handle.id: volume.handle}
         for one in listed:
             if is_ours(one.install, self.here.install_id) and one.volume_id == volume.id:

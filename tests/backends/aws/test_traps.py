@@ -43,7 +43,8 @@ class Site:
         self.clock = Clock()
         self.account = Account(self.clock.now)
         self.provider = AwsProvider(self.account)
-        self.backend = AwsBackend(config(regions=[HERE], **configured), clients(self.account), self.clock.now)
+        settings = {"regions": [HERE], **configured}
+        self.backend = AwsBackend(config(**settings), clients(self.account), self.clock.now)
 
     def later(self, micros: Micros = 2 * MINUTE) -> None:
         self.clock.at += micros
@@ -314,6 +315,18 @@ def test_orphans_are_listed_and_ended(site: Site) -> None:
     assert {one.instance_id for one in found} == {request_for(offer("g5.xlarge"), "lost").instance_id}
     site.end([one.handle for one in found])
     assert site.provider.existing() == strangers
+
+
+def test_what_is_left_of_a_machine_is_asked_of_its_region_alone() -> None:
+    """With ten other regions, whose limits on calls nobody should use up for it."""
+    site = Site(regions=None)
+    request = request_for(offer("g5.xlarge"))
+    made = list(site.backend.create(request))
+    site.later()
+    site.account.calls.clear()
+    assert [one.handle for one in site.backend.list_owned(request.instance_id, HERE)] == made
+    assert {call.region for call in site.account.calls} == {HERE} and len(site.account.calls) == 4
+    site.account.close()
 
 
 def test_an_empty_group_is_listed_and_ended(site: Site) -> None:

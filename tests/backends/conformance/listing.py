@@ -48,6 +48,17 @@ class Listing(Suite):
         assert ids([each.handle for each in backend.list_owned(other.instance_id)]) == ids(made)
         assert list(backend.list_owned(other.instance_id[:-1])) == []
 
+    def test_owned_can_be_asked_of_one_region(
+        self, backend: Backend, offers: Sequence[Offer], pass_lag: PassLag
+    ) -> None:
+        regions = {o.region: o for o in offers if not o.instance.resources.spot}
+        here, there = sorted(regions)[:2]
+        request = request_for(regions[here])
+        made = list(backend.create(request))
+        pass_lag()
+        assert ids([each.handle for each in backend.list_owned(request.instance_id, here)]) == ids(made)
+        assert list(backend.list_owned(request.instance_id, there)) == []
+
     def test_all_pages_are_listed(
         self, backend: Backend, request_one: CreateRequest, provider: Provider, pass_lag: PassLag
     ) -> None:

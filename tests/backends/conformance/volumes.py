@@ -130,6 +130,8 @@ class VolumeConformance(Suite):
         owner = listed[made.id]
         assert (owner.install, owner.project_id, owner.epoch) == (INSTALL, PROJECT, 3)
         assert [each.handle for each in site.backend.list_owned_volumes(owner.volume_id)] == [made]
+        assert [each.handle for each in site.backend.list_owned_volumes(owner.volume_id, other.region)] == [made]
+        assert list(site.backend.list_owned_volumes(owner.volume_id, "eu-west-1")) == []
         assert made not in [each.handle for each in site.backend.list_owned()]
 
     @needs("volumes")
