@@ -224,6 +224,7 @@ SLURM = {"name": "a", "hostname": "h", "user": "u", "private_key": {"path": "k"}
             "os_images.cpu.owner",
             "`self` or `123456789012`",
         ),
+        (BACKENDS[0] | {"tags": {f"t{n}": "" for n in range(26)}}, "too-large", "tags", "at most 25"),
         (BACKENDS[1] | {"vpc_ids": {"e": "net"}}, "invalid-value", "vpc_ids.e", "`my-group/my-network`"),
         (BACKENDS[1] | {"subnet_ids": {"eastus": "g/n/s"}}, "exclusive", "subnet_ids.eastus", "`vpc_ids` too"),
         (BACKENDS[1] | {"vpc_ids": None, "subnet_ids": None}, "missing", "public_ips", "add `vpc_ids`"),

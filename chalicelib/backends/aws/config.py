@@ -17,6 +17,7 @@ AWSCreds = Annotated[
 ]
 
 
+MOST_TAGS = 25  # of the 50 that AWS takes; runs, fleets and the control plane add theirs
 _OWNER = shaped(r"self|[0-9]{12}", "the owner of an image", "self` or `123456789012")
 
 
@@ -54,6 +55,6 @@ class AWSBackendConfig(RegionalBackend):
     iam_instance_profile: Word | None = Field(
         default=None, description="The instance profile of the machines. Its role's name begins with `dstack-machine`."
     )
-    tags: Tags | None = Field(default=None, description=TAGS)
+    tags: Annotated[Tags, Field(max_length=MOST_TAGS)] | None = Field(default=None, description=TAGS)
     os_images: AWSOSImages | None = Field(default=None, description="Images to start machines from.")
     experimental_instance_types: Words | None = Field(default=None, description=EXPERIMENTAL)

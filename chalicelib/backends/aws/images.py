@@ -44,7 +44,8 @@ class AwsImages:
                     f"The backend's `os_images` has no image for {offer.instance.name}.",
                     hint=f"Add `os_images.{kind}`, or remove `os_images`.",
                 )
-            return self._images.get(f"{offer.region} {kind}", lambda: self._named(offer.region, image))
+            arch = _architecture(has)
+            return self._images.get(f"{offer.region} {kind} {arch}", lambda: self._named(offer.region, image, arch))
         return self._usual(offer.region, offer.instance.name, has)
 
     def forget(self) -> None:
@@ -56,7 +57,7 @@ class AwsImages:
                 f"AWS's image has no driver for the GPUs of {type_name}.",
                 hint="Name one that has in the backend's `os_images.nvidia`.",
             )
-        arch = "arm64" if has.cpu_arch == "arm" else "x86_64"
+        arch = _architecture(has)
         return self._images.get(f"{region} {arch}", lambda: self._by_parameter(region, PARAMETER.format(arch=arch)))
 
     def _by_parameter(self, region: str, name: str) -> Image:
@@ -66,21 +67,27 @@ class AwsImages:
             raise Unfit(f"{region} has no image {image_id}, which {name} names.")
         return _read(found[0])
 
-    def _named(self, region: str, asked: AWSOSImage) -> Image:
+    def _named(self, region: str, asked: AWSOSImage, arch: str) -> Image:
         """The newest of those that fit. An owner is always asked for: anybody may give an image any name."""
         found = self._clients.call(
             "ec2",
             region,
             "describe_images",
             Owners=[asked.owner],
-            Filters=filters(name=asked.name, state="available"),
+            Filters=filters(name=asked.name, state="available", architecture=arch),
         )["Images"]
         if not found:
             raise Unfit(
-                f"{region} has no image {asked.name} of {'this account' if asked.owner == 'self' else asked.owner}.",
+                f"{region} has no image {asked.name} of {'this account' if asked.owner == 'self' else asked.owner} for "
+                f"{arch}.",
                 hint="Copy it there, correct `os_images`, or take the region out of `regions`.",
             )
         return _read(max(found, key=lambda image: (str(image["CreationDate"]), str(image["ImageId"]))))
+
+
+def _architecture(has: Resources) -> str:
+    """As AWS calls it."""
+    return "arm64" if has.cpu_arch == "arm" else "x86_64"
 
 
 def _read(image: dict[str, Any]) -> Image:

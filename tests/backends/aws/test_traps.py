@@ -171,6 +171,17 @@ def test_a_stockout_is_asked_about_once_a_zone(site: Site) -> None:
     assert all(zone in str(told.value) for zone in request.zones or ())
 
 
+def test_what_was_remembered_and_is_gone_is_looked_up_again(site: Site) -> None:
+    looks = ("DescribeImages", "DescribeSubnets", "DescribeSecurityGroups")
+    list(site.backend.create(request_for(offer("g5.xlarge"))))
+    site.account.script.faults.append(Fault("RunInstances", "InvalidAMIID.NotFound"))
+    with pytest.raises(Unfit):
+        list(site.backend.create(request_for(offer("g5.xlarge"), "two")))
+    before = [len(site.account.asked(look)) for look in looks]
+    list(site.backend.create(request_for(offer("g5.xlarge"), "three")))
+    assert [len(site.account.asked(look)) for look in looks] == [count + 1 for count in before]
+
+
 @pytest.mark.parametrize(
     "code", ["VcpuLimitExceeded", "RequestLimitExceeded", "UnauthorizedOperation", "InternalError"]
 )
