@@ -89,6 +89,7 @@ def test_a_gateway_gets_its_machines_and_leaves_none(site: EmbeddedSite) -> None
     machines = door.machines()
     assert [each.status for each in machines] == [InstanceStatus.idle] * 2 and len(door.owned()) == 4  # with disks
     assert all(each.hostname for each in running.replicas)
+    assert [vm["open_ports"] for vm in site.cloud.machines()] == [[80, 443]] * 2
     assert [site.hosts.hosts[name].carried for name in site.hosts.hosts] == [
         {"id": door.id, "num": num, "http": 80, "https": 443} for num in (0, 1)
     ]

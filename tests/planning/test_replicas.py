@@ -14,6 +14,7 @@ from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.plan import Plan
+from chalicelib.planning.replicas import backoff
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import RunSnapshot
 from tests.harness.examples import many
@@ -23,6 +24,10 @@ from tests.world.nouns import lint
 RETRY = {"on_events": ["error", "no-capacity"], "duration": "1h"}
 EXITED = JobReason.container_exited_with_error
 Slot = tuple[int, int]
+
+
+def test_each_retry_waits_longer_up_to_ten_minutes() -> None:
+    assert [backoff(attempt) // b.SECOND for attempt in range(8)] == [15, 15, 30, 60, 120, 300, 600, 600]
 
 
 class Replicas:
