@@ -90,6 +90,25 @@ def test_a_password_that_was_stored_in_clear_is_sealed_and_still_opens(rig: Rig)
     assert sent["registry_auth"]["password"] == PASSWORD
 
 
+def test_events_that_were_stored_as_sentences_are_listed_beside_those_of_today(rig: Rig) -> None:
+    """Nothing renews them: each reader takes them as they are."""
+    run = run_of(rig, submit(rig, task("hello"))["id"])
+    target = {"type": "run", "id": run.id, "name": run.name}
+    old = {"id": "0", "project_id": rig.project.id, "at": NOW - DAY, "message": "made, waits", "run_id": run.id}
+    key = keys.event(rig.project.id, NOW - DAY, "0")
+    for number, targets in enumerate(([target], [])):  # the first had none
+        body = orjson.dumps({**old, "id": str(number), "targets": targets})
+        place = key._replace(sk=key.sk.removesuffix("0") + str(number))
+        record = Record(place, 1, body, gsi1=(keys.run_events(run.id), place.sk))
+        rig.world.plane.store.commit([Put(record, None)])
+    assert renew(rig)
+    within = rig.ok("/api/events/list", {"within_runs": [run.id], "ascending": True})
+    assert [each["message"] for each in within][:3] == ["made, waits", "made, waits", "submitted"]
+    sent = rig.ok("P/events/changes", {"prev_recorded_at": "2020-01-01T00:00:00Z"})
+    assert [each["message"] for each in sent][:2] == ["made, waits", "made, waits"]
+    assert sent[0]["target"] == target and sent[1]["target"]["type"] == "project"
+
+
 def test_what_is_sealed_or_a_reference_stays_as_it_is(rig: Rig) -> None:
     rig.ok("P/secrets/create_or_update", {"name": "key", "value": "v"})
     refers = {"registry_auth": {"username": "me", "password": "${{ secrets.key }}"}}
