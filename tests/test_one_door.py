@@ -105,7 +105,7 @@ def test_a_move_elsewhere_would_be_seen(line: str) -> None:
 @pytest.mark.slow
 def test_what_has_a_machine_is_written_through_the_committer() -> None:
     """`store.commit` with a noun that has a status stands in the committer, and where something is written beside the
-    status: a handle, a mark of a look, the hosts of this machine's own fleet."""
+    status: a handle, a mark of a look."""
     direct = {
         name
         for name, tree in sources("commit")
@@ -135,7 +135,6 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/watching.py",  # that nobody expects reports of an ended machine
         "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
         "chalicelib/hosts/steps.py",  # what first contact with a host showed
-        "chalicelib/runtime/local_fleet.py",  # makes this machine's fleet and host, and cuts it
         "chalicelib/usecases/agent.py",  # metrics that one commit didn't take
         "chalicelib/usecases/agent_credentials.py",  # presence
         "chalicelib/usecases/stream_orders.py",  # streams that gateways want, until the replicas' agents see to them

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import Event, EventType, Target
+from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, instance_id
@@ -22,8 +23,9 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.fitting import Blocks, total_blocks
+from chalicelib.planning.snapshots import NounsSnapshot
+from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
-from chalicelib.store.port import Change
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.fleets import holder
 
@@ -97,19 +99,13 @@ def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks, hosts: 
     )
     spec = FleetSpec.model_validate({"configuration": _configuration(blocks, hosts)})
     body = FleetBody(fleet_id=fleet_id, spec=spec.model_dump_json())
-    event = Event(
-        id=derive(fleet_id, "event", "created"),
-        project_id=project.id,
-        at=now,
-        type=EventType.created,
-        detail="this machine",
-        targets=(Target(type="fleet", id=fleet_id, name=FLEET),),
-        fleet_id=fleet_id,
-    )
-    changes: list[Change] = [
-        nouns.put(noun) for noun in (fleet, body, *(_host(plane, fleet, num) for num in range(hosts)), event)
-    ]
-    plane.store.commit([*changes, nouns.pointer(keys.fleet_name(project.id, FLEET), fleet_id, version=version)])
+    draft = Draft(now)
+    draft.save(fleet)
+    draft.save(body)
+    draft.tell(EventType.created, fleet, detail="this machine")
+    _add_hosts(plane, draft, fleet, range(hosts))
+    pointer = nouns.pointer(keys.fleet_name(project.id, FLEET), fleet_id, version=version)
+    plane.door.take(NounsSnapshot(now, ()), draft.plan(), [pointer])
 
 
 def _configuration(blocks: Blocks, hosts: int) -> dict[str, Any]:
@@ -121,12 +117,20 @@ def _joined(plane: Plane, fleet: Fleet, live: list[Instance], more: int) -> tupl
     """With hosts that are wanted for the first time, or that the user deleted while keeping the fleet."""
     if more <= 0:
         return fleet, live
-    hosts = [_host(plane, fleet, fleet.next_instance_num + number) for number in range(more)]
-    fleet = fleet.with_(next_instance_num=fleet.next_instance_num + more)
-    plane.store.commit([nouns.put(fleet), *map(nouns.put, hosts)])
+    draft, first = Draft(plane.clock.now()), fleet.next_instance_num
+    draft.save(fleet.with_(next_instance_num=first + more))
+    _add_hosts(plane, draft, fleet, range(first, first + more))
+    plane.door.take(NounsSnapshot(draft.now, (fleet,)), draft.plan())
     fleet_again = nouns.find(plane.store, Fleet, keys.fleet(fleet.id))
     assert fleet_again is not None, "it was just written"
     return fleet_again, _live(plane, fleet_again)
+
+
+def _add_hosts(plane: Plane, draft: Draft, fleet: Fleet, nums: Iterable[int]) -> None:
+    for num in nums:
+        host = _host(plane, fleet, num)
+        draft.save(host)
+        draft.tell(EventType.created, host, fleet)
 
 
 def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
@@ -166,7 +170,10 @@ def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks)
     number = fleet.spec_num + 1
     resized = [_split(instance, split) for instance in live] if cut else []
     body = FleetBody(fleet_id=fleet.id, spec_num=number, spec=anew.model_dump_json())
-    plane.store.commit([nouns.put(noun) for noun in (fleet.with_(spec_num=number), body, *resized)])
+    draft = Draft(plane.clock.now())
+    for noun in (fleet.with_(spec_num=number), body, *resized):
+        draft.save(noun)
+    plane.door.take(NounsSnapshot(draft.now, (fleet, *live)), draft.plan())
 
 
 def _split(instance: Instance, blocks: Blocks) -> Instance:

@@ -23,8 +23,9 @@ from chalicelib.domain.usage import StorageUsage
 from chalicelib.planning.purchases import Describe
 from chalicelib.runtime.embedded import REFRESH_EVERY, EmbeddedRoot
 from chalicelib.runtime.lambda_ import LambdaRoot
+from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.ports import Ports
-from chalicelib.runtime.settings import LambdaSettings, ServerSettings
+from chalicelib.runtime.settings import MOST_LOCAL_HOSTS, LambdaSettings, ServerSettings
 from chalicelib.store import nouns
 from chalicelib.store.dynamo import DynamoStore
 from chalicelib.store.heard import HeardStore
@@ -156,6 +157,15 @@ def test_a_server_that_starts_again_has_no_requests_under_way(embedded: Embedded
     found = nouns.find(rig.root.ports.store, Traffic, keys.traffic(run_id, SERVER))
     assert found is not None
     assert (found.quiet, found.held) == (True, 0)
+
+
+def test_as_many_hosts_as_one_machine_may_be_are_there_at_once_each_with_its_event(embedded: Embedded) -> None:
+    rig = embedded.rig("here")
+    places = ensure_fleet(rig.root.plane, rig.project, "1", MOST_LOCAL_HOSTS)
+    events = rig.ok("/api/events/list", {"include_target_types": ["instance"], "limit": 100})
+    told = [target["id"] for event in events for target in event["targets"] if target["type"] == "instance"]
+    assert {event["message"] for event in events} == {"created"}
+    assert sorted(told) == sorted(place.instance_id for place in places) and len(set(told)) == MOST_LOCAL_HOSTS
 
 
 def test_a_server_measures_its_own_folder(embedded: Embedded) -> None:
