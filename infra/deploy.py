@@ -36,9 +36,9 @@ from chalicelib.usecases.first_start import first_start
 from infra import account, artefacts, command, installed, spending, stateful, uploads
 from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
-from infra.functions import BOUNDED, at_once
+from infra.functions import ALONE, BOUNDED, at_once
 from infra.packaging import packer
-from infra.stacks import Proposal, Stack, course
+from infra.stacks import Proposal, Stack
 from infra.stateless import Code
 
 KEYS = ("install-key", "master-key")
@@ -103,14 +103,12 @@ class Deployment:
         self._timed("first start", self._first_start)  # last, so that nothing fails between the token and its reader
 
     def _not_chalices(self) -> None:
-        """`chalice deploy` gives its functions the same names, and CloudFormation takes over nothing that is there."""
-        main, functions = self._stack(""), self.clients("lambda")
-        if course(main.status()) not in ("create", "clear"):
-            return
+        """What `chalice deploy` made would go on beside ours, on the same table."""
+        functions = self.clients("lambda")
         with explained("look for functions"), suppress(functions.exceptions.ResourceNotFoundException):
-            functions.get_function(FunctionName=f"dstack-{self.stage}-reconcile")
+            functions.get_function(FunctionName=f"{ALONE}-{self.stage}-reconcile")
             raise Refused(
-                f"The stage {self.stage} was deployed by `chalice deploy`, whose functions have the names of ours.",
+                f"The stage {self.stage} has functions that `chalice deploy` made.",
                 hint=f"Run `chalice delete --stage {self.stage}` where that was run, then this command again: "
                 "they hold no data.",
             )

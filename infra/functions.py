@@ -1,6 +1,7 @@
 """The table of functions, from which everything else about them is rendered: `.chalice/`, and the stack in `stateless`.
 
-`python -m infra.functions` writes `.chalice/config.json` and `.chalice/policies/*.json` for the stage `prod`.
+`python -m infra.functions` writes `.chalice/config.json` and `.chalice/policies/*.json`, for a `chalice deploy` that
+names no stage.
 
 Hints, effects and schedules are asynchronous invocations. Lambda keeps such an event, repeats it twice if the function
 raises, a minute later and then two, and for as long as the account has no execution free. `lasts` ends that after the
@@ -40,6 +41,8 @@ from infra.policies import Grant, in_file
 
 ROOT = Path(__file__).resolve().parents[1]
 CHALICE = "chalice"  # the artefact of app.py, made by `chalice package`; plain functions without an SDK run from it too
+UNNAMED = "dev"  # the stage of a `chalice deploy` that names none
+APP, ALONE = "dstack", "dstack-chalice"  # begins the names of its functions: it would replace ours if they had theirs
 PROVIDERS = {"clouds": "provision"}  # the artefacts with providers' SDKs, and the function of each one's effects
 SSH = "ssh"  # the artefact that logs in
 
@@ -231,18 +234,20 @@ def named(name: str) -> Function:
 # --- what Chalice reads ----------------------------------------------------------------------------------------------
 
 
-def config(stage: str, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+def config(stage: str, variables: Mapping[str, str] | None = None, app: str = APP) -> dict[str, Any]:
     """`.chalice/config.json`. `policies` are the files that it names."""
     deployed = {function.name: _chalice(function) for function in FUNCTIONS if function.chalice}
     api = deployed.pop("api")
     made = {
+        "manage_iam_role": True,
         "api_gateway_stage": "api",
         "minimum_compression_size": 1024,
         **api,
         "environment_variables": {"DSTACK_KEYS": f"/dstack-{stage}", **(variables or {})},
         "lambda_functions": {"api_handler": api, **deployed},
     }
-    return {"version": "2.0", "app_name": "dstack", "stages": {stage: made}}
+    # Of any other stage, Chalice would guess the policies: so it is to refuse it.
+    return {"version": "2.0", "app_name": app, "manage_iam_role": False, "stages": {stage: made}}
 
 
 def _chalice(function: Function) -> dict[str, Any]:
@@ -261,12 +266,12 @@ def policies(stage: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def files(stage: str, variables: Mapping[str, str] | None = None) -> dict[str, str]:
+def files(stage: str, variables: Mapping[str, str] | None = None, app: str = APP) -> dict[str, str]:
     """What stands in `.chalice/`, by path."""
-    made = {"config.json": config(stage, variables), **policies(stage)}
+    made = {"config.json": config(stage, variables, app), **policies(stage)}
     return {path: json.dumps(content, indent=2) + "\n" for path, content in made.items()}
 
 
 if __name__ == "__main__":
-    for path, text in files("prod").items():
+    for path, text in files(UNNAMED, app=ALONE).items():
         (ROOT / ".chalice" / path).write_text(text, encoding="utf-8")

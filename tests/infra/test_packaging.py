@@ -20,6 +20,7 @@ UNTAGGED = (
     "Ec2Profile",
 )  # what only looks, and a new group's VPC
 POLICIES = sorted((ROOT / ".chalice" / "policies").glob("*.json"))
+WRITTEN = functions.files(functions.UNNAMED, app=functions.ALONE)
 STAGES = json.loads((ROOT / ".chalice" / "config.json").read_text())["stages"]
 
 
@@ -48,13 +49,13 @@ def test_requirements_txt_is_what_the_lock_says() -> None:
     assert (ROOT / "requirements.txt").read_text() == wanted, hint
 
 
-@pytest.mark.parametrize("path", functions.files("prod"))
+@pytest.mark.parametrize("path", WRITTEN)
 def test_what_chalice_reads_is_the_table_of_functions(path: str) -> None:
-    assert (ROOT / ".chalice" / path).read_text() == functions.files("prod")[path], "run `python -m infra.functions`"
+    assert (ROOT / ".chalice" / path).read_text() == WRITTEN[path], "run `python -m infra.functions`"
 
 
 def test_no_policy_is_left_of_a_function_that_is_gone() -> None:
-    assert {f"policies/{path.name}" for path in POLICIES} == set(functions.policies("prod"))
+    assert {f"policies/{path.name}" for path in POLICIES} == set(functions.policies(functions.UNNAMED))
 
 
 def test_no_stage_may_change_what_another_made() -> None:

@@ -14,19 +14,24 @@ from typing import Any
 import pytest
 
 from infra import cost
+from infra.functions import FUNCTIONS, UNNAMED
 from tests.infra.test_packaging import POLICIES, ROOT
 
 CHALICE = Path(sys.executable).with_name("chalice")
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Without the packages of requirements.txt: those are pip's to fetch, and this test meets a closed door outside."""
     bare = tmp_path_factory.mktemp("bare")
     shutil.copy(ROOT / "app.py", bare)
     for folder in ("chalicelib", "functions", "vendor", ".chalice"):
         shutil.copytree(ROOT / folder, bare / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     (bare / "requirements.txt").touch()
+    return bare
+
+
+def chalice(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(bare),
@@ -36,8 +41,13 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "http_proxy": "http://127.0.0.1:9",
         "https_proxy": "http://127.0.0.1:9",
     }
-    command = [CHALICE, "package", "--stage", "prod", "out"]
-    done = subprocess.run(command, cwd=bare, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run([CHALICE, *words], cwd=bare, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def package(bare: Path) -> Path:
+    """Of no stage that somebody named."""
+    done = chalice(bare, "package", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     return bare / "out"
 
@@ -84,3 +94,17 @@ def test_schedules_are_what_the_app_says(package: Path) -> None:
     }
     often = {"Reconcile": "rate(1 minute)", "ReapIdle": "rate(2 minutes)"}
     assert rates == {**often, "SweepOrphans": "rate(5 minutes)", "EraseUnused": "rate(10 minutes)"}
+
+
+def test_functions_are_as_the_table_says_and_know_their_stage(package: Path) -> None:
+    made = resources(package)
+    for function in FUNCTIONS:
+        if function.chalice:
+            properties = made[function.chalice]["Properties"]
+            assert (properties["MemorySize"], properties["Timeout"]) == (function.memory, function.timeout)
+            assert properties["Environment"] == {"Variables": {"DSTACK_KEYS": f"/dstack-{UNNAMED}"}}
+
+
+def test_a_stage_whose_policies_chalice_would_guess_is_refused(bare: Path) -> None:
+    done = chalice(bare, "deploy", "--stage", "another")
+    assert done.returncode != 0 and "iam_role_arn" in " ".join(done.stderr.split()), done.stdout + done.stderr

@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 from infra import artefacts
+from infra.functions import ALONE, UNNAMED
 from tests.e2e.aws.deployment import VENV, cloned
 from tests.e2e.aws.journey import Journey
 
-CHALICES = "prod"  # the stage that `.chalice` in the repository is of
 CALL = {
     "resource": "/api/server/get_info",
     "path": "/api/server/get_info",
@@ -29,20 +29,20 @@ def plain(trip: Journey) -> None:
     """`chalice deploy` alone: the API says what is missing, and what was deployed must go before the whole comes."""
     clone = cloned(trip.folder / "plain")
     with_packages(clone)
-    done = run(trip, clone, str(VENV / "bin" / "chalice"), "deploy", "--stage", CHALICES)
+    done = run(trip, clone, str(VENV / "bin" / "chalice"), "deploy")
     assert done.returncode == 0, done.stdout + done.stderr
     functions = trip.one.client("lambda")
-    answer = json.loads(functions.invoke(FunctionName="dstack-prod", Payload=json.dumps(CALL))["Payload"].read())
+    answer = json.loads(functions.invoke(FunctionName=f"{ALONE}-{UNNAMED}", Payload=json.dumps(CALL))["Payload"].read())
     assert answer["statusCode"] == 503
-    for words in ("isn't wholly deployed; missing: table", "Run `make deploy STAGE=prod`"):
+    for words in ("isn't wholly deployed; missing: table", f"Run `make deploy STAGE={UNNAMED}`"):
         assert words in answer["body"], answer
-    deploy = [str(VENV / "bin" / "python"), "-m", "infra.deploy", CHALICES, "--yes"]
+    deploy = [str(VENV / "bin" / "python"), "-m", "infra.deploy", UNNAMED, "--yes"]
     refused = run(trip, clone, *deploy)
-    assert refused.returncode == 1 and f"chalice delete --stage {CHALICES}" in refused.stderr, refused.stderr
-    done = run(trip, clone, str(VENV / "bin" / "chalice"), "delete", "--stage", CHALICES)
+    assert refused.returncode == 1 and f"chalice delete --stage {UNNAMED}" in refused.stderr, refused.stderr
+    done = run(trip, clone, str(VENV / "bin" / "chalice"), "delete")
     assert done.returncode == 0, done.stdout + done.stderr
     left = [one["FunctionName"] for one in functions.list_functions()["Functions"]]
-    assert not [name for name in left if name.startswith(f"dstack-{CHALICES}")]
+    assert left and not [name for name in left if name.startswith(ALONE)]
 
 
 def with_packages(clone: Path) -> None:
