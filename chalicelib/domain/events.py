@@ -18,6 +18,8 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
 
+EVERYWHERE = ""  # the project of events without one: they are of the installation, as its users are
+
 
 class EventType(StrEnum):
     """What happened. Values are stored, so none ever changes its meaning; add new ones at the end."""

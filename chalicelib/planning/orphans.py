@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from chalicelib.domain.events import Event, EventType, Target
+from chalicelib.domain.events import EVERYWHERE, Event, EventType, Target
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.ids import derive
@@ -225,16 +225,15 @@ def _agreement(look: AccountLook[T], suspect: T | Instance | Volume, seen: Sight
 
 
 def _told(look: AccountLook[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
-    """The sighting, with an event if the project that the tag names exists to read it."""
+    """The sighting, and an event: for the project that the tag names or, if there is none, for global admins."""
     project = look.projects.get(stray.project_id)
-    if project is None:
-        return Step(saves=(sighting,))
+    named = stray.project_id[:64]
     event = Event(
         id=derive(sighting.account, "event", sighting.subject, sighting.first_at, type.value),
-        project_id=project.id,
+        project_id=EVERYWHERE if project is None else project.id,
         at=look.now,
         type=type,
         detail=f"{stray.handle.kind} {stray.handle.id} at {look.facts.title or look.facts.name}"[:500],
-        targets=(Target(type="project", id=project.id, name=project.name),),
+        targets=(Target(type="project", id=named, name=named if project is None else project.name),),
     )
     return Step(saves=(sighting,), events=(event,))

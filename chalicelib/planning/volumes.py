@@ -97,6 +97,18 @@ def may_begin(volume: Volume, effect: Effect, facts: BackendFacts, now: Micros) 
     return now <= effect.act_until - facts.visibility_lag - facts.create_timeout // 2
 
 
+def has_disk(volume: Volume) -> bool:
+    """One that failed has none, unless what it left is still being removed."""
+    return volume.status is not VolumeStatus.failed or volume.remains or bool(volume.attachments)
+
+
+def is_disk_of(volume: Volume, handle: Handle, region: str) -> bool:
+    """Of one whose registration has only begun, the claim decides."""
+    known = volume.handle.id if volume.handle else volume.external_id
+    begun = volume.status is not VolumeStatus.submitted
+    return begun and known == handle.id and volume.region == region and has_disk(volume)
+
+
 def kept(volume: Volume) -> Micros | None:
     """How long it stays while nobody uses it; None: for ever."""
     return None if volume.auto_cleanup_seconds is None else max(WAIT_UNUSED, volume.auto_cleanup_seconds * SECOND)

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import Event
+from chalicelib.domain.events import EVERYWHERE, Event
 from chalicelib.domain.instants import Micros, sortable
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.port import Index, Record, Store
-from chalicelib.usecases.trail import EVERYWHERE
 
 PAGE = 100
 FEWEST = 10  # records that a query of one of many streams asks for

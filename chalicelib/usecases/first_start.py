@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import EventType
+from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.keys import Key
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, hash_token
@@ -19,7 +19,7 @@ from chalicelib.store import nouns
 from chalicelib.store.port import Change, Store
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.trail import EVERYWHERE, project_target, told, user_target
+from chalicelib.usecases.trail import project_target, told, user_target
 from chalicelib.usecases.users import make_user, move_token
 
 N = TypeVar("N", bound=Noun)

@@ -76,7 +76,7 @@ def word(plane: Plane, seat: Seat, since: str) -> dict[str, Any]:
     certified = certificates.told(plane, seat.gateway, _to_certify(found))
     said = _said(seat.gateway, found, certified)
     version = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
-    ask_in = 0.0 if plane.pace.long_poll else _pause(plane, [service for _, service in found], certified)
+    ask_in = _pause(plane, [service for _, service in found], certified)
     if version == since:
         certificates.take_heard(plane, seat.gateway, seat.replica.num, certified.unheard)  # it has what this says
         return {"news": False, "ask_in": ask_in}

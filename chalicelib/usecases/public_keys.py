@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import EventType
+from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.tenants import PublicKey, User
 from chalicelib.errors import AlreadyExists, Invalid, NotFound, Problem, Refused
 from chalicelib.printable import printable
@@ -13,7 +13,7 @@ from chalicelib.store import nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.trail import EVERYWHERE, told, user_target
+from chalicelib.usecases.trail import told, user_target
 
 MOST = 20  # of one user: each host has them in its records, of everybody who may log in there
 MOST_CHARACTERS = 8_000  # the longest key that OpenSSH reads is about as long

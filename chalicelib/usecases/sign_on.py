@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import EventType
+from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.sign_on import Claims, SignOn, check, claims_of, given_by
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, hash_token
@@ -26,7 +26,7 @@ from chalicelib.store.listing import every
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import DeviceCode, Plane, SignsOn
 from chalicelib.usecases.projects import give_role
-from chalicelib.usecases.trail import EVERYWHERE, told, user_target
+from chalicelib.usecases.trail import told, user_target
 from chalicelib.usecases.users import make_user, memberships, sign_on
 
 log = logging.getLogger(__name__)

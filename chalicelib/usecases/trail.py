@@ -10,8 +10,6 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import Project, Secret, User
 
-EVERYWHERE = ""  # the project of events without one: users belong to the installation
-
 
 def told(
     type: EventType,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import EventType
+from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.tenants import USER_NAME, GlobalRole, Member, Project, User, hash_token
 from chalicelib.errors import AlreadyExists, Forbidden, Invalid, NotFound, Problem, Refused
@@ -19,7 +19,7 @@ from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.trail import EVERYWHERE, told, user_target
+from chalicelib.usecases.trail import told, user_target
 
 if TYPE_CHECKING:
     from chalicelib.domain.sign_on import SignOn

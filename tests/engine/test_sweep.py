@@ -12,7 +12,7 @@ from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.backends.spi import CreateRequest, Owned
 from chalicelib.domain import keys
-from chalicelib.domain.events import Event, EventType
+from chalicelib.domain.events import EVERYWHERE, Event, EventType
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import MINUTE, SECOND
@@ -190,7 +190,7 @@ def test_an_end_that_fails_holds_up_no_other_and_is_asked_for_again(scene: Scene
     assert scene.told().count(EventType.reclaimed) == 4
 
 
-def test_a_tag_that_names_no_project_is_told_to_nobody(scene: Scene) -> None:
+def test_what_has_the_tag_of_no_project_is_in_the_history_of_the_installation(scene: Scene) -> None:
     gone = Project(id="gone", name="gone", owner_id="u", created_at=scene.place.at, deleted=True)
     scene.store.commit([nouns.put(gone)])
     for project_id in ("gone", "never-was"):
@@ -198,6 +198,7 @@ def test_a_tag_that_names_no_project_is_told_to_nobody(scene: Scene) -> None:
     scene.sweep()
     assert len(scene.sweep(after=APART).given_back) == 4
     assert scene.told() == scene.told("gone") == scene.told("never-was") == []
+    assert sorted(map(str, scene.told(EVERYWHERE))) == ["orphaned"] * 4 + ["reclaimed"] * 4
 
 
 # --- what a listing doesn't prove -------------------------------------------------------------------------------------

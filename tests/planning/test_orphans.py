@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from chalicelib.domain.events import EventType
+from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
@@ -169,11 +169,12 @@ def test_a_first_sight_of_long_ago_counts_for_nothing() -> None:
     assert sighting([again]).version == FIRST.version + 1  # the old one may still stand there
 
 
-def test_without_the_tags_project_nobody_is_told_and_the_rest_is_the_same() -> None:
+def test_without_the_tags_project_global_admins_see_it_and_the_rest_is_the_same() -> None:
     (finding,) = decide_sweep(look(STRAY, projects={}))
-    assert finding.step.events == ()
+    (event,) = finding.step.events
+    assert (event.type, event.project_id, event.targets[0].name) == (EventType.orphaned, EVERYWHERE, "p")
     (finding,) = decide_sweep(look(STRAY, began=LATER, projects={}, sightings=[sighting([finding])]))
-    assert (finding.end, finding.step.events) == (STRAY, ())
+    assert (finding.end, told(finding)) == (STRAY, [EventType.reclaimed])
 
 
 def test_each_resource_is_seen_for_itself() -> None:

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.events import Event, EventType, Target
+from chalicelib.domain.events import EVERYWHERE, Event, EventType, Target
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN, HistoryStore
 from chalicelib.store.memory import MemoryStore
 from chalicelib.usecases.events import PAGE, EventFilter, gone_actors, list_events
-from chalicelib.usecases.trail import EVERYWHERE
 from tests.harness.examples import seeds
 from tests.world.time import NOW
 

@@ -31,6 +31,8 @@ from chalicelib.planning.volumes import (
     VolumeMade,
     VolumeNotDone,
     VolumeNotMade,
+    has_disk,
+    is_disk_of,
     may_begin,
 )
 from chalicelib.store import nouns
@@ -83,7 +85,7 @@ class VolumeEffects:
         if found is not None and found[0] == volume.id:
             return
         other = None if found is None else nouns.find(self.here.store, Volume, keys.volume(found[0]))
-        if other is not None and not other.deleted and _has_disk(other) and self._near(volume, other, provider):
+        if other is not None and not other.deleted and has_disk(other) and self._near(volume, other, provider):
             raise _taken(volume, other.project_id, f"is the volume {other.name} already")
         try:
             self.here.store.commit([nouns.pointer(key, volume.id, version=0 if found is None else found[1])])
@@ -101,9 +103,7 @@ class VolumeEffects:
         """A disk is one volume: two would be attached, and deleted, without regard to each other. Projects share
         accounts, and nobody gets another's disk by knowing its id."""
         for other in self._volumes_near(volume, provider):
-            known = other.handle.id if other.handle else other.external_id
-            begun = other.status is not VolumeStatus.submitted  # else the claim decides
-            if known == handle.id and other.region == volume.region and _has_disk(other) and begun:
+            if is_disk_of(other, handle, volume.region):
                 raise _taken(volume, other.project_id, f"is the volume {other.name} already")
         for one in provider.list_owned_volumes():
             if is_ours(one.install, self.here.install_id) and one.handle.id == handle.id:
@@ -197,11 +197,6 @@ class VolumeEffects:
             log.info("%s is too late: its volume is deleted", effect)
             return None
         return volume
-
-
-def _has_disk(volume: Volume) -> bool:
-    """One that failed has none, unless what it left is still being removed."""
-    return volume.status is not VolumeStatus.failed or volume.remains or bool(volume.attachments)
 
 
 def _taken(volume: Volume, project_id: str, how: str) -> Unfit:
