@@ -24,7 +24,7 @@ from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.planning.workflows import Definition
 from infra import grants as may
 from infra import spending
-from infra.functions import CHALICE, FUNCTIONS, PROVIDERS, REPETITIONS, Function, named
+from infra.functions import CHALICE, FUNCTIONS, PROVIDERS, REPETITIONS, UNNAMED, Function, named
 from infra.policies import VERSION, in_template, sub_arn
 
 RUNTIME = "python3.11"
@@ -320,4 +320,4 @@ def _machine_id(name: str) -> str:
 
 
 if __name__ == "__main__":
-    json.dump(template(sys.argv[1] if len(sys.argv) > 1 else "prod"), sys.stdout, indent=2)
+    json.dump(template(sys.argv[1] if len(sys.argv) > 1 else UNNAMED), sys.stdout, indent=2)

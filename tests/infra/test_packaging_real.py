@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from infra import cost
+from infra import cost, stateless
 from infra.functions import FUNCTIONS, UNNAMED
 from tests.infra.test_packaging import POLICIES, ROOT
 
@@ -103,6 +103,20 @@ def test_functions_are_as_the_table_says_and_know_their_stage(package: Path) -> 
             properties = made[function.chalice]["Properties"]
             assert (properties["MemorySize"], properties["Timeout"]) == (function.memory, function.timeout)
             assert properties["Environment"] == {"Variables": {"DSTACK_KEYS": f"/dstack-{UNNAMED}"}}
+
+
+def test_ours_is_merged_into_what_chalice_packs(bare: Path) -> None:
+    """As somebody does it by hand: each function is there once, with the name and the policy of its stage."""
+    ours = subprocess.run([sys.executable, "-m", stateless.__name__], cwd=ROOT, capture_output=True, check=True).stdout
+    (bare / "ours.json").write_bytes(ours)
+    done = chalice(bare, "package", "--merge-template", "ours.json", "merged")
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = resources(bare / "merged")
+    named = [one["Properties"]["FunctionName"] for one in made.values() if "Function" in one["Type"].split("::")]
+    assert sorted(named) == sorted(f"dstack-{UNNAMED}-{function.name}" for function in FUNCTIONS)
+    for role in (one["Properties"] for one in made.values() if one["Type"] == "AWS::IAM::Role"):
+        (policy,) = role["Policies"]
+        assert "Fn::Sub" in json.dumps(policy), "it names this account and region, which Chalice's own leaves open"
 
 
 def test_a_stage_whose_policies_chalice_would_guess_is_refused(bare: Path) -> None:
