@@ -175,7 +175,7 @@ class Account:
         vpc = region.get_default_vpc()
         gateway = region.create_internet_gateway()
         region.attach_internet_gateway(gateway.id, vpc.id)
-        (table,) = region.describe_route_tables()
+        (table,) = region.describe_route_tables(filters={"vpc-id": vpc.id})
         region.create_route(table.id, "0.0.0.0/0", gateway_id=gateway.id)
 
     def in_moto(self, region: str) -> Any:

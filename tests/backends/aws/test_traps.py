@@ -19,7 +19,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.sweep import Sweeper
-from chalicelib.errors import BackendError, InsufficientCapacity, QuotaExceeded, Transient, Unfit
+from chalicelib.errors import BackendError, InsufficientCapacity, MissingPermission, QuotaExceeded, Transient, Unfit
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.lines import KEY
 from tests.backends.aws.provider import AwsProvider, clients, config
@@ -338,6 +338,20 @@ def test_what_is_left_of_a_machine_is_asked_of_its_region_alone() -> None:
     assert [one.handle for one in site.backend.list_owned(request.instance_id, HERE)] == made
     assert {call.region for call in site.account.calls} == {HERE} and len(site.account.calls) == 4
     site.account.close()
+
+
+def test_a_machine_that_is_protected_says_so_and_ends_once_it_isnt(site: Site) -> None:
+    made = list(site.backend.create(request_for(offer("g5.xlarge"))))
+    site.later()
+    site.account.script.faults.append(Fault("TerminateInstances", "OperationNotPermitted"))
+    with pytest.raises(MissingPermission, match=f"{made[0].id} in {HERE} is protected against termination"):
+        site.backend.terminate(made[0])
+    site.end(made)
+
+
+def test_a_zone_without_a_subnet_is_told_with_those_that_have_one(site: Site) -> None:
+    with pytest.raises(Unfit, match=f"no subnet for machines in {HERE}z: it has some in {ZONES[0]}, {ZONES[1]}"):
+        list(site.backend.create(replace(request_for(offer("g5.xlarge")), zones=(f"{HERE}z",))))
 
 
 def test_an_empty_group_is_listed_and_ended(site: Site) -> None:

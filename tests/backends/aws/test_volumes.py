@@ -11,7 +11,7 @@ import pytest
 from chalicelib.backends.aws.backend import AwsBackend
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE
-from chalicelib.errors import Unfit
+from chalicelib.errors import NotYet, Unfit
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.provider import clients, config
 from tests.backends.aws.shop import volume_price
@@ -98,6 +98,30 @@ def test_a_name_that_another_volume_has_meanwhile_is_left_to_it(site: Site, apar
     assert [asked["Device"] for asked in site.account.asked("AttachVolume")] == ["/dev/sdf", "/dev/sdg"]
     site.clock.at += 2 * MINUTE
     assert [where for where, _ in site.backend.describe_volume(disk).attached_to] == [machine[-1].id]
+
+
+@pytest.mark.parametrize("code", ["IncorrectState", "InvalidAttachment.NotFound"])
+def test_one_that_is_detached_meanwhile_is_detached(site: Site, apart: tuple[Handle, list[Handle]], code: str) -> None:
+    disk, machine = apart
+    site.backend.attach_volume(disk, machine)
+    site.clock.at += MINUTE
+    site.account.script.faults.append(Fault("DetachVolume", code))
+    site.backend.detach_volume(disk, machine)
+    site.account.script.faults.append(Fault("DetachVolume", "InvalidParameterValue"))
+    with pytest.raises(Unfit):
+        site.backend.detach_volume(disk, machine)
+
+
+def test_a_machine_that_isnt_up_gets_its_volumes_later(site: Site) -> None:
+    disk = site.backend.create_volume(volume_request(HERE))
+    bought = next(each for each in usual_offers() if each.key == f"aws/{HERE}/g5.xlarge/on-demand")
+    site.account.script.boot = 5 * MINUTE
+    machine = list(site.backend.create(replace(request_for(bought), zones=(disk.data["zone"],))))
+    site.clock.at += 2 * MINUTE
+    with pytest.raises(NotYet, match=f"{machine[0].id} is still starting"):
+        site.backend.attach_volume(disk, machine)
+    site.clock.at += 4 * MINUTE
+    site.backend.attach_volume(disk, machine)
 
 
 def test_no_other_name_makes_a_wrong_request_right(site: Site, apart: tuple[Handle, list[Handle]]) -> None:
