@@ -6,13 +6,16 @@ its end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chalicelib.domain.events import Event
 from chalicelib.domain.gangs import GangStatus
+from chalicelib.domain.instants import HOUR
 from chalicelib.domain.runs import RunStatus
 from tests.harness.examples import many
 from tests.world import nouns as b
@@ -123,6 +126,18 @@ def test_safety_and_liveness(world: SmallWorld, steps: list[tuple[str, int]]) ->
     world.settle()
     assert all(run.reason is not None for run in world.runs.values())
     assert not any(instance.claims for instance in world.instances.values())
+    for job in world.jobs.values():
+        assert cost_by_events(world.events, job.id) == pytest.approx(job.cost(world.now), abs=1e-6), job.name
+
+
+def cost_by_events(events: Iterable[Event], job_id: str) -> float:
+    """What a job's last place cost: what is needed to know that is in the history alone."""
+    of_job = [event for event in events if event.trade is not None and event.targets[0].id == job_id]
+    taken = [event for event in of_job if event.trade is not None and event.trade.act == "taken"]
+    if not taken or taken[-1].trade is None:
+        return 0.0
+    returned = [event.at for event in of_job if event.at > taken[-1].at]
+    return taken[-1].trade.price * (returned[0] - taken[-1].at) / HOUR
 
 
 @calm
