@@ -259,16 +259,20 @@ def _chalice(function: Function) -> dict[str, Any]:
     }
 
 
-def policies(stage: str) -> dict[str, dict[str, Any]]:
+def policies(stage: str, app: str = APP) -> dict[str, dict[str, Any]]:
     """By the names of their files."""
-    return {
-        f"policies/{function.name}.json": in_file(function.allowed, stage) for function in FUNCTIONS if function.chalice
-    }
+    return {f"policies/{each.name}.json": in_file(_allowed(each, app), stage) for each in FUNCTIONS if each.chalice}
+
+
+def _allowed(function: Function, app: str) -> tuple[Grant, ...]:
+    if app == APP:
+        return function.allowed
+    return (may.own_logs(app), *(grant for grant in function.allowed if grant.sid != "Logs"))
 
 
 def files(stage: str, variables: Mapping[str, str] | None = None, app: str = APP) -> dict[str, str]:
     """What stands in `.chalice/`, by path."""
-    made = {"config.json": config(stage, variables, app), **policies(stage)}
+    made = {"config.json": config(stage, variables, app), **policies(stage, app)}
     return {path: json.dumps(content, indent=2) + "\n" for path, content in made.items()}
 
 

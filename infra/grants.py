@@ -67,10 +67,18 @@ def blobs(sid: str, actions: tuple[str, ...], *folders: str) -> Grant:
     return Grant(sid, tuple(f"s3:{action}" for action in actions), tuple(f"{BUCKET}/{folder}/*" for folder in folders))
 
 
+LINES = ("logs:CreateLogStream", "logs:PutLogEvents")
+
+
 def logs(function: str) -> Grant:
     """Of the group that the stack makes. It can't make one: that would have no end of its retention."""
     group = f"logs:log-group:/aws/lambda/dstack-{{stage}}-{function}:*"
-    return Grant("Logs", ("logs:CreateLogStream", "logs:PutLogEvents"), (group,))
+    return Grant("Logs", LINES, (group,))
+
+
+def own_logs(app: str) -> Grant:
+    """Of the functions of an app that Chalice deploys by itself, and makes no groups for."""
+    return Grant("Logs", ("logs:CreateLogGroup", *LINES), (f"logs:log-group:/aws/lambda/{app}-{{stage}}*",))
 
 
 def ec2(*sids: str) -> tuple[Grant, ...]:

@@ -36,6 +36,13 @@ def test_a_policy_allows_named_actions_on_named_things(path: Path) -> None:
         assert "NotAction" not in statement and "NotResource" not in statement
 
 
+@pytest.mark.parametrize("path", POLICIES, ids=[path.stem for path in POLICIES])
+def test_a_function_that_chalice_deploys_alone_makes_its_own_log(path: Path) -> None:
+    (logs,) = (each for each in json.loads(path.read_text())["Statement"] if each["Sid"] == "Logs")
+    assert "logs:CreateLogGroup" in logs["Action"]
+    assert logs["Resource"] == ["arn:aws:logs:*:*:log-group:/aws/lambda/dstack-chalice-dev*"]
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_stage_lets_chalice_guess_a_policy(stage: str) -> None:
     for function in (STAGES[stage], *STAGES[stage]["lambda_functions"].values()):
