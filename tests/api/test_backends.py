@@ -34,6 +34,7 @@ from chalicelib.runtime.accounts import StoredAccounts
 from chalicelib.store import nouns
 from chalicelib.store.port import Page, Store
 from chalicelib.store.seal import Sealer
+from chalicelib.usecases import backends
 from chalicelib.usecases.projects import delete_projects
 from tests.api.rig import Rig
 from tests.world import disks as d
@@ -149,6 +150,25 @@ def test_the_control_planes_own_credentials_are_a_global_admins_to_give(desk: De
     desk.ok("P/backends/create", config(), token=token)
     assert desk.call("/api/project/main/backends/update", own, token=token).status == 400
     desk.ok("P/backends/update", own)
+
+
+def test_a_session_token_is_a_secret_that_an_update_keeps_or_leaves_out(desk: Desk) -> None:
+    keys = {"type": "access_key", "access_key": "ASIA-1", "secret_key": "hush-hush-1"}
+    desk.ok("P/backends/create", {"type": "aws", "creds": {**keys, "session_token": "token-of-an-hour"}})
+    stored = desk.stored()
+    assert stored is not None and "token-of-an-hour" not in stored.config
+    shown = desk.ok("P/backends/aws/config_info")
+    assert shown["creds"]["session_token"] == "(hidden)"
+
+    def opened() -> Any:
+        found = desk.stored()
+        assert found is not None
+        return backends.opened(desk.world.plane, found)["creds"]
+
+    desk.ok("P/backends/update", {**shown, "regions": ["us-east-1"]})
+    assert opened() == {**keys, "session_token": "token-of-an-hour"}
+    desk.ok("P/backends/update", {"type": "aws", "creds": keys})
+    assert opened() == keys
 
 
 def test_hidden_secrets_are_kept_by_an_update_and_refused_in_a_new_one(desk: Desk) -> None:

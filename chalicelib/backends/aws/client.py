@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from chalicelib.backends.aws.config import AWSKeyCreds
 from chalicelib.backends.aws.errors import translated
-from chalicelib.domain.specs.credentials import AccessKeyCreds, DefaultCreds
+from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.errors import BackendError
 
 CONNECT, READ = 5.0, 50.0  # seconds; a launch may take most of a minute
@@ -21,7 +22,7 @@ PAGE = 500  # of a listing, where a page may be so long
 class Clients:
     def __init__(
         self,
-        creds: AccessKeyCreds | DefaultCreds,
+        creds: AWSKeyCreds | DefaultCreds,
         *,
         endpoint: str | None = None,
         session: Callable[[], Any] | None = None,
@@ -85,6 +86,6 @@ class Clients:
     def _logged_in(self) -> Any:
         import boto3
 
-        if isinstance(self._creds, AccessKeyCreds):
-            return boto3.Session(aws_access_key_id=self._creds.access_key, aws_secret_access_key=self._creds.secret_key)
-        return boto3.Session()
+        if isinstance(self._creds, DefaultCreds):
+            return boto3.Session()
+        return boto3.Session(self._creds.access_key, self._creds.secret_key, self._creds.session_token)

@@ -10,10 +10,20 @@ from chalicelib.backends.configs import CREDS, EXPERIMENTAL, PUBLIC_IPS, TAGS, R
 from chalicelib.domain.specs.credentials import AccessKeyCreds, DefaultCreds, Word, Words, by_type
 from chalicelib.domain.specs.profiles import Tags
 from chalicelib.domain.specs.reading import TAG, Spec
+from chalicelib.domain.specs.secrecy import SECRET
+
+
+class AWSKeyCreds(AccessKeyCreds):
+    """A pair of keys of AWS. Temporary ones have a session token as well, and work until that expires."""
+
+    session_token: Annotated[Word | None, SECRET] = Field(
+        default=None, description="The session token of temporary keys."
+    )
+
 
 AWSCreds = Annotated[
-    Annotated[AccessKeyCreds, Tag(TAG + "AccessKeyCreds")] | Annotated[DefaultCreds, Tag(TAG + "DefaultCreds")],
-    by_type(AccessKeyCreds, DefaultCreds),
+    Annotated[AWSKeyCreds, Tag(TAG + "AWSKeyCreds")] | Annotated[DefaultCreds, Tag(TAG + "DefaultCreds")],
+    by_type(AWSKeyCreds, DefaultCreds),
 ]
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from chalicelib.backends.aws.backend import AwsBackend
 from chalicelib.backends.aws.client import Clients
-from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.config import AWSBackendConfig, AWSKeyCreds
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
-from chalicelib.domain.specs.credentials import AccessKeyCreds, DefaultCreds
+from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.errors import BackendError
 from tests.backends.aws.account import Account
 from tests.backends.aws.provider import config
@@ -115,7 +115,9 @@ def test_a_field_makes_a_difference(plain: list[str], field: str) -> None:
 
 def test_credentials_are_those_that_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA2")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
-    given = AccessKeyCreds(type="access_key", access_key="AKIA1", secret_key="hush")
-    logged_in = [Clients(creds)._logged_in() for creds in (given, DefaultCreds(type="default"))]
-    assert [session.get_credentials().access_key for session in logged_in] == ["AKIA1", "AKIA2"]
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush2")
+    keys = {"type": "access_key", "access_key": "AKIA1", "secret_key": "hush"}
+    given = [AWSKeyCreds(**keys), AWSKeyCreds(**keys, session_token="for an hour"), DefaultCreds(type="default")]
+    logged_in = [Clients(creds)._logged_in().get_credentials() for creds in given]
+    found = [(each.access_key, each.secret_key, each.token) for each in logged_in]
+    assert found == [("AKIA1", "hush", None), ("AKIA1", "hush", "for an hour"), ("AKIA2", "hush2", None)]
