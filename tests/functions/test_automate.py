@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +10,21 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain import keys
+from chalicelib.domain import keys, state_changes
 from chalicelib.domain.automations import MOST_A_DAY, RuleCount
+from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.tenants import Member, ProjectRole
 from chalicelib.errors import Invalid
+from chalicelib.runtime.lambda_ import SOURCE
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from functions import automate
 from tests.api.rig import Rig, fleet, submit, task
 from tests.functions.test_handlers import Stack
 from tests.functions.test_policies import deployed, spare
+from tests.runtime.test_webhooks_real import block
+from tests.world import nouns as b
 from tests.world.calls import Policed
 
 EVENT = "6628ef34-2e9a-4af5-aab4-144f175852f7"
@@ -90,6 +95,35 @@ def test_another_event_or_another_rule_is_another_order(stack: Stack, rig: Rig) 
     ask(stack, configuration="hello", rule="second")
     assert {run["run_spec"]["run_name"] for run in runs(rig)} == {"hello", "other"}
     assert told(rig) == ["hello is applied by rule again", "other is applied by rule again"]
+
+
+def test_the_guides_rule_means_a_run_that_failed_and_makes_an_order_of_it(stack: Stack, rig: Rig) -> None:
+    stored(rig, spec_of("retrain"))
+    pattern, (target,) = json.loads(block("pattern.json")), json.loads(block("targets.json"))
+    failed, stopped = (told_of("train", ends) for ends in ("failed", "terminated"))
+    assert meant(pattern, failed) and not meant(pattern, stopped) and not meant(pattern, told_of("test", "failed"))
+    paths, text = target["InputTransformer"]["InputPathsMap"], target["InputTransformer"]["InputTemplate"]
+    for name, path in paths.items():
+        value: Any = failed
+        for part in path.removeprefix("$.").split("."):
+            value = value[part]
+        text = text.replace(f"<{name}>", json.dumps(value))
+    assert automate.handler(json.loads(text), None, stack.root) == {"refused": ""}
+    assert [run["run_spec"]["run_name"] for run in runs(rig)] == ["retrain"]
+
+
+def told_of(name: str, status: str) -> dict[str, Any]:
+    """How the bus tells that a run has ended so."""
+    target = Target(type="run", id="r", name=name)
+    event = Event(id=EVENT, at=b.NOW, project_id="p", type=EventType.status, after=status, targets=(target,))
+    return {"source": SOURCE, "detail": json.loads(state_changes.of(event, "main").model_dump_json())}
+
+
+def meant(pattern: Any, told: Any) -> bool:
+    """As EventBridge compares them, as far as the guide's pattern goes: a list says which values will do."""
+    if isinstance(pattern, dict):
+        return all(name in told and meant(each, told[name]) for name, each in pattern.items())
+    return told in pattern
 
 
 def test_stopping_and_deleting_what_it_describes(stack: Stack, rig: Rig) -> None:
