@@ -24,11 +24,9 @@ def volumes(trip: Journey) -> None:
         stage = Far(one, home, NAME)
         stage.behave("{}")
         check(FOLDER / f"{NAME}.txt", stage)
-        for fleet in stage.ask("fleets/list", {}):
-            said, status = stage.dstack(["fleet", "delete", "-y", fleet["name"]])
-            assert status == 0, said
-        gone_from(stage)
         names = [each["name"] for each in stage.ask("volumes/list", {})]
         assert names, "the scenario leaves some"
         stage.ask("volumes/delete", {"names": names})
+        stage.ask("fleets/delete", {"names": [each["name"] for each in stage.ask("fleets/list", {})]})
+        gone_from(stage)
         stage.until("the volumes to be gone", lambda: stage.ask("volumes/list", {}) == [])
