@@ -39,6 +39,15 @@ from chalicelib.planning.transitions import Draft
 AUTHORITY = "acme"  # where the effects go
 LONGEST = 600  # characters of what an authority says
 
+_WITHOUT_ORDER: dict[str, object] = {  # of a certificate, once its order has come to an end
+    "order": None,
+    "heard": False,
+    "heard_by": (),
+    "answered_at": None,
+    "looks": 0,
+    "act_until": None,
+}
+
 
 @dataclass(frozen=True)
 class PlaceOrder(Effect):
@@ -206,16 +215,7 @@ class _Look:
 
     def drop(self, why: str) -> None:
         """Its keys go with it."""
-        over = {
-            "order": None,
-            "pair": None,
-            "heard": False,
-            "heard_by": (),
-            "answered_at": None,
-            "act_until": None,
-            "due_at": None,
-        }
-        self.move("drop", message=why, dropped_at=self.now, **over)
+        self.move("drop", message=why, pair=None, dropped_at=self.now, due_at=None, **_WITHOUT_ORDER)
 
     def wanted(self) -> bool:
         return self.certificate.used_at > self.now - UNUSED
@@ -232,7 +232,8 @@ class _Look:
     def ordered(self) -> None:
         order = self.certificate.order
         if self.certificate.heard or order is None or not order.token:
-            self.act(AnswerChallenge)
+            if self.due():
+                self.act(AnswerChallenge)
         elif self.now >= order.placed_at + TO_HEAR:
             self.refuse("the gateway didn't take the answer to the authority's challenge; is its machine running?")
         else:
@@ -263,20 +264,17 @@ class _Look:
         failures = self.certificate.failures + 1
         at = self.now + max(least, min(ORDER_AGAIN << min(failures - 1, 10), ORDER_SELDOM))
         message = f"{why[:LONGEST]} The next attempt is at {clock(at)}."
-        gone = {"order": None, "heard": False, "heard_by": (), "answered_at": None, "looks": 0, "act_until": None}
         if self.certificate.status is CertificateStatus.waiting:
-            self.keep(failures=failures, message=message, due_at=at, **gone)
+            self.keep(failures=failures, message=message, due_at=at, **_WITHOUT_ORDER)
             self.draft.tell(EventType.failed, self.certificate, reason="not certified", detail=message)
         else:
-            self.move("refused", failures=failures, message=message, due_at=at, **gone)
+            self.move("refused", failures=failures, message=message, due_at=at, **_WITHOUT_ORDER)
 
 
 class _CertificateOutcome(_Look):
     def placed(self, order: CertificateOrder) -> None:
         if self.certificate.status is CertificateStatus.waiting:
-            self.move(
-                "placed", message="", order=order, heard=False, heard_by=(), looks=0, act_until=None, due_at=self.now
-            )
+            self.move("placed", message="", order=order, looks=0, act_until=None, due_at=self.now)
             self.ordered()
 
     def seen(self, seen: OrderSeen) -> None:
@@ -303,8 +301,7 @@ class _CertificateOutcome(_Look):
 
     def made(self, pair: CertificatePair) -> None:
         if self.certificate.status is CertificateStatus.finalizing:
-            over = {"order": None, "heard": False, "heard_by": (), "answered_at": None, "looks": 0, "act_until": None}
-            self.move("issued", message="", pair=pair, failures=0, due_at=self.now, **over)
+            self.move("issued", message="", pair=pair, failures=0, due_at=self.now, **_WITHOUT_ORDER)
             self.issued()
 
     def failed(self, failed: NotCertified) -> None:

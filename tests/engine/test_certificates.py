@@ -131,6 +131,27 @@ def test_a_gateway_that_never_answers_has_its_order_placed_anew(stage: Stage) ->
     assert stage.authority.looked == 0
 
 
+def test_another_order_is_answered_only_once_the_gateway_has_heard_of_it(stage: Stage) -> None:
+    refused_once(stage)
+    assert stage.certificate() == stage.certificate().with_(answered_at=None, looks=0, act_until=None)
+    again(stage)
+    assert stage.certificate().status is CertificateStatus.ordered
+    assert stage.authority.looked == 1
+
+
+def test_a_replica_that_answered_must_answer_for_another_order_too(stage: Stage) -> None:
+    stage.place.save(carrying(stage.place.again(stage.gateway), *(b.host(num, b.fleet("edge")) for num in range(2))))
+    stage.ask()
+    stage.settle()
+    stage.heard(stage.ask().unheard, 0)
+    stage.place.at += TO_HEAR
+    stage.settle()
+    again(stage)
+    stage.heard(stage.ask().unheard, 1)
+    stage.settle()
+    assert stage.authority.looked == 0
+
+
 def test_many_hosts_of_a_gateway_have_one_each_and_one_account(stage: Stage) -> None:
     stage.hosts = [f"{name}.example.com" for name in "abc"]
     stage.until(lambda: len(stage.ask().certificates) == 3)
@@ -338,13 +359,13 @@ def test_an_authority_that_is_away_keeps_its_order(stage: Stage, call: str) -> N
     assert 2 <= len(told) <= 3  # at the first, the second and the fourth: one that looks has looked once before
 
 
-def test_an_authority_that_says_how_long_to_wait_is_waited_for(stage: Stage) -> None:
-    stage.authority.faults["order"] = [Throttled("too many orders", retry_after=1800)]
-    stage.ask()
-    stage.settle()
+@pytest.mark.parametrize("call", CALLS)
+def test_an_authority_that_says_how_long_to_wait_is_waited_for(stage: Stage, call: str) -> None:
+    stage.authority.faults[call] = [Throttled("too many calls", retry_after=1800)]
+    stage.until(lambda: not stage.authority.faults[call], SECOND)
     begin = stage.place.at
-    assert "too many orders The next attempt is at" in stage.certificate().message
-    stage.until(lambda: "order" in stage.authority.calls, 10 * SECOND)
+    assert "too many calls The next attempt is at" in stage.certificate().message
+    stage.until(lambda: call in stage.authority.calls, 10 * SECOND)
     assert 30 * MINUTE <= stage.place.at - begin < 31 * MINUTE
 
 
@@ -404,6 +425,14 @@ def test_what_fails_after_a_long_wait_is_tried_again_as_soon_as_any_other(stage:
     stage.authority.slow = 12
     stage.authority.faults["collect"] = [Transient("The certificate authority doesn't answer.")]
     stage.until(lambda: not stage.authority.faults["collect"], SECOND)
+    due_at = stage.certificate().due_at
+    assert due_at is not None and due_at <= stage.place.at + 2 * LOOK_EVERY
+
+
+def test_what_fails_after_an_order_that_took_long_is_tried_again_as_soon(stage: Stage) -> None:
+    stage.authority.faults["order"] = [Transient("The certificate authority doesn't answer.") for _ in range(5)]
+    stage.authority.faults["answer"] = [Transient("The certificate authority doesn't answer.")]
+    stage.until(lambda: not stage.authority.faults["answer"], SECOND)
     due_at = stage.certificate().due_at
     assert due_at is not None and due_at <= stage.place.at + 2 * LOOK_EVERY
 
