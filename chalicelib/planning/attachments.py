@@ -299,7 +299,7 @@ class _Tending:
             self._change(one.instance_id, **changes, message="", act_until=None, shows_by=None)
             self.draft.wake(*(f"run/{each.run_id}" for each in self.entries(one.instance_id)))
         else:
-            pause = max(MOVE_EVERY, self.facts.visibility_lag if seen.attaching else 0)
+            pause = max(MOVE_EVERY, self.facts.visibility_lag) if seen.attaching else MOVE_EVERY
             self._change(one.instance_id, act_until=None, shows_by=self.now + pause)
         self._soon(MOVE_EVERY)
 

@@ -6,7 +6,7 @@ other. A node takes a whole machine, so that nothing else on it slows down the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from chalicelib.planning.bitmaps import first_of, rows_of
@@ -65,6 +65,11 @@ def fitting_rows(floor: Floor, cluster: Cluster, wants: Wants) -> int:
         rows |= share.rows
     silent = sum(1 << row for row, each in enumerate(cluster.pool.machines) if unheard(each))
     return (rows | silent & cluster.pool.chosen(asked.wants)) & cluster.rows
+
+
+def may_use(floor: Floor, at: int, groups: Iterable[Wants]) -> bool:
+    """May every node be in this fleet, as far as the fleet and the run say?"""
+    return all(isinstance(floor.asked(wants).query(at), Query) for wants in groups)
 
 
 def undecided_rows(floor: Floor, cluster: Cluster, wants: Wants) -> int:

@@ -73,11 +73,10 @@ class Floor:
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def took(self, instance: Instance, blocks: Collection[int]) -> None:
-        """A job has these blocks now."""
+        """A job has these blocks now; its claim is the last."""
         self._freed(instance, tuple([block for block in self._free[instance.id] if block not in blocks]))
-        if instance.claims and instance.claims[-1].ports:
-            pool, row = self._where[instance.id]
-            pool.listen(row, instance.claims[-1].ports, self._journal)
+        pool, row = self._where[instance.id]
+        pool.listen(row, instance.claims[-1].ports, self._journal)
         self._journal.put(self.instances, instance.id, instance)
 
     def mounted(self, volumes: Iterable[Volume], instance: Instance) -> None:

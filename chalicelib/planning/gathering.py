@@ -28,7 +28,7 @@ from chalicelib.planning.asking import Hopeless, Waits, hopeless
 from chalicelib.planning.attachments import take
 from chalicelib.planning.bitmaps import rows_of
 from chalicelib.planning.buying import Buy
-from chalicelib.planning.clusters import Cluster, clusters, fitting_rows, share_out, undecided_rows
+from chalicelib.planning.clusters import Cluster, clusters, fitting_rows, may_use, share_out, undecided_rows
 from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.gangs import Needs, complete, is_gang, no_cluster
@@ -40,7 +40,6 @@ from chalicelib.planning.purchases import in_one_call
 from chalicelib.planning.quotas import Allowance, needed
 from chalicelib.planning.sites import Site, busy, chosen_for, free, sites, together
 from chalicelib.planning.snapshots import QueuedJob
-from chalicelib.planning.stock import Query
 from chalicelib.planning.together import Unplaced, nowhere
 from chalicelib.planning.too_few import too_few_hosts, too_few_machines
 from chalicelib.planning.transitions import Draft
@@ -264,9 +263,7 @@ def seek(floor: Floor, needs: Needs, gang: Gang | None) -> FoundCluster | Waits 
             continue
         elif text := _awaited(floor, cluster, needs, fitting, free):
             waits = waits or Waits(cluster.name, text)
-        elif cluster.pool.view.spec.configuration.nodes is None and all(
-            isinstance(floor.asked(wants).query(cluster.at), Query) for wants in groups
-        ):
+        elif cluster.pool.view.spec.configuration.nodes is None and may_use(floor, cluster.at, groups):
             notes.append(too_few_hosts(floor, cluster, needs))
     if found:
         return min(found, key=lambda each: each.price)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job
+from chalicelib.domain.jobs import Job
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.domain.workflows import Workflow
@@ -98,8 +98,7 @@ def _place_of(job: Job, instances: dict[str, Instance], known: Known) -> Iterato
             yield f"job {job.name} is placed without a claim"
         elif held != [job.assignment.offer.blocks]:
             yield f"job {job.name} is assigned {job.assignment.offer.blocks} blocks but claims {held[0]}"
-    released = job.finished or job.assignment is None
-    if released and was is not None and isinstance(old, Job) and old.status in LIVE_ON_INSTANCE:
+    if was is not None and (job.finished or job.assignment is None):
         place = instances.get(was.instance_id) or known.get((Instance, was.instance_id))
         if isinstance(place, Instance) and job.id in {claim.job_id for claim in place.claims}:
             yield f"job {job.name} leaves {place.name}, which keeps its claim"

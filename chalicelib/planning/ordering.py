@@ -20,7 +20,7 @@ from chalicelib.domain.reasons import InstanceReason
 from chalicelib.planning.asking import Waits
 from chalicelib.planning.bitmaps import first_of as first_row
 from chalicelib.planning.buying import MOST_TRIED, Buy, in_zones, may_grow, tried_by
-from chalicelib.planning.clusters import Cluster, clusters, fitting_rows
+from chalicelib.planning.clusters import Cluster, clusters, fitting_rows, may_use
 from chalicelib.planning.colocation import first_of, is_cluster, place_of
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.gangs import Needs
@@ -81,8 +81,7 @@ class _Order:
 
     def answer(self) -> Ordered | Retreat | Waits | None:
         name, count = self.view.fleet.name, self.floor.count[self.view.fleet.id]
-        asked = [self.floor.asked(wants) for wants in self.groups]
-        if not all(isinstance(each.query(self.at), Query) for each in asked):
+        if not may_use(self.floor, self.at, self.groups):
             return None
         if not all(may_grow(self.pool, count, wants) for wants in self.groups):
             return None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from chalicelib.planning.clusters import Cluster, clusters, fitting_rows
+from chalicelib.planning.clusters import Cluster, clusters, fitting_rows, may_use
 from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.combine import Wants
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.gangs import Needs
 from chalicelib.planning.plan import Note
-from chalicelib.planning.stock import Query
 
 # What a run may limit itself by, the wants without it, and how to widen it.
 _LIMITS: tuple[tuple[str, Callable[[Wants], Wants], str], ...] = (
@@ -31,11 +30,9 @@ def too_few_hosts(floor: Floor, cluster: Cluster, needs: Needs) -> Note:
 
 def too_few_machines(floor: Floor, needs: Needs) -> Iterator[Note]:
     """Of the clusters that the run may use and that may buy machines."""
-    asked = [floor.asked(wants) for wants in needs.groups()]
+    groups = needs.groups()
     for at, pool in enumerate(floor.pools):
-        if not is_cluster(pool.view.spec) or not all(isinstance(each.query(at), Query) for each in asked):
-            continue
-        if note := _of_machines(floor, at, needs):
+        if is_cluster(pool.view.spec) and may_use(floor, at, groups) and (note := _of_machines(floor, at, needs)):
             yield note
 
 

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang, GangStatus, gang_id
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.machines.gang import TO_SEAL
@@ -134,6 +134,20 @@ def test_a_cluster_is_begun_where_machines_cost_least(dear: str) -> None:
     plan = decide_queue(QueueSnapshot(b.NOW, b.PROJECT, tuple(unit), views, found.offers, facts))
     bought = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
     assert [each.offer.price for each in bought] == [1.0]
+
+
+def test_a_cluster_is_begun_though_another_waits_for_its_first_machine() -> None:
+    first, second = b.fleet("first"), b.fleet("second")
+    coming = b.machine(0, first, status=InstanceStatus.pending, started_at=None, idle_since=None)
+    views = tuple(
+        b.view(of, *there, placement="cluster", nodes="0..2") for of, there in ((first, (coming,)), (second, ()))
+    )
+    unit = nodes()
+    found = b.waiting(*unit, fleets=views, offers=(b.offer(),))
+    facts = {"aws": BackendFacts(name="aws", multinode=True)}
+    plan = decide_queue(QueueSnapshot(b.NOW, b.PROJECT, tuple(unit), views, found.offers, facts))
+    bought = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
+    assert [each.fleet_id for each in bought] == [second.id]
 
 
 def test_a_cluster_is_begun_where_there_are_machines_for_every_group() -> None:
@@ -311,11 +325,15 @@ def test_small_jobs_pass_a_gang_only_until_it_has_waited_long_enough(age: int, p
         assert messages(plan)["small"] == f"waiting for free capacity in fleet `cluster`; {held}"
 
 
-@pytest.mark.parametrize(("most", "held"), [(4, True), (3, False)], ids=["may grow", "never enough"])
-def test_machines_are_held_back_for_a_gang_whose_cluster_has_yet_to_grow(most: int, held: bool) -> None:
+@pytest.mark.parametrize(
+    ("most", "count", "held"),
+    [(4, 4, True), (3, 4, False), (4, 3, False)],
+    ids=["may grow", "never enough", "enough now"],
+)
+def test_machines_are_held_back_for_a_gang_whose_cluster_has_yet_to_grow(most: int, count: int, held: bool) -> None:
     busy, free = b.holding(b.machine(0, CLUSTER), b.job(b.run("other"))), b.machine(1, CLUSTER)
     fleet = b.view(CLUSTER, busy, free, placement="cluster", nodes=f"0..{most}")
-    unit = tuple(nodes("gang", 4, age=HELD_AFTER))
+    unit = tuple(nodes("gang", count, age=HELD_AFTER))
     plan = decide(b.queued("small"), fleets=(fleet,), ahead=unit)
     assert taken(plan) == ({} if held else {b.run("small").id: ["cluster-1"]})
 

@@ -167,6 +167,18 @@ def test_a_claim_goes_with_its_jobs_place_or_its_job() -> None:
         assert any("drops the claim of" in text for text in found) is lost
 
 
+@pytest.mark.parametrize("status", [JobStatus.provisioning, JobStatus.terminating])
+def test_a_job_that_leaves_its_place_gives_up_its_claim(status: JobStatus) -> None:
+    of = b.job(b.run(), status=status)
+    claimed = b.holding(b.host(), of)
+    job = placed(claimed, of)
+    known = {(Instance, claimed.id): claimed, (Job, job.id): job}
+    for left in (job.with_(status=JobStatus.failed), job.with_(assignment=None)):
+        assert list(claims(Step((left,)), known)) == [f"job {job.name} leaves {claimed.name}, which keeps its claim"]
+        assert list(claims(Step((left, claimed.with_(claims=()))), known)) == []
+    assert list(claims(Step((job.with_(message="x"),)), known)) == []
+
+
 def test_a_fleet_beyond_its_limit_is_found() -> None:
     plan = decide_queue(BUY)
     tight = replace(BUY, fleets=(b.view(CLOUD, nodes="0"),))

@@ -49,6 +49,7 @@ def place(plan: Plan, name: str = "a") -> str:
 def test_a_host_where_the_port_is_taken_isnt_chosen() -> None:
     hosts = (plain(0, (8000,)), plain(1))
     assert place(decided(asks("a", 9000, 8000), hosts=hosts)) == "lab-1"
+    assert place(decided(asks("a", 8000), hosts=(plain(0), plain(1, (8000,))))) == "lab-0"
     assert place(decided(asks("a", 9000), hosts=hosts)) == "lab-0", "the tightest place, as ever"
     assert place(decided(asks("a"), hosts=hosts)) == "lab-0"
 
