@@ -174,7 +174,7 @@ def test_a_list_of_workers_that_comes_with_a_refusal_is_none(status: int) -> Non
 
     log: list[str] = []
     assert not asyncio.run(Router(BASE, refuses, Smg().grpc, log.append).reconcile(["http://a:1"]))
-    assert log == [f"the router can't be told of its workers: it answered GET /workers with {status}"]
+    assert log == [f"the router's list of workers can't be updated: it answered GET /workers with {status}"]
 
 
 def test_a_worker_that_says_nonsense_waits() -> None:
