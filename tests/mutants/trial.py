@@ -1,9 +1,9 @@
 """One change against the tests that are about its file, in a copy of the tree.
 
 Which tests those are follows from names: the file's mirror under `tests/`, then its package's, then those of the
-packages that use it, and whole histories where it has a part in them; and from imports: the more directly a test file
-imports the source file, the sooner it is run. Of those, a trial runs the tests that reach the changed line
-(`touching.py`), and its first failure ends it.
+packages that use it, and whole histories where it has a part in them, then all quick ones; and from imports: the more
+directly a test file imports the source file, the sooner it is run. Of those, a trial runs the tests that reach the
+changed line (`touching.py`), and its first failure ends it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.harness.quick import ROOT, elsewhere
 from tests.mutants.changes import Change
 from tests.mutants.imports import imported
 from tests.mutants.touching import Touching
@@ -74,7 +75,11 @@ def about(root: Path, file: str) -> list[str]:
     """The test files for a source file, those that are closest to it first."""
     package, inside = Path(file).parts[1], file.removeprefix("chalicelib/")
     folders = [root / "tests" / name for name in ABOUT.get(inside, ABOUT[package])]
-    found = [path.relative_to(root).as_posix() for folder in folders for path in sorted(folder.glob("test_*.py"))]
+    paths = dict.fromkeys(path for folder in folders for path in sorted(folder.glob("test_*.py")))
+    quick = (
+        path for path in sorted((root / "tests").rglob("test_*.py")) if not elsewhere(ROOT / path.relative_to(root))
+    )
+    found = [path.relative_to(root).as_posix() for path in (*paths, *(path for path in quick if path not in paths))]
     mirrors = _mirrors(file)
     found += sorted(path for path in TOO if path in mirrors and path not in found)
     away = {path: imported(root, path).get(file, ELSEWHERE) for path in found}
