@@ -186,7 +186,7 @@ class _Load:
             amount = busy + seen.waiting
             end = max(1, ceil(window / (10 * BUCKET))) * BUCKET
             sudden = _share(_within(doors, end, now)[1] + seen.waiting, spec.target)
-        waiting = any(door.held or door.waits_since is not None for door in doors)
+        waiting = any(door.held for door in doors)
         idle = not requests and not seen.waiting and all(door.quiet for door in doors)
         wanted = 0 if idle else max(1, _share(amount, spec.target))
         return cls(amount, window, wanted, sudden, idle, waiting)

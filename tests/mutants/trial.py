@@ -52,7 +52,6 @@ TOO = {  # about files by other names
     ),
     "tests/agent/test_volumes_real.py": ("agent/disks.py", "agent/process.py"),
     "tests/functions/test_dead_letters.py": ("engine/given_up.py",),
-    "tests/infra/test_cost.py": ("planning/costs.py",),
     "tests/serving/test_gateway_program_real.py": tuple(
         f"agent/gateway/{name}.py" for name in ("asks", "control", "plane", "program")
     ),

@@ -128,6 +128,16 @@ def test_a_changed_login_is_used_from_now_on() -> None:
     assert [(i.num, i.host.spec_num) for i in saved(plan, Instance)] == [(0, 3), (1, 3)]
 
 
+def test_hosts_outside_the_network_that_is_left_are_looked_at_again() -> None:
+    left = ("10.2.0.0/24",)
+    outside, inside, silent = (
+        at(f"h{num + 1}:22", num, networks=left, internal_ip=address)
+        for num, address in enumerate(("10.1.0.5", "10.2.0.6", ""))
+    )
+    plan = decided(b.fleet("lab", networks=left), spec(hosts=["h1", "h2", "h3"]), outside, inside, silent)
+    assert [(each.num, each.due_at) for each in saved(plan, Instance)] == [(0, b.NOW)]
+
+
 def test_this_machines_own_fleet_has_no_hosts_to_log_in_to() -> None:
     assert hosts_of(b.fleet_spec(ssh_config={"hosts": ["localhost"]})) == {}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
@@ -59,10 +61,11 @@ def test_the_pass_submits_the_replicas_that_the_submission_left() -> None:
     assert [(job.replica_num, job.replica_group) for job in saved(plan, Job)] == [(1, "a"), (2, "b"), (3, "b")]
 
 
-def test_without_retry_the_failure_of_one_replica_ends_the_run() -> None:
+@pytest.mark.parametrize("other", [{}, {"status": JobStatus.running, "ready_at": b.NOW}], ids=["waits", "serves"])
+def test_without_retry_the_failure_of_one_replica_ends_the_run(other: dict[str, Any]) -> None:
     spec = service(replicas=2)
     run = of(spec, status=RunStatus.running)
-    plan = decide(snapshot(spec, run, failed(b.job(run)), b.job(run, replica=1)))
+    plan = decide(snapshot(spec, run, failed(b.job(run)), b.job(run, replica=1, **other)))
     (ended,) = [noun for noun in saved(plan, Run) if noun.reason is not None]
     assert (ended.reason, ended.message) == (RunReason.job_failed, "chat-0-0 exited (5)")
 

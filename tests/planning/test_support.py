@@ -6,7 +6,7 @@ import ast
 import importlib
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,30 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
-from chalicelib.planning.gateway_support import GATEWAY, gateway_refusals
+from chalicelib.errors import Problem
+from chalicelib.planning import gateway_support, support
+from chalicelib.planning.gateway_support import GATEWAY
 from chalicelib.planning.jobs import effective
-from chalicelib.planning.support import (
-    FLEET,
-    MOST_NODES,
-    MOST_REPLICAS,
-    RUN,
-    NotBuilt,
-    Supported,
-    fleet_refusals,
-    privileged,
-    refusals,
-    reservation_refusals,
-)
+from chalicelib.planning.support import FLEET, MOST_NODES, MOST_REPLICAS, RUN, NotBuilt, Supported
 from tests.world.nouns import fleet_spec, run_spec
 
 TESTS = Path(__file__).parents[2]
+
+
+def with_hints(refuse: Callable[..., Iterable[Problem]]) -> Callable[..., list[Problem]]:
+    """Whatever is refused, the refusal says what to write instead."""
+
+    def refused(*given: Any) -> list[Problem]:
+        found = list(refuse(*given))
+        assert [each for each in found if not each.hint] == []
+        return found
+
+    return refused
+
+
+refusals, fleet_refusals = with_hints(support.refusals), with_hints(support.fleet_refusals)
+privileged, reservation_refusals = with_hints(support.privileged), with_hints(support.reservation_refusals)
+gateway_refusals = with_hints(gateway_support.gateway_refusals)
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -1,11 +1,16 @@
-"""How much room a data folder takes."""
+"""How much room a data folder takes, and what a disk's failures mean."""
 
 from __future__ import annotations
 
+import os
+from errno import EACCES, EDQUOT, EEXIST, EFBIG, EIO, EISDIR, ENOSPC, ENOTDIR
 from pathlib import Path
 
+import pytest
+
 from chalicelib.domain.usage import Part
-from chalicelib.store.disk import used
+from chalicelib.errors import DstackError, Invalid, Refused, StorageFull
+from chalicelib.store.disk import disk_error, used
 
 
 def fill(folder: Path, *names: str) -> None:
@@ -32,3 +37,18 @@ def test_a_big_folder_is_counted_up_to_a_bound(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_new_takes_nothing(tmp_path: Path) -> None:
     assert used(tmp_path).parts == (Part("database", 0, 0),)
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind", "hint"),
+    [
+        ((ENOSPC, EDQUOT, EFBIG), StorageFull, "Make room on its disk and try again."),
+        ((ENOTDIR, EISDIR, EEXIST), Invalid, "Choose another name."),
+        ((EACCES, EIO), Refused, "Check the data folder's owner and permissions."),
+    ],
+    ids=["full", "two in one place", "any other"],
+)
+def test_what_a_disks_failure_means(tmp_path: Path, codes: tuple[int, ...], kind: type[DstackError], hint: str) -> None:
+    for code in codes:
+        found = disk_error(tmp_path, OSError(code, os.strerror(code)))
+        assert type(found) is kind and found.hint == hint and str(tmp_path) in str(found)
