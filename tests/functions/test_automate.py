@@ -8,17 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from chalicelib.domain import keys, state_changes
 from chalicelib.domain.automations import MOST_A_DAY, RuleCount
 from chalicelib.domain.events import Event, EventType, Target
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.tenants import Member, ProjectRole
 from chalicelib.errors import Invalid
 from chalicelib.runtime.lambda_ import SOURCE
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
+from chalicelib.usecases.automations import LARGEST
 from functions import automate
 from tests.api.rig import Rig, fleet, submit, task
 from tests.functions.test_handlers import Stack
@@ -26,6 +29,7 @@ from tests.functions.test_policies import deployed, spare
 from tests.runtime.test_webhooks_real import block
 from tests.world import nouns as b
 from tests.world.calls import Policed
+from tests.world.ports import accounts
 
 EVENT = "6628ef34-2e9a-4af5-aab4-144f175852f7"
 
@@ -147,6 +151,20 @@ def test_fleets_are_applied_and_deleted_and_cant_be_stopped(stack: Stack, rig: R
     assert "fleet can't be stopped" in ask(stack, action="stop", configuration="pool", event="second")
     assert ask(stack, action="delete", configuration="pool", event="third") == ""
     assert rig.ok("P/fleets/get", {"name": "pool"})["status"] == "terminating"
+
+
+def test_volumes_are_applied_and_deleted_and_cant_be_stopped(stack: Stack, rig: Rig) -> None:
+    cloud = accounts(BackendFacts(name="aws", volumes=True, largest_volume=16_000))
+    stack.root = type(stack.root)(replace(stack.root.ports, backends=cloud))
+    rig = Rig(replace(rig.world, plane=stack.root.plane), rig.project)
+    where = {"backend": "aws", "region": "eu-west-1", "size": "100GB"}
+    spec = {"configuration": {"type": "volume", "name": "data", **where}}
+    stored(rig, spec)
+    assert ask(stack, configuration="data") == ""
+    assert rig.ok("P/volumes/get", {"name": "data"})["status"] == "submitted"
+    assert "volume can't be stopped" in ask(stack, action="stop", configuration="data", event="second")
+    assert ask(stack, action="delete", configuration="data", event="third") == ""
+    assert "is being deleted" in rig.refused("P/volumes/create", spec)
 
 
 @pytest.mark.parametrize("lost", ["membership", "active"])
@@ -272,11 +290,11 @@ def test_what_couldnt_be_applied_isnt_stored(rig: Rig, spec: dict[str, Any], sai
 
 
 def test_what_is_too_large_for_a_record_isnt_stored(rig: Rig) -> None:
-    long = spec_of("hello", env={"A": "é" * 70_000})
-    rig.ok("P/automations/add", {"spec": long})
-    assert "at most 150 KB can be stored" in rig.refused(
-        "P/automations/add", {"spec": spec_of("hello", env={"A": "a" * 160_000})}
-    )
+    rest = LARGEST - len(orjson.dumps(spec_of("hello", env={"A": ""})))
+    for long in ("é" * (rest // 2), "a" * rest):
+        rig.ok("P/automations/add", {"spec": spec_of("hello", env={"A": long})})
+        longer = spec_of("hello", env={"A": long + "é"})
+        assert "at most 150 KB can be stored" in rig.refused("P/automations/add", {"spec": longer})
 
 
 def test_what_is_stored_is_sealed(rig: Rig) -> None:

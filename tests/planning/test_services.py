@@ -20,6 +20,7 @@ from chalicelib.planning.run import decide_run
 from chalicelib.planning.services import first_scales, next_scales
 from chalicelib.planning.snapshots import RunSnapshot
 from chalicelib.planning.stock import Query
+from tests.planning.situations.kit import placed
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
@@ -61,11 +62,14 @@ def test_the_pass_submits_the_replicas_that_the_submission_left() -> None:
     assert [(job.replica_num, job.replica_group) for job in saved(plan, Job)] == [(1, "a"), (2, "b"), (3, "b")]
 
 
-@pytest.mark.parametrize("other", [{}, {"status": JobStatus.running, "ready_at": b.NOW}], ids=["waits", "serves"])
-def test_without_retry_the_failure_of_one_replica_ends_the_run(other: dict[str, Any]) -> None:
+@pytest.mark.parametrize("serves", [False, True])
+def test_without_retry_the_failure_of_one_replica_ends_the_run(serves: bool) -> None:
     spec = service(replicas=2)
     run = of(spec, status=RunStatus.running)
-    plan = decide(snapshot(spec, run, failed(b.job(run)), b.job(run, replica=1, **other)))
+    other, host = b.job(run, replica=1), b.host()
+    if serves:
+        other, host = placed(host, other.with_(status=JobStatus.running, ready_at=b.NOW)), b.holding(host, other)
+    plan = decide(snapshot(spec, run, failed(b.job(run)), other, instances={host.id: host}))
     (ended,) = [noun for noun in saved(plan, Run) if noun.reason is not None]
     assert (ended.reason, ended.message) == (RunReason.job_failed, "chat-0-0 exited (5)")
 
