@@ -160,7 +160,7 @@ def _stand_still(plane: Plane, project: Project, order: AutomationOrder, count: 
 
 
 def _apply_run(on: _Acting) -> None:
-    run_plans.apply_plan(on.plane, on.user, on.project, on.spec, None, force=False, role=on.role)
+    run_plans.apply_plan(on.plane, on.user, on.project, on.spec, None, role=on.role)
 
 
 def _stop_run(on: _Acting) -> None:
@@ -172,7 +172,7 @@ def _delete_run(on: _Acting) -> None:
 
 
 def _apply_fleet(on: _Acting) -> None:
-    fleet_plans.apply_plan(on.plane, on.user, on.project, on.spec, None, force=False, role=on.role)
+    fleet_plans.apply_plan(on.plane, on.user, on.project, on.spec, None, role=on.role)
 
 
 def _delete_fleet(on: _Acting) -> None:

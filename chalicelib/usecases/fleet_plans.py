@@ -77,10 +77,10 @@ def apply_plan(
     raw: dict[str, Any],
     seen: SeenFleet | None,
     *,
-    force: bool,
     role: ProjectRole | None = None,
 ) -> FleetRow:
-    """Creates the fleet, or changes it in place if possible. `role` is the user's role in the project."""
+    """Creates the fleet, or changes it in place if possible. `seen`: the fleet that the plan was about, which must
+    still be as it was; None: whatever is there. `role` is the user's role in the project."""
     specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
@@ -92,7 +92,7 @@ def apply_plan(
     raw = _complete(raw, name)
     for _ in range(TRIES):
         try:
-            return _apply(plane, user, project, name, spec, raw, seen, force, role)
+            return _apply(plane, user, project, name, spec, raw, seen, role)
         except Conflict:
             continue  # somebody took the name, or the engine moved the fleet: look again
     raise Contended(f"The fleet {name} keeps changing.", hint="Try again.")
@@ -129,12 +129,11 @@ def _apply(
     spec: FleetSpec,
     raw: dict[str, Any],
     seen: SeenFleet | None,
-    force: bool,
     role: ProjectRole | None,
 ) -> FleetRow:
     fleet, version = holder(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
-    if seen is not None and not force:
+    if seen is not None:
         _check_seen(current, seen, name)
     if current is None:
         return _create(plane, user, project, (name, version), spec, raw)

@@ -67,13 +67,12 @@ def create(plane: Plane, user: User, project: Project, configuration: dict[str, 
     found = gateways.holder(plane, project, name)[0] if isinstance(name, str) else None
     if found is not None:
         raise _taken(found, [])
-    return apply_plan(plane, user, project, {"configuration": configuration}, None, force=False)
+    return apply_plan(plane, user, project, {"configuration": configuration}, None)
 
 
-def apply_plan(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: SeenGateway | None, *, force: bool
-) -> Gateway:
-    """Creates the gateway, or changes it in place if possible."""
+def apply_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: SeenGateway | None) -> Gateway:
+    """Creates the gateway, or changes it in place if possible. `seen`: the one that the plan was about, which must
+    still be as it was; None: whatever is there."""
     _, configuration = _checked(plane, user, project, raw)
     name = configuration.name or specs.invented_name(
         plane.random_id(), "gateway", lambda name: plane.store.get(keys.gateway_name(project.id, name)) is not None
@@ -81,7 +80,7 @@ def apply_plan(
     configuration = configuration.with_(name=name)
     for _ in range(gateways.TRIES):
         current, version = gateways.holder(plane, project, name)
-        if seen is not None and not force:
+        if seen is not None:
             _check_seen(current, seen, name)
         try:
             if current is None:

@@ -302,10 +302,10 @@ def apply_plan(
     raw: dict[str, Any],
     seen: SeenRun | None,
     *,
-    force: bool,
     role: ProjectRole | None = None,
 ) -> RunRow:
-    """Submit the run, or change a live run in place if possible. `role` is the user's role in the project."""
+    """Submit the run, or change a live run in place if possible. `seen`: the run that the plan was about, which must
+    still be as it was; None: whatever is there. `role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
     run_volumes.refuse(draft.possible, run_volumes.known(plane, project, draft.job_specs))
@@ -314,15 +314,15 @@ def apply_plan(
     files.use(plane, project.id, draft.spec)
     for _ in range(TRIES):
         try:
-            return _apply(plane, user, project, draft, seen, force)
+            return _apply(plane, user, project, draft, seen)
         except Conflict:
             continue  # somebody took the name, or the engine moved the run: look again
     raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 
-def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: SeenRun | None, force: bool) -> RunRow:
+def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: SeenRun | None) -> RunRow:
     current, version = holder(plane.store, project, draft.name)
-    if seen is not None and not force:
+    if seen is not None:
         _check_seen(current, seen, draft.name)
     if current is None or current.finished:
         return _submit(plane, user, project, draft, current, version)

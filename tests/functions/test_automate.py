@@ -24,6 +24,7 @@ from chalicelib.store.port import Delete
 from chalicelib.usecases.automations import LARGEST
 from functions import automate
 from tests.api.rig import Rig, fleet, submit, task
+from tests.api.test_fleets import create
 from tests.functions.test_handlers import Stack
 from tests.functions.test_policies import deployed, spare
 from tests.runtime.test_webhooks_real import block
@@ -195,6 +196,19 @@ def test_rights_are_those_of_the_author_and_not_of_the_rule(stack: Stack, rig: R
     assert member is not None
     rig.save(member.with_(role=ProjectRole.user))
     assert "privileged" in ask(stack) and runs(rig) == []
+    rig.save(rig.world.again(member).with_(role=ProjectRole.admin))
+    assert ask(stack, event="second") == "" and len(runs(rig)) == 1
+
+
+@pytest.mark.parametrize("role", [ProjectRole.user, ProjectRole.admin])
+def test_who_may_not_change_a_fleet_of_hosts_has_no_rule_that_does(stack: Stack, rig: Rig, role: ProjectRole) -> None:
+    """Somebody else made it, so only an admin of the project may."""
+    hosts = fleet("lab", nodes=None, ssh_config={"hosts": []})
+    create(rig, hosts)
+    rig.ok("P/automations/add", {"spec": hosts}, token=rig.user("ann", role))
+    for action in ("apply", "delete"):
+        why = ask(stack, action=action, configuration="lab", event=action)
+        assert ("Only admins and managers" in why) == (role is ProjectRole.user), why
 
 
 def test_what_is_not_stored_and_a_project_that_is_gone_are_told(stack: Stack, rig: Rig) -> None:

@@ -54,7 +54,7 @@ class Quiet:
     def fleet(self, nodes: str = "0..1", **more: Any) -> None:
         configuration = {"type": "fleet", "name": "cloud", "nodes": nodes, "resources": {"cpu": "2.."}, **more}
         raw = {"configuration": configuration}
-        fleet_plans.apply_plan(self.plane, self.user, self.project, raw, None, force=True)
+        fleet_plans.apply_plan(self.plane, self.user, self.project, raw, None)
 
     def task(self, work: Work | None = None, name: str = "run", **more: Any) -> None:
         """Submit a run. By default it works for five seconds."""
@@ -62,7 +62,7 @@ class Quiet:
         resources = {"cpu": "1..", "memory": "1GB..", "disk": None}
         configuration = {"type": "task", "commands": ["work"], "resources": resources, "spot_policy": "auto", **more}
         raw = {"run_name": name, "configuration": configuration}
-        run_plans.apply_plan(self.plane, self.user, self.project, raw, None, force=True)
+        run_plans.apply_plan(self.plane, self.user, self.project, raw, None)
 
     # --- what is lost ------------------------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class Applies:
     def apply(self, *hosts: str) -> dict[str, list[InstanceStatus]]:
         """The fleet's instances as the apply answers, by host."""
         raw = {"configuration": {"type": "fleet", "name": "lab", "ssh_config": {**SSH, "hosts": list(hosts)}}}
-        row = fleet_plans.apply_plan(self.place.plane, self.user, self.project, raw, None, force=True)
+        row = fleet_plans.apply_plan(self.place.plane, self.user, self.project, raw, None)
         self.fleet = row.fleet
         there: dict[str, list[InstanceStatus]] = {}
         for each in row.instances:

@@ -132,7 +132,7 @@ TASK: dict[str, Any] = {"run_name": "train", "configuration": {"type": "task", "
 
 
 def test_runs(desk: Desk) -> None:
-    row = run_plans.apply_plan(desk.plane, desk.root, desk.main, TASK, None, force=False)
+    row = run_plans.apply_plan(desk.plane, desk.root, desk.main, TASK, None)
     assert desk.told() == [
         "created job:train-0-0 by admin in main run",
         "created run:train by admin in main run",
@@ -148,10 +148,10 @@ def test_runs(desk: Desk) -> None:
         now + round(desk.plane.pace.unheard * SECOND),
     )
     more = {**TASK, "configuration": {**TASK["configuration"], "priority": 9}}
-    row = run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None, force=False)
+    row = run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None)
     assert desk.told() == ["changed run:train by admin in main run priority"]
     assert (row.run.deployment_num, row.run.priority, row.jobs[0].priority) == (1, 9, 9)
-    assert run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None, force=False).run.deployment_num == 1
+    assert run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None).run.deployment_num == 1
     assert desk.told() == []
     runs.stop(desk.plane, desk.root, desk.main, ["train", "train"], abort=False)
     assert desk.told() == ["status run:train by admin in main run submitted>terminating"]
@@ -162,7 +162,7 @@ def test_runs(desk: Desk) -> None:
 def test_fleets(desk: Desk) -> None:
     def applied(**fields: Any) -> Any:
         raw = {"configuration": {"type": "fleet", "name": "cloud", **fields}}
-        return fleet_plans.apply_plan(desk.plane, desk.root, desk.main, raw, None, force=False)
+        return fleet_plans.apply_plan(desk.plane, desk.root, desk.main, raw, None)
 
     now = desk.plane.clock.now()
     fleet = applied(nodes={"min": 0, "target": 2, "max": 4}).fleet

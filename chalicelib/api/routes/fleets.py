@@ -78,10 +78,8 @@ def get_plan(call: Call) -> Any:
 def apply(call: Call) -> Any:
     asked = call.parse(ApplyFleetBody)
     current = asked.plan.current_resource
-    seen = None if current is None else fleet_plans.SeenFleet(current.id, current.spec)
-    row = fleet_plans.apply_plan(
-        call.plane, call.actor, call.tenant, asked.plan.spec, seen, force=asked.force, role=call.role
-    )
+    seen = None if asked.force or current is None else fleet_plans.SeenFleet(current.id, current.spec)
+    row = fleet_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.spec, seen, role=call.role)
     return fleet_json(row, call.tenant.name)
 
 

@@ -85,8 +85,8 @@ def get_plan(call: Call) -> Any:
 def apply(call: Call) -> Any:
     asked = call.parse(ApplyGatewayBody)
     current = asked.plan.current_resource
-    seen = None if current is None else gateway_plans.SeenGateway(current.id, current.configuration)
-    made = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.spec, seen, force=asked.force)
+    seen = None if asked.force or current is None else gateway_plans.SeenGateway(current.id, current.configuration)
+    made = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.spec, seen)
     return _shown(call, made)
 
 

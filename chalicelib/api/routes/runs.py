@@ -89,10 +89,8 @@ def refuse_unallocated(asked: bool) -> None:
 def apply(call: Call) -> Any:
     asked = call.parse(ApplyRunBody)
     current = asked.plan.current_resource
-    seen = None if current is None else run_plans.SeenRun(current.id, current.deployment_num)
-    row = run_plans.apply_plan(
-        call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, force=asked.force, role=call.role
-    )
+    seen = None if asked.force or current is None else run_plans.SeenRun(current.id, current.deployment_num)
+    row = run_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, role=call.role)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 

@@ -35,7 +35,7 @@ class Clusters(gangs.Gangs):
         if scarce is not None:
             self.site.script.capacity |= {f"sim-east/{name}": scarce for name in chosen["instance_types"]}
         plan = {"configuration": chosen}
-        fleet_plans.apply_plan(self.site.plane, self.scene.user, self.scene.projects[0], plan, None, force=False)
+        fleet_plans.apply_plan(self.site.plane, self.scene.user, self.scene.projects[0], plan, None)
 
     def plan(self) -> None:
         for number in range(self.rng.choice((1, 2, 3))):

@@ -31,7 +31,7 @@ class Fleets(Story):
         for project in self.scene.projects:
             configuration = self._specs[project.id] = self._configuration()
             row = fleet_plans.apply_plan(
-                self.site.plane, self.scene.user, project, {"configuration": configuration}, None, force=False
+                self.site.plane, self.scene.user, project, {"configuration": configuration}, None
             )
             nodes = FleetSpec.model_validate_json(row.spec).configuration.nodes
             self._most[row.fleet.id] = nodes.max if nodes else None
@@ -60,9 +60,7 @@ class Fleets(Story):
         project = self.rng.choice(self.scene.projects)
         raw = {"configuration": {**self._specs[project.id], "nodes": self.rng.choice(("0..1", "1..2", "0..4"))}}
         self._most = {fleet: None for fleet in self._most}  # whether or not the response arrives
-        asked = self.scene.ask(
-            lambda: fleet_plans.apply_plan(self.site.plane, self.scene.user, project, raw, None, force=True)
-        )
+        asked = self.scene.ask(lambda: fleet_plans.apply_plan(self.site.plane, self.scene.user, project, raw, None))
         if asked:
             self.world.note("fleet changed")
 

@@ -100,9 +100,7 @@ class Gateways(Story):
         }
         raw = {"configuration": {key: value for key, value in chosen.items() if value is not None}}
         plane = self.site.plane
-        if self.scene.ask(
-            lambda: gateway_plans.apply_plan(plane, self.scene.user, self.project, raw, None, force=True)
-        ):
+        if self.scene.ask(lambda: gateway_plans.apply_plan(plane, self.scene.user, self.project, raw, None)):
             self.world.note("gateway applied")
 
     def _serve(self) -> None:
@@ -126,8 +124,7 @@ class Gateways(Story):
             "retry": {"on_events": ["no-capacity", "interruption", "error"], "duration": "2h"},
         }
         raw, plane = {"run_name": name, "configuration": configuration}, self.site.plane
-        seen = None if now is None else run_plans.SeenRun(now.id, now.deployment_num)
-        if self.scene.ask(lambda: run_plans.apply_plan(plane, self.scene.user, self.project, raw, seen, force=True)):
+        if self.scene.ask(lambda: run_plans.apply_plan(plane, self.scene.user, self.project, raw, None)):
             self.world.note("service at a gateway")
 
     def _stop_one(self) -> None:

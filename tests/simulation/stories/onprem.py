@@ -80,7 +80,7 @@ class OnPrem(Story):
         ssh = {"user": "ubuntu", "ssh_key": {"public": "", "private": PRIVATE}, "hosts": sorted(names)}
         raw = {"configuration": {"type": "fleet", "name": FLEET, "ssh_config": ssh}}
         plane, project = self.site.plane, self.scene.projects[0]
-        if self.scene.ask(lambda: fleet_plans.apply_plan(plane, self.scene.user, project, raw, None, force=True)):
+        if self.scene.ask(lambda: fleet_plans.apply_plan(plane, self.scene.user, project, raw, None)):
             self.wanted = tuple(sorted(names))
             self.world.note("hosts applied")
 

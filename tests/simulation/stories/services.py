@@ -173,11 +173,9 @@ class Services(Story):
         if shape[0] != shape[1]:
             config["scaling"] = {**FAST, "metric": self.rng.choice(("rps", "queue"))}
         raw = {"run_name": NAME, "configuration": config}
-        run = self.run
 
         def go() -> None:
-            seen = None if run is None or run.finished else run_plans.SeenRun(run.id, run.deployment_num)
-            row = run_plans.apply_plan(self.site.plane, self.scene.user, self.project, raw, seen, force=True)
+            row = run_plans.apply_plan(self.site.plane, self.scene.user, self.project, raw, None)
             self.run_id = row.run.id
             self.scene.hosts.work[self.project.name, NAME] = _BAD if bad else _AT_WORK
             self._bad = bad

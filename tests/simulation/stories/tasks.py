@@ -41,7 +41,7 @@ class Tasks(Story):
 
         def go() -> None:
             run_plans.get_plan(plane, scene.user, project, raw, look)
-            row = run_plans.apply_plan(plane, scene.user, project, raw, None, force=True)
+            row = run_plans.apply_plan(plane, scene.user, project, raw, None)
             scene.submitted[row.run.id] = Submitted(name, project, bool(raw["configuration"].get("retry")))  # type: ignore[attr-defined]
 
         scene.ask(go)
