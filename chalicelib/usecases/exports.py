@@ -15,7 +15,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.exports import MOST_FLEETS, MOST_IMPORTERS, Export
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User
-from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Problem, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete
@@ -94,7 +94,7 @@ def update(plane: Plane, actor: User, project: Project, name: str, asked: Export
         except Conflict:
             continue  # somebody else changed it: look again
         return _view(plane, after)
-    raise Refused(f"The export {name} keeps changing.", hint="Try again.")
+    raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 
 def delete(plane: Plane, actor: User, project: Project, name: str) -> None:
@@ -105,7 +105,7 @@ def delete(plane: Plane, actor: User, project: Project, name: str) -> None:
         except Conflict:
             continue
         return
-    raise Refused(f"The export {name} keeps changing.", hint="Try again.")
+    raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 
 def delete_import(plane: Plane, actor: User, project: Project, exporter: str, name: str) -> None:
@@ -127,7 +127,7 @@ def delete_import(plane: Plane, actor: User, project: Project, exporter: str, na
         except Conflict:
             continue
         return
-    raise Refused(f"The import {exporter}/{name} keeps changing.", hint="Try again.")
+    raise Contended(f"The import {exporter}/{name} keeps changing.", hint="Try again.")
 
 
 def _required(plane: Plane, project: Project, name: str) -> Export:

@@ -18,7 +18,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.quotas import EACH_USER, MOST_USERS, NONE, Limits, Quota
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.engine.quotas import quota_of, usage_of
-from chalicelib.errors import Conflict, Forbidden, Invalid, Refused
+from chalicelib.errors import Conflict, Contended, Forbidden, Invalid
 from chalicelib.planning.quotas import Amounts, QuotaUsage, refusal, shown
 from chalicelib.planning.snapshots import FleetView, NounsSnapshot
 from chalicelib.planning.transitions import Draft
@@ -104,7 +104,7 @@ def set_limits(plane: Plane, actor: User, project: Project, username: str | None
         except Conflict:
             continue  # a run was placed meanwhile: look again
         return
-    raise Refused(f"The quota of the project {project.name} keeps changing.", hint="Try again.")
+    raise Contended(f"The quota of the project {project.name} keeps changing.", hint="Try again.")
 
 
 def _changed(quota: Quota, user_id: str | None, changes: Mapping[str, Any]) -> Quota:

@@ -20,7 +20,7 @@ from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.sign_on import Claims, SignOn, check, claims_of, given_by
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, hash_token
-from chalicelib.errors import Conflict, NotFound, Refused
+from chalicelib.errors import Conflict, Contended, NotFound, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.usecases import rights
@@ -141,7 +141,7 @@ def _enter(plane: Plane, provider: SignsOn, account: Mapping[str, Any]) -> tuple
             return _signed_on(plane, provider, _promoted(plane, rules.name, user, given.admin))
         except Conflict:
             continue  # the same account signs on twice at once, or its user is being changed
-    raise Refused("The user keeps changing.", hint="Try again.")
+    raise Contended("The user keeps changing.", hint="Try again.")
 
 
 def _user(plane: Plane, provider: SignsOn, claims: Claims, role: GlobalRole) -> User:

@@ -17,12 +17,14 @@ from chalicelib.domain.tenants import Member, Project, ProjectRole
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
+from chalicelib.errors import Contended
 from chalicelib.planning.jobs import agent_task
 from chalicelib.planning.plan import Effect
 from chalicelib.store import nouns
-from chalicelib.usecases import specs
+from chalicelib.usecases import exports, quotas, specs, users
 from tests.api.rig import ADMIN, Rig, fleet, task
 from tests.api.test_fleets import create
+from tests.api.test_races import contended
 from tests.world import nouns as b
 
 LAB = "/api/project/lab"
@@ -353,3 +355,17 @@ def test_either_side_reads_in_its_events_what_happened(center: Center) -> None:
         "changed: export hosts ended",
         "changed: import lab/hosts ended",
     } <= said
+
+
+def test_what_changes_without_end_is_refused(center: Center) -> None:
+    assert center.share().status == 200
+    plane, admin, main = contended(center.rig), users.named_user(center.store, "admin"), center.rig.project
+    with pytest.raises(Contended, match="The export hosts keeps changing"):
+        exports.update(plane, admin, center.lab, "hosts", exports.ExportChange(no_fleets=["gpus"]))
+    with pytest.raises(Contended, match="The export hosts keeps changing"):
+        exports.delete(plane, admin, center.lab, "hosts")
+    with pytest.raises(Contended, match="The import lab/hosts keeps changing"):
+        exports.delete_import(plane, admin, main, "lab", "hosts")
+    with pytest.raises(Contended, match="The quota of the project main keeps changing"):
+        quotas.set_limits(plane, admin, main, None, {"gpus": 1})
+    assert len(exports.list_imports(plane, main)) == 1

@@ -138,11 +138,32 @@ def test_stopping_and_deleting_what_it_describes(stack: Stack, rig: Rig) -> None
     for _ in range(3):
         stack.reconcile()
         stack.hints += [f"run/{runs(rig)[0]['id']}"]
-    assert runs(rig)[0]["status"] == "terminated"
+    (run,) = runs(rig)
+    assert (run["status"], run["termination_reason"]) == ("terminated", "stopped_by_user")
     assert ask(stack, action="stop", event="second") == "", "what has ended stays as it is"
     assert ask(stack, action="delete", event="third") == "" and runs(rig) == []
     assert "no run hello" in ask(stack, action="delete", event="fourth")
     assert told(rig)[-1] == "rule again can't delete hello: There is no run hello in project main."
+    submit(rig, spec_of("hello"))
+    assert ask(stack, action="stop", event="second") == "" and runs(rig)[0]["status"] == "submitted", "it was done then"
+
+
+def test_what_an_order_changes_is_committed_with_the_word_that_it_is_done(stack: Stack, rig: Rig) -> None:
+    stored(rig)
+    inner, commits = stack.root.ports.store, list[set[str]]()
+
+    class Noted:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(inner, name)
+
+        def commit(self, changes: Any) -> None:
+            commits.append({change.key.pk.partition("/")[0] for change in changes})
+            inner.commit(changes)
+
+    root = type(stack.root)(replace(stack.root.ports, store=Noted()))
+    assert automate.handler(order(), None, root) == {"refused": ""}
+    (done,) = (each for each in commits if "automated" in each)
+    assert "run" in done
 
 
 def test_fleets_are_applied_and_deleted_and_cant_be_stopped(stack: Stack, rig: Rig) -> None:
@@ -334,6 +355,7 @@ def test_a_rule_that_causes_what_it_acts_on_stands_still(stack: Stack, rig: Rig)
     assert ask(stack, rule="another", event="later") == "", "each rule by itself"
     rig.world.clock.pass_(DAY // SECOND)
     assert ask(stack, event="tomorrow") == ""
+    assert "acted 100 times" in ask(stack, event="later"), "as it was answered then"
 
 
 def test_orders_of_one_rule_at_once_are_all_carried_out(stack: Stack, rig: Rig) -> None:

@@ -5,6 +5,7 @@ Indexes and `due` may lag, so an adapter under test also says how to wait for th
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 
@@ -58,6 +59,12 @@ class StoreContract(Conformance):
 
     def settle(self, store: Store) -> None:
         """Returns when indexes and `due` show every commit."""
+
+    def test_its_calls_are_the_ports_with_the_same_defaults(self, store: Store) -> None:
+        for name, call in inspect.getmembers(Store, inspect.isfunction):
+            if not name.startswith("_"):
+                _, *asked = inspect.signature(call).parameters.values()
+                assert list(inspect.signature(getattr(store, name)).parameters.values()) == asked, name
 
     # --- reading and writing by key
 
