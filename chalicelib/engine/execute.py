@@ -58,8 +58,7 @@ class Executor:
         """The same for an outcome without an effect: a sweep found a machine missing."""
         todo = _Todo([])
         committer = Committer(self.load.read, self.kinds, todo, self._news)
-        with about(outcome.unit):
-            self._conclude(outcome, committer)
+        self._conclude(outcome, committer)
         self._work_off(todo, committer)
 
     def take(self, unit: str, decide: Callable[[Any], Plan]) -> None:
@@ -99,7 +98,8 @@ class Executor:
         conclude = self.kinds.unit(kind).conclude
         if conclude is None:
             raise Bug(f"{kind} is a unit without effects, and {outcome} is about one")
-        self._commit(outcome.unit, lambda snapshot: conclude(snapshot, outcome), committer)
+        with about(outcome.unit):
+            self._commit(outcome.unit, lambda snapshot: conclude(snapshot, outcome), committer)
 
     def _commit(self, unit: str, decide: Callable[[Any], Plan], committer: Committer) -> None:
         kind, _, unit_id = unit.partition("/")

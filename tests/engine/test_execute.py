@@ -18,6 +18,7 @@ from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.engine.about import ids
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.purchases import Purchases
@@ -59,6 +60,7 @@ class Bench:
         self.script = Script(end=SECOND)
         self.cloud = FakeCloud(self.place.now, script=self.script)
         self.outcomes: list[Outcome] = []
+        self.logged_as: list[str] = []
         self.executor = self.with_backend(self.cloud)
         fleet = self.place.fleet("cloud", nodes="0..3")
         offer = next(offer for offer in self.cloud.offers() if offer.instance.name == "sim.4cpu")
@@ -76,6 +78,7 @@ class Bench:
     def with_backend(self, backend: Backend) -> Executor:
         def noted(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
             self.outcomes.append(outcome)
+            self.logged_as.append(f"instance/{ids()['instance_id']}")
             return decide_outcome(snapshot, outcome)
 
         return self.executing(Account.made(backend), kinds=KINDS.deciding("instance", conclude=noted))
@@ -377,6 +380,7 @@ def test_several_machines_are_looked_at_in_one_call_and_each_is_concluded(bench:
     bench.executor.execute(DescribeSeveral(bench.unit, FACTS.name, bench.place.at + SECOND, "", units))
     gone, there = (each for each in bench.outcomes if isinstance(each, Seen))
     assert (gone.unit, gone.state, there.unit, there.state) == (bench.unit, "gone", f"instance/{OTHER}", "pending")
+    assert bench.logged_as[-len(bench.outcomes) :] == [each.unit for each in bench.outcomes]
     assert bench.instance.status is InstanceStatus.terminating
 
 

@@ -161,19 +161,34 @@ class Machines:
         return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        vms = [handle for handles in machines for handle in handles if handle.kind == "vm"]
-        bodies = self._described(vms)
-        announced = self._announced(vms, bodies)
+        """A region that doesn't answer hides no machine of another."""
+        regions: dict[str, list[Sequence[Handle]]] = {}
+        for handles in machines:
+            regions.setdefault(self._region_of(handles), []).append(handles)
+        found = everywhere([*regions], lambda region: self._in_region(region, regions[region]))
+        answers = {region: iter(each) for region, each in zip(regions, found, strict=True)}
+        return [next(answers[self._region_of(handles)]) for handles in machines]
+
+    def _in_region(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        try:
+            bodies = self._described(region, [each for handles in machines for each in handles if each.kind == "vm"])
+        except BackendError as error:
+            return [error] * len(machines)
+        announced = self._announced(region, bodies)
         found: list[Machine | BackendError] = []
         for handles in machines:
             try:
-                found.append(self._machine(handles, bodies, announced))
+                found.append(self._machine(region, handles, bodies, announced))
             except BackendError as error:
                 found.append(error)
         return found
 
     def _machine(
-        self, handles: Sequence[Handle], known: Mapping[str, Body], announced: Mapping[str, Micros | None]
+        self,
+        region: str,
+        handles: Sequence[Handle],
+        known: Mapping[str, Body],
+        announced: Mapping[str, Micros | BackendError | None],
     ) -> Machine:
         vms = [handle for handle in handles if handle.kind == "vm"]
         bodies = {handle.id: known[handle.id] for handle in vms if handle.id in known}
@@ -183,13 +198,16 @@ class Machines:
                 continue
             running = body["State"]["Name"] == "running"
             if running:
-                body = self._addressed(body, handles, self._region(handle))
+                body = self._addressed(body, handles, region)
+            goes_at = announced.get(handle.id)
+            if isinstance(goes_at, BackendError):
+                raise goes_at
             return Machine(
                 "running" if running else "pending",
                 str(body.get("PublicIpAddress") or body.get("PrivateIpAddress") or ""),
                 str(body.get("PrivateIpAddress") or ""),
                 handle.id in announced,
-                announced.get(handle.id),
+                goes_at,
             )
         unseen = [handle for handle in vms if handle.id not in bodies and fresh(handle, self._now())]
         if unseen:
@@ -198,16 +216,10 @@ class Machines:
         why = {LATE.get(body.get("StateReason", {}).get("Code", "")) for body in bodies.values()}
         raise Gone("; ".join(ended) or "No machine was launched.", refused=why.pop() if len(why) == 1 else None)
 
-    def _described(self, vms: Sequence[Handle]) -> dict[str, Body]:
+    def _described(self, region: str, vms: Sequence[Handle]) -> dict[str, Body]:
         """By a filter, so that one that isn't known doesn't hide the others."""
-        regions: dict[str, list[str]] = {}
-        for handle in vms:
-            regions.setdefault(self._region(handle), []).append(handle.id)
-        return {
-            str(body["InstanceId"]): body
-            for region, ids in regions.items()
-            for body in self._instances(region, filters(instance_id=ids))
-        }
+        listed = self._instances(region, filters(instance_id=[handle.id for handle in vms])) if vms else ()
+        return {str(body["InstanceId"]): body for body in listed}
 
     def _addressed(self, body: Body, handles: Sequence[Handle], region: str) -> Body:
         """Gives a running machine the address that was allocated for it."""
@@ -228,29 +240,37 @@ class Machines:
             raise Transient(f"The address {address.data['ip']} of {body['InstanceId']} isn't there: {error}") from error
         return {**body, "PublicIpAddress": address.data.get("ip", "")}
 
-    def _announced(self, vms: Sequence[Handle], bodies: Mapping[str, Body]) -> Mapping[str, Micros | None]:
-        """The machines that AWS has announced to take back, and when, if it says so."""
-        spot: dict[str, dict[str, str]] = {}
-        blocks: dict[tuple[str, str], list[str]] = {}
-        for handle in vms:
-            region, body = self._region(handle), bodies.get(handle.id)
-            if body is None or body["State"]["Name"] != "running":
+    def _announced(self, region: str, bodies: Mapping[str, Body]) -> Mapping[str, Micros | BackendError | None]:
+        """The machines that AWS has announced to take back, and when, if it says so; and those of which it doesn't say
+        whether it has."""
+        spot: dict[str, str] = {}
+        blocks: dict[str, list[str]] = {}
+        for machine_id, body in bodies.items():
+            if body["State"]["Name"] != "running":
                 continue
             if body.get("InstanceLifecycle") == "capacity-block":
-                blocks.setdefault((region, str(body["CapacityReservationId"])), []).append(handle.id)
+                blocks.setdefault(str(body["CapacityReservationId"]), []).append(machine_id)
             elif request := body.get("SpotInstanceRequestId"):
-                spot.setdefault(region, {})[str(request)] = handle.id
-        found: dict[str, Micros | None] = {}
-        for region, asked in spot.items():
-            found |= dict.fromkeys(asked[request] for request in self._reclaimed(region, list(asked)))
-        for (region, block), ids in blocks.items():
-            end = ends_at(self._reserved(region, block))
-            if end is not None and self._now() >= end - WARNING:
-                found |= dict.fromkeys(ids, end)
+                spot[str(request)] = machine_id
+        found: dict[str, Micros | BackendError | None] = {}
+        try:
+            found |= dict.fromkeys(spot[request] for request in self._reclaimed(region, list(spot)))
+        except BackendError as error:
+            found |= dict.fromkeys(spot.values(), error)
+        for block, ids in blocks.items():
+            try:
+                end = ends_at(self._reserved(region, block))
+            except BackendError as error:
+                found |= dict.fromkeys(ids, error)
+            else:
+                if end is not None and self._now() >= end - WARNING:
+                    found |= dict.fromkeys(ids, end)
         return found
 
     def _reclaimed(self, region: str, requests: Sequence[str]) -> list[str]:
         """Those of the spot requests whose machine AWS takes back."""
+        if not requests:
+            return []
         listed = self._clients.pages(
             "ec2",
             region,
@@ -284,15 +304,15 @@ class Machines:
                 f"{handle.id} in {region} is protected against termination; remove its protection, then it is ended."
             ) from error
         except Gone as error:
-            self._prove_gone(handle, error)
+            self._prove_gone(handle, region, error)
             raise
         if all(each["CurrentState"]["Name"] == "terminated" for each in answer["TerminatingInstances"]):
             raise Gone(f"{handle.id} is terminated.")
 
-    def _prove_gone(self, handle: Handle, error: Gone) -> None:
+    def _prove_gone(self, handle: Handle, region: str, error: Gone) -> None:
         """That this call doesn't find a machine proves nothing: AWS may not show it everywhere yet."""
         if code_of(error) != "InvalidInstanceID.Malformed" and _INSTANCE.fullmatch(handle.id):
-            body = self._described([handle]).get(handle.id)
+            body = self._described(region, [handle]).get(handle.id)
             if fresh(handle, self._now()) if body is None else body["State"]["Name"] != "terminated":
                 raise Transient(f"AWS doesn't find {handle.id} yet, so it may still be there.") from error
 
@@ -344,6 +364,10 @@ class Machines:
         )
         for reservation in pages:
             yield from reservation["Instances"]
+
+    def _region_of(self, handles: Sequence[Handle]) -> str:
+        """All that is a machine's is in one."""
+        return next((self._region(handle) for handle in handles if handle.kind == "vm"), self._regions[0])
 
     def _region(self, handle: Handle) -> str:
         return handle.data.get("region") or self._regions[0]

@@ -265,9 +265,10 @@ class Purchases:
 
     def _find(self, effect: Effect, unit: str = "") -> Instance | None:
         """The instance of the effect's unit, or of one of its units."""
-        instance = nouns.find(self.here.store, Instance, keys.instance((unit or effect.unit).partition("/")[2]))
+        unit = unit or effect.unit
+        instance = nouns.find(self.here.store, Instance, keys.instance(unit.partition("/")[2]))
         if instance is None or instance.status is InstanceStatus.terminated:
-            log.info("%s is too late: its instance has ended", effect)
+            log.info("%s is too late for %s, which has ended", type(effect).__name__, unit)
             return None
         return instance
 

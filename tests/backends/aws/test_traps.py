@@ -286,6 +286,34 @@ def test_machines_are_described_with_one_call_and_their_notices_with_another(sit
     assert [call.operation for call in site.account.calls] == ["DescribeInstances", "DescribeSpotInstanceRequests"]
 
 
+def test_a_region_that_fails_hides_no_machine_of_another() -> None:
+    site = Site(regions=[HERE, "eu-west-1"])
+    there = next(each for each in usual_offers() if each.region == "eu-west-1" and not each.instance.resources.spot)
+    made = [list(site.backend.create(request_for(each, each.region))) for each in (offer("g5.xlarge"), there)]
+    site.later()
+    site.account.script.faults.append(Fault("DescribeInstances", "Unavailable", region=HERE))
+    fails, runs = site.backend.describe_several(made)
+    site.account.close()
+    assert isinstance(fails, Transient) and isinstance(runs, Machine) and runs.state == "running"
+
+
+@pytest.mark.parametrize("asked", ["DescribeSpotInstanceRequests", "DescribeCapacityReservations"])
+def test_notices_that_cannot_be_asked_for_hide_only_machines_that_may_have_one(site: Site, asked: str) -> None:
+    block = site.account.places.reserve(HERE, ZONES[0], "p4d.24xlarge", ReservationType="capacity-block")
+    wanted = [
+        request_for(offer("g5.xlarge", spot=True), "spot"),
+        replace(request_for(offer("p4d.24xlarge"), "block"), reservation=block),
+        request_for(offer("g5.xlarge"), "other"),
+    ]
+    made = [list(site.backend.create(request)) for request in wanted]
+    site.later()
+    site.account.script.faults.append(Fault(asked, "UnauthorizedOperation"))
+    found = site.backend.describe_several(made)
+    silent = ("DescribeSpotInstanceRequests", "DescribeCapacityReservations").index(asked)
+    hidden = [isinstance(each, MissingPermission) for each in found]
+    assert hidden == [number == silent for number in range(3)]
+
+
 # --- orphans ----------------------------------------------------------------------------------------------------------
 
 
