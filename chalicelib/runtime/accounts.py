@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import orjson
+from pydantic import ValidationError
 
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.offline import OfflinePrices
@@ -25,6 +26,7 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.engine.ports import Clock
+from chalicelib.errors import Refused
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Store
 from chalicelib.store.seal import Sealer
@@ -160,4 +162,12 @@ class StoredAccounts:
         assert model is not None, "a type of the table has a model"
         context = sealed_specs.of_backend(record.project_id, record.type)
         raw = sealed_specs.opened(self._seal, model, orjson.loads(record.config), context)
-        return self._providers.make(model.model_validate(raw))
+        try:
+            config = model.model_validate(raw)
+        except ValidationError as error:
+            fields = sorted({".".join(map(str, each["loc"])) for each in error.errors(include_input=False)})
+            raise Refused(
+                f"the settings of the backend {record.type} were stored by another version, and this one refuses "
+                f"{', '.join(fields)}: configure it again"
+            ) from None  # its words have the values, which may be secret
+        return self._providers.make(config)

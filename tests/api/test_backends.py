@@ -3,6 +3,7 @@ them, and used by the plane as they are now."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.engine.erasing import Eraser
 from chalicelib.engine.read import Reader
+from chalicelib.errors import InvalidCredentials
 from chalicelib.planning.purchases import Bought, Create, NotBought
 from chalicelib.planning.volumes import CreateVolume, VolumeNotMade
 from chalicelib.runtime.accounts import StoredAccounts
@@ -204,6 +206,18 @@ def test_a_copied_record_does_not_open_elsewhere(desk: Desk) -> None:
     assert "isn't" not in repr(desk.accounts.of(desk.project.id, "aws"))
     with pytest.raises(Exception, match="doesn't open"):
         desk.accounts.of(other.id, "aws").check()
+
+
+def test_settings_that_this_version_no_longer_takes_make_only_their_backend_unusable(desk: Desk) -> None:
+    desk.add()
+    known = desk.stored()
+    assert known is not None
+    raw = {**json.loads(known.config), "tags": {f"tag-{number}": "hush" for number in range(40)}}
+    desk.save(known.with_(config=json.dumps(raw)))
+    away = StoredAccounts(desk.world.store, Sealer(b"k" * 32), desk.world.clock, desk.clouds.providers)
+    with pytest.raises(InvalidCredentials, match=r"aws.*refuses tags: configure it again") as told:
+        away.of(desk.project.id, "aws").check()
+    assert "hush" not in str(told.value)
 
 
 def test_the_accounts_follow_the_store(desk: Desk) -> None:
