@@ -90,7 +90,7 @@ def beside(machine: Instance, other: Instance, spec: FleetSpec) -> str:
     ssh = spec.configuration.ssh_config
     if ssh is None or machine.host is None or other.host is None or machine.fleet_id != other.fleet_id:
         return ""
-    if other.host.internal_ip:  # which is said of all hosts or of none
+    if machine.host.internal_ip and other.host.internal_ip:  # a host that joined by itself has none
         return other.internal_ip
     networks = set(machine.networks) & set(other.networks) if detects(spec) else {ssh.network}
     addresses = (machine.internal_ip, other.internal_ip)

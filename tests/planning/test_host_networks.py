@@ -124,6 +124,14 @@ def test_what_the_spec_says_isnt_found_out(of: FleetSpec) -> None:
     assert second.internal_ip == "10.2.0.5"
 
 
+def test_a_host_that_joined_by_itself_is_not_beside_those_whose_addresses_are_given() -> None:
+    fleet, of = b.fleet("lab"), b.fleet_spec(ssh_config={**HOSTS, "hosts": SAID})
+    given = OnPrem(hostname="h0", port=22, internal_ip="10.1.0.5")
+    listed = b.host(0, fleet, host=given, internal_ip="10.1.0.5", networks=(A,))
+    joined = b.host(2, fleet, host=OnPrem(hostname="h2", port=0, joined=True), internal_ip="10.1.0.7", networks=(A,))
+    assert beside(joined, listed, of) == beside(listed, joined, of) == ""
+
+
 def test_subnets_are_private_and_named_once() -> None:
     seen = ("10.1.0.5/24", "10.1.0.6/24", "100.64.3.1/10", "1.1.1.1/8", "fd00::1/64", "x/y")
     assert subnets(b.host_facts(networks=seen)) == (A, "100.64.0.0/10", "fd00::/64")
