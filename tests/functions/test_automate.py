@@ -16,15 +16,18 @@ from chalicelib.domain.automations import MOST_A_DAY, RuleCount
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.domain.specs.automation import AutomationOrder
 from chalicelib.domain.tenants import Member, ProjectRole
-from chalicelib.errors import Invalid
+from chalicelib.errors import Contended, Invalid
 from chalicelib.runtime.lambda_ import SOURCE
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
+from chalicelib.usecases.automate import carry_out
 from chalicelib.usecases.automations import LARGEST
 from functions import automate
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import create
+from tests.api.test_races import contended
 from tests.functions.test_handlers import Stack
 from tests.functions.test_policies import deployed, spare
 from tests.runtime.test_webhooks_real import block
@@ -86,10 +89,12 @@ def test_an_event_that_comes_twice_applies_the_configuration_once(stack: Stack, 
     assert ask(stack) == "" and ask(stack) == ""
     (run,) = runs(rig)
     assert (run["run_spec"]["run_name"], run["user"]) == ("hello", "admin")
+    assert ask(stack, event="when there is nothing to change") == ""
     rig.ok("P/runs/stop", {"runs_names": ["hello"], "abort": True})
     stack.reconcile()
-    assert ask(stack) == "" and len(runs(rig)) == 1, "not even once its run has ended"
-    assert told(rig) == ["hello is applied by rule again"]
+    assert ask(stack) == ask(stack, event="when there is nothing to change") == ""
+    assert [each["id"] for each in runs(rig)] == [run["id"]], "not even once its run has ended"
+    assert told(rig) == ["hello is applied by rule again"] * 2
 
 
 def test_another_event_or_another_rule_is_another_order(stack: Stack, rig: Rig) -> None:
@@ -266,6 +271,12 @@ def test_two_deliveries_at_once_have_one_effect(stack: Stack, rig: Rig) -> None:
     root = type(stack.root)(replace(stack.root.ports, store=Raced()))
     assert automate.handler(order("stop"), None, root) == {"refused": ""}
     assert told(rig) == ["hello is stopped by rule again"]
+
+
+def test_an_order_that_others_are_always_ahead_of_comes_again(rig: Rig) -> None:
+    stored(rig)
+    with pytest.raises(Contended, match="What rule again asks for about hello keeps changing"):
+        carry_out(contended(rig), AutomationOrder.model_validate(order()))
 
 
 def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack, rig: Rig) -> None:
