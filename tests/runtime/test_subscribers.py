@@ -16,7 +16,7 @@ import pytest
 from chalicelib.configuration.server import parse_server
 from chalicelib.configuration.server_spec import RuleConfig, ServerConfig, WebhookConfig
 from chalicelib.domain import keys
-from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.domain.keys import Key
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
@@ -128,6 +128,12 @@ def test_it_gets_only_what_was_asked_for(site: Site) -> None:
     assert [(one["target"]["type"], one["target"]["name"]) for one in site.receiver.got] == [("run", "first")]
 
 
+def shown(site: Site) -> Any:
+    """How its one subscription fares."""
+    (told,) = site.rig.ok("/api/server/get_usage")["subscriptions"]
+    return told
+
+
 def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site: Site) -> None:
     follower = site.follower(HOOK)
     follower.begin()
@@ -137,7 +143,8 @@ def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site:
     follower.look()
     follower.look()
     assert site.kept().failures == 1, "not before its time"
-    assert site.kept().error == "ops.example.com answered 500"
+    fares = {"name": "webhook/ops", "failures": 1, "dead": False, "error": "ops.example.com answered 500"}
+    assert shown(site) == {**fares, "retry_at": iso(clock.now() + 2 * SECOND)}
     pauses = []
     for _ in range(4):
         pauses.append(((site.kept().retry_at or 0) - clock.now()) // SECOND)
@@ -160,8 +167,8 @@ def test_after_too_many_it_is_dead_says_why_and_goes_on_with_the_next_start(site
         follower.look()
         site.rig.world.clock.pass_(3600)
     assert site.kept().dead and site.kept().failures == subscriptions.MOST
-    (told,) = site.rig.ok("/api/server/get_usage")["subscriptions"]
-    assert told["dead"] and told["error"] == "ops.example.com can't be reached: refused"
+    fares = {"name": "webhook/ops", "failures": subscriptions.MOST, "dead": True, "retry_at": None}
+    assert shown(site) == {**fares, "error": "ops.example.com can't be reached: refused"}
     site.receiver.away = False
     site.rig.world.clock.pass_(DAY / SECOND)
     follower.look()
