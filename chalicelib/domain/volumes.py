@@ -97,7 +97,6 @@ class Volume(Noun):
     id: str
     project_id: str
     name: str
-    user_id: str = ""
     user_name: str = ""
     configuration: str  # as the user wrote it, as JSON text
     backend: str

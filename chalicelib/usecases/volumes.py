@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-import orjson
-
 from chalicelib.configuration.reading import read
 from chalicelib.domain import keys, names
 from chalicelib.domain.events import EventType
@@ -196,9 +194,8 @@ def _create(plane: Plane, user: User, project: Project, configuration: AnyVolume
         id=plane.random_id(),
         project_id=project.id,
         name=str(configuration.name),
-        user_id=user.id,
         user_name=user.name,
-        configuration=orjson.dumps(configuration.model_dump(mode="json")).decode(),
+        configuration=configuration.model_dump_json(),
         backend=configuration.backend,
         region=getattr(configuration, "region", ""),
         zone=getattr(configuration, "availability_zone", None) or "",

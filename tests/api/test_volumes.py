@@ -73,7 +73,7 @@ def test_a_new_volume_is_shown_as_clients_expect(rig: Rig) -> None:
     }
     empty = ("status_message", "deleted_at", "volume_id", "provisioning_data", "attachment_data")
     assert [made[name] for name in empty] == [None] * 5 and made["attachments"] == [] and made["deleted"] is False
-    assert rig.ok("P/volumes/get", {"name": "data"}) == made
+    assert rig.ok("P/volumes/get", {"name": "data"}) == made and not stored(rig, made).read_only
     assert f"volume/{made['id']}" in rig.world.take_woken()
 
 

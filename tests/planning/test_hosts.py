@@ -60,13 +60,15 @@ def at(key: str, num: int = 0, status: str = "idle", **rest: Any) -> Instance:
 
 
 def test_what_an_apply_requested_is_added() -> None:
-    plan = decided(b.fleet("lab", to_add=("h1:22", "h2:22"), due_at=b.NOW), spec())
+    plan = decided(b.fleet("lab", to_add=("h1:22", "h2:22"), due_at=b.NOW, last_processed_at=b.NOW - b.DAY), spec())
     added = saved(plan, Instance)
     assert [(i.num, i.name, i.status, i.host.key, i.offer.backend) for i in added] == [
         (0, "lab-0", "pending", "h1:22", "remote"),
         (1, "lab-1", "pending", "h2:22", "remote"),
     ]
-    assert saved(plan, Fleet)[-1].to_add == ()
+    fleet = saved(plan, Fleet)[-1]
+    assert (fleet.to_add, fleet.last_processed_at) == ((), b.NOW)
+    assert [event.detail for step in plan.steps for event in step.events] == ["h1:22", "h2:22"]
     assert {unit for step in plan.steps for unit in step.wake} >= {f"instance/{i.id}" for i in added}
 
 
@@ -82,6 +84,8 @@ def test_a_large_fleet_is_added_in_batches() -> None:
     plan = decided(fleet.with_(due_at=b.NOW), of, *(each for each in saved(plan, Instance)), there)
     assert [each.host.key for each in saved(plan, Instance)] == list(keys[-4:])
     assert saved(plan, Fleet)[-1].due_at == b.NOW + LOOK_FOR_CLEARED
+    whole = decided(b.fleet("lab", to_add=keys[:MOST_AT_ONCE], due_at=b.NOW), of)
+    assert len(saved(whole, Instance)) == MOST_AT_ONCE and saved(whole, Fleet)[-1].due_at is None
 
 
 def test_a_host_that_failed_isnt_added_again_by_itself() -> None:

@@ -71,7 +71,6 @@ class Volumes(Story):
             id=self.site.plane.random_id(),
             project_id=project.id,
             name=name,
-            user_id=self.scene.user.id,
             configuration="{}",
             backend=self.site.backend.facts.name,
             region=region,
