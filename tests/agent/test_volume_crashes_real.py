@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import traceback
 import uuid
@@ -249,6 +250,24 @@ def test_what_somebody_else_made_meanwhile_isnt_formatted(way: Way) -> None:
     assert in_child(lambda _: way.go_again(False), lambda: None)[0] == 1
     assert way.disk.read() == before
     elsewhere(way)
+
+
+def test_a_namespace_that_somebody_made_meanwhile_keeps_no_disk(way: Way) -> None:
+    """As a service of systemd has one. A disk that it kept couldn't be detached."""
+
+    def go(tell: Callable[[bytes], object]) -> None:
+        volumes, point = way.volumes(), way.holds.point(way.entry["volume"])
+        volumes.mount(ready, lambda _: None)
+        apart = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", "echo; cat"]
+        with subprocess.Popen(apart, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdin and other.stdout and other.stdout.readline()
+            there = Path("/proc", str(other.pid), "mountinfo")
+            assert point in there.read_text()
+            assert volumes.release() == {}
+            assert point not in there.read_text()
+            other.stdin.close()
+
+    assert in_child(go, namespaces.mount_apart)[0] == 0
 
 
 def test_where_run_is_shared_a_disk_is_mounted_once(way: Way, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ TOO = {  # about files by other names
         "agent/session_command.py",
         "agent/listening.py",
     ),
+    "tests/agent/test_volume_crashes_real.py": ("agent/holds.py",),
     "tests/agent/test_volumes_real.py": ("agent/disks.py", "agent/process.py"),
     "tests/functions/test_dead_letters.py": ("engine/given_up.py",),
     "tests/serving/test_gateway_program_real.py": tuple(

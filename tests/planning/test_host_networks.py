@@ -88,16 +88,16 @@ def test_a_host_that_shares_none_is_refused_with_the_reason() -> None:
 def test_what_only_a_host_lacked_that_has_left_counts_again(
     known: tuple[str, ...], left: list[tuple[str, ...]], after: tuple[str, ...] | None
 ) -> None:
-    fleet = b.fleet("lab", networks=known)
+    fleet = b.fleet("lab", networks=known, last_processed_at=b.NOW - b.DAY)
     hosts = [b.host(n, fleet, host=OnPrem(hostname=f"h{n}", port=22), networks=each) for n, each in enumerate(left)]
     gone = b.host(2, fleet, host=OnPrem(hostname="h2", port=22), networks=known, status="terminating")
     snapshot = FleetSnapshot(b.NOW, FleetView(fleet, cluster(), (*hosts, gone)), OfferBook(()), {})
     plan = decide_fleet(snapshot)
     assert lint(snapshot, plan) == []
-    saved = [noun.networks for step in plan.steps for noun in step.saves if isinstance(noun, Fleet)]
-    assert saved == ([] if after is None else [after])
+    saved = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Fleet)]
+    assert saved == ([] if after is None else [fleet.with_(networks=after, last_processed_at=b.NOW)])
     if after == ():
-        other, _ = joins(b.fleet("lab", networks=saved[0]), 1, "10.9.0.6/24")
+        other, _ = joins(saved[0], 1, "10.9.0.6/24")
         assert other.status == "idle", "the first of the next ones says where"
 
 
