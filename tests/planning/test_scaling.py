@@ -77,6 +77,13 @@ def test_a_bound_that_decides_is_named(per_bucket: int, words: str) -> None:
     assert told.why.partition(", 5 for each replica")[2] == words
 
 
+@pytest.mark.parametrize(("window", "words"), [("30s", "30 s"), ("1m", "1 min"), ("5m", "5 min")])
+def test_the_window_is_named(window: str, words: str) -> None:
+    busy, quiet = door(*[50] * 30), door(quiet=True)
+    assert f" over {words}, " in ask(rule(window=window), (1, 8), busy, state=at(1)).why
+    assert ask(rule(window=window), (0, 8), quiet, state=at(1)).why == f"no requests for {words}"
+
+
 class TestDelays:
     def test_more_replicas_wait_for_the_delay_since_the_last_change(self) -> None:
         spec, busy = rule(), door(*[150] * 6)
@@ -99,8 +106,10 @@ class TestDelays:
 
     def test_from_zero_nothing_waits(self) -> None:
         waits = door(now=NOW, held=1, waits_since=NOW)
-        told = ask(rule(), (0, 8), waits, state=at(0, NOW - SECOND))
-        assert (told.desired, told.why) == (1, "a request waits")
+        quiet = door(now=NOW, quiet=True, name="gateway")
+        for doors in ([waits], [waits, quiet]):
+            told = ask(rule(), (0, 8), *doors, state=at(0, NOW - SECOND))
+            assert (told.desired, told.why) == (1, "a request waits")
 
     def test_who_never_changed_waits_for_nothing(self) -> None:
         assert ask(rule(), (1, 8), door(*[150] * 6), state=at(1)).desired == 3
@@ -219,6 +228,8 @@ class TestQueue:
         told = ask(rule("queue", 4), (1, 20), rise, state=at(2, NOW - SECOND))
         assert (told.desired, told.panic_until) == (10, NOW + MINUTE)
         assert told.why.endswith("after a sudden rise: none is removed before 14:14:20 UTC")
+        within = ask(rule("queue", 4), (1, 20), self._rise(1.0), state=at(2, NOW), seen=GroupState(2, waiting=39))
+        assert (within.desired, within.panic_until) == (10, NOW + MINUTE)
 
     def test_less_than_twice_the_ready_replicas_is_no_sudden_rise(self) -> None:
         assert ask(rule("queue", 4), (1, 20), self._rise(busy=12.0), state=at(2, NOW - SECOND)).desired == 2
