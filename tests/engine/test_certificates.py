@@ -15,7 +15,16 @@ from chalicelib.domain.certificates import CertificateStatus, Registration
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
 from chalicelib.engine.authority import Unregistered
 from chalicelib.errors import InvalidCredentials, Throttled, Transient, Unfit
-from chalicelib.machines.certificate import LOOK_DAILY, LOOK_EVERY, ORDER_AGAIN, ORDER_SELDOM, TO_CALL, TO_HEAR, UNUSED
+from chalicelib.machines.certificate import (
+    LOOK_DAILY,
+    LOOK_EVERY,
+    ORDER_AGAIN,
+    ORDER_SELDOM,
+    TO_CALL,
+    TO_HEAR,
+    TO_VALIDATE,
+    UNUSED,
+)
 from chalicelib.planning.certificates import AnswerChallenge, CollectCertificate, LookAtOrder, PlaceOrder
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
@@ -413,6 +422,21 @@ def test_who_concludes_a_call_says_when_the_next_is_due(stage: Stage) -> None:
     waits = stage.certificate()
     assert waits.due_at is not None and waits.due_at - stage.place.at <= 3 * SECOND
     assert waits.unit in stage.place.take_woken()
+
+
+def test_an_authority_that_never_decides_has_another_order(stage: Stage) -> None:
+    stage.authority.slow = 100_000
+    stage.until(lambda: stage.authority.looked == 1)
+    answered = stage.certificate().answered_at
+    assert answered is not None
+    stage.place.at = answered + TO_VALIDATE - SECOND
+    stage.settle()
+    assert stage.certificate().status is CertificateStatus.validating
+    stage.place.at = answered + TO_VALIDATE
+    stage.place.save(stage.certificate().with_(due_at=stage.place.at))
+    stage.place.reconciler().run([stage.certificate().unit])
+    waits = stage.certificate()
+    assert waits.status is CertificateStatus.waiting and "neither issued nor refused it" in waits.message
 
 
 def test_a_slow_authority_is_asked_less_and_less_often(stage: Stage) -> None:
