@@ -26,11 +26,6 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def account(clock: Clock) -> Iterator[Account]:
     account = Account(clock.now, Script(lag=0))
     yield account

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -17,18 +17,6 @@ from tests.backends.test_aws import Clock
 OURS = "210987654321"
 X86, ARM = "ami-0d1a000000000001", "ami-0d1a000000000002"  # AWS's
 Images = Callable[..., AwsImages]
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def account(clock: Clock) -> Iterator[Account]:
-    account = Account(clock.now)
-    yield account
-    account.close()
 
 
 @pytest.fixture

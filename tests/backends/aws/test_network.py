@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,18 +48,6 @@ class Vpc:
         inside = [{"Name": "vpc-id", "Values": [self.id]}, {"Name": "association.main", "Values": ["true"]}]
         (table,) = self._ec2.describe_route_tables(Filters=inside)["RouteTables"]
         self._ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", **way_out)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def account(clock: Clock) -> Iterator[Account]:
-    account = Account(clock.now)
-    yield account
-    account.close()
 
 
 @pytest.fixture
