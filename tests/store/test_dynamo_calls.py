@@ -176,8 +176,9 @@ def test_a_request_says_what_botocores_own_would(serve: Serve) -> None:
     get(client(table))
     get(client(table, direct=False))
     ours, theirs = table.got
-    varying = {"authorization", "x-amz-date"}
+    varying = {"authorization", "x-amz-date", "user-agent"}
     botocores = {OWN, "amz-sdk-request", "accept-encoding"}
+    assert theirs["user-agent"].split()[0] == ours["user-agent"]  # Chalice and Powertools add their names to botocore's
     assert {name: ours[name] for name in ours.keys() - varying} == {
         name: theirs[name] for name in theirs.keys() - varying - botocores
     }
