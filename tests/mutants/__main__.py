@@ -7,8 +7,8 @@ and the source alone. `--in PATH[:LINE]` keeps to a file or a folder; `--again F
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.mutants.changes import Change, changes, readable
-from tests.mutants.equivalent import Known, known
+from tests.mutants.equivalent import Known, code, known
 from tests.mutants.touching import Touching
 from tests.mutants.trial import ABOUT, Copy, Verdict, about
 
@@ -33,20 +33,26 @@ def everything(below: list[str]) -> list[Change]:
 
 
 def drawn(found: list[Change], seed: int, count: int) -> list[Change]:
-    """`count` of them, chosen by the seed, without those that make no difference or can't be read."""
+    """`count` of them, chosen by the seed, without those that make no difference or can't be read. Each has a place of
+    its own in the seed's order, so that an edit of the source moves those it touches and no others in or out."""
     harmless = known(ROOT)
-    random.Random(seed).shuffle(found)
     sample: list[Change] = []
-    for change in found:
+    for change in sorted(found, key=lambda change: _place(change, seed)):
         if len(sample) < count and not any(entry.names(change) for entry in harmless) and readable(ROOT, change):
             sample.append(change)
     return sorted(sample)
 
 
+def _place(change: Change, seed: int) -> bytes:
+    which = (seed, change.file, change.within, code(change.was), code(change.becomes))
+    return hashlib.blake2b(repr(which).encode()).digest()
+
+
 def missed(file: Path) -> list[Change]:
-    """What an earlier run missed and can still be found in the source."""
-    entries = [Known(**entry) for entry in json.loads(file.read_text())["survivors"]]
-    return [change for change in everything([]) if any(entry.names(change) for entry in entries)]
+    """What an earlier run missed, can still be found in the source and isn't known to make no difference."""
+    entries, harmless = [Known(**entry) for entry in json.loads(file.read_text())["survivors"]], known(ROOT)
+    found = (change for change in everything([]) if any(entry.names(change) for entry in entries))
+    return [change for change in found if not any(entry.names(change) for entry in harmless)]
 
 
 def watched(copy: Copy, sample: list[Change]) -> tuple[Touching, float]:

@@ -40,6 +40,7 @@ _AGAINST = {  # a clock, which never reads the very moment that it is compared w
     ast.GtE: "<",
 }
 _OPPOSITES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+_HINT = "hint"  # the words of a refusal that say how to mend it
 _FOR_TYPES = ("Literal", "Annotated", "Callable", "TypeVar")
 
 Edit = tuple[str, int, int, str]  # kind, from, to, the text that comes there
@@ -144,7 +145,7 @@ class _Source:
                 if isinstance(node.func, ast.Name) and node.func.id in _OPPOSITES:
                     yield "call", *self._span(node.func), _OPPOSITES[node.func.id]
                 wanted = (keyword for keyword in node.keywords if keyword.arg and not _guards(node, keyword))
-                named = (keyword for keyword in wanted if not _is_words(keyword.value))
+                named = (keyword for keyword in wanted if keyword.arg != _HINT and not _is_words(keyword.value))
                 yield from (self._drop("argument", *self._span(keyword)) for keyword in named)
             case ast.Dict():
                 pairs = ((key, value) for key, value in zip(node.keys, node.values, strict=True) if key is not None)
@@ -213,8 +214,10 @@ def _is_for_reading(node: ast.AST) -> bool:
             return True
         case ast.Subscript(value=ast.Name(id=name)) | ast.Call(func=ast.Name(id=name)):
             return name in _FOR_TYPES
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)) | ast.Name(id=name))):
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)) | ast.Name(id=name))) if name != "self":
             return name in ("log", "logger", "logging")
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name))):
+            return name == "_log"
         case ast.Expr(value=ast.Constant()):
             return True
     return False

@@ -68,6 +68,8 @@ def test_what_a_function_returns_is_changed(tmp_path: Path) -> None:
         "if TYPE_CHECKING:\n    f(1)",
         "T = TypeVar('T', bound=Noun)",
         "x = f(hint='words of a message')",
+        "x = f(hint=what)",
+        "class C:\n    def f(self):\n        self._log(a)",
         "x = f'{a + 1}'",
         "x = f('%d words' % (a + 1), hint='%d more' % a)",
         "@dataclass(frozen=True)\nclass C: ...",
@@ -93,6 +95,13 @@ def test_a_seed_draws_the_same_sample() -> None:
     one = drawn(list(found), 1, 10)
     assert one == drawn(list(found), 1, 10) != drawn(list(found), 2, 10)
     assert len(one) == 10
+
+
+def test_an_edit_of_the_source_moves_no_other_change_in_or_out_of_a_sample() -> None:
+    found = everything(["chalicelib/machines/"])
+    sample = drawn(found, 1, 10)
+    others = [change for change in found if change != sample[0]]
+    assert drawn(others, 1, 9) == sample[1:]
 
 
 def test_tests_are_found_by_name_the_closest_first() -> None:
