@@ -214,7 +214,9 @@ def _is_for_reading(node: ast.AST) -> bool:
             return True
         case ast.Subscript(value=ast.Name(id=name)) | ast.Call(func=ast.Name(id=name)):
             return name in _FOR_TYPES
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)) | ast.Name(id=name))) if name != "self":
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)) | ast.Name(id=name))) if (
+            name != "self"
+        ):
             return name in ("log", "logger", "logging")
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name))):
             return name == "_log"
