@@ -32,10 +32,9 @@ from chalicelib.errors import (
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import automations, fleet_plans, fleets, run_plans, runs, volumes
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.trail import project_target, told
 
-TRIES = 5  # at an order
 DONE = {"apply": "applied", "stop": "stopped", "delete": "deleted"}
 _LASTING = (AlreadyExists, Forbidden, Invalid, NotFound, Refused)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from chalicelib.store.logs import LogStore
     from chalicelib.store.seal import Sealer
 
+TRIES = 5  # commits under contention before the caller gets an error
+
 
 @dataclass(frozen=True)
 class SizeLimits:

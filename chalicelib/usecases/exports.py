@@ -20,8 +20,8 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete
 from chalicelib.usecases import fleets
-from chalicelib.usecases.context import Plane
-from chalicelib.usecases.projects import TRIES, undeleted
+from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.trail import project_target, told
 
 

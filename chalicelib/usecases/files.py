@@ -17,10 +17,9 @@ from chalicelib.domain.tenants import Archive, User, archive_id
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.usecases.archives import check_tar
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-TRIES = 5  # commits under contention before the caller gets an error
 
 
 def archive_by_hash(plane: Plane, user: User, hash_: str) -> Archive:

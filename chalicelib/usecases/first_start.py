@@ -18,7 +18,7 @@ from chalicelib.errors import Bug, Conflict, Invalid
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Store
 from chalicelib.usecases import rights
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.trail import project_target, told, user_target
 from chalicelib.usecases.users import make_user, move_token
 
@@ -32,7 +32,7 @@ def first_start(plane: Plane, token: str | None = None) -> tuple[str | None, Pro
     """The admin's token if this start created or changed it (it can't be read back later), and project `main`."""
     if token is not None and (not token or not token.isascii() or any(c.isspace() for c in token)):
         raise Invalid("The admin token is empty, or contains a space or a non-ASCII character.", hint="Choose another.")
-    for _ in range(5):
+    for _ in range(TRIES):
         try:
             return _ensure(plane, token)
         except Conflict:

@@ -27,8 +27,8 @@ from chalicelib.planning.snapshots import FleetSnapshot, FleetView, NounsSnapsho
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import hosts, plans, specs
-from chalicelib.usecases.context import Plane
-from chalicelib.usecases.fleets import TRIES, holder, named, refuse_hosts, refuse_ssh
+from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.fleets import holder, named, refuse_hosts, refuse_ssh
 from chalicelib.usecases.projects import undeleted
 
 

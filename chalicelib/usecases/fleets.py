@@ -21,9 +21,8 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
 from chalicelib.usecases import plans
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 
-TRIES = 5  # commits under contention before the caller gets an error
 _GONE = (FleetStatus.terminated, FleetStatus.failed)
 
 

@@ -25,7 +25,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import certificates, fleets, gateways, given_certificates, specs
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.projects import undeleted
 
 IN_PLACE = frozenset({"default", "domain", "replicas"})
@@ -78,7 +78,7 @@ def apply_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], 
         plane.random_id(), "gateway", lambda name: plane.store.get(keys.gateway_name(project.id, name)) is not None
     )
     configuration = configuration.with_(name=name)
-    for _ in range(gateways.TRIES):
+    for _ in range(TRIES):
         current, version = gateways.holder(plane, project, name)
         if seen is not None:
             _check_seen(current, seen, name)

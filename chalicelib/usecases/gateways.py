@@ -25,9 +25,8 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete
 from chalicelib.usecases import certificates, given_certificates
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 
-TRIES = 5  # commits under contention before the caller gets an error
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})+")
 _ADDRESS = re.compile(r"[0-9.]+")  # of IPv4: it has no subdomains

@@ -29,8 +29,8 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent_credentials import holds, outlived
-from chalicelib.usecases.context import Joining, Plane
-from chalicelib.usecases.fleets import TRIES, get, refuse_hosts
+from chalicelib.usecases.context import TRIES, Joining, Plane
+from chalicelib.usecases.fleets import get, refuse_hosts
 from chalicelib.usecases.hosts import MOST_HOSTS
 
 LEAST_SECONDS, MOST_SECONDS = 60, 7 * 86_400

@@ -22,13 +22,12 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Put, Record, Store
 from chalicelib.usecases import rights
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.trail import project_target, told
 from chalicelib.usecases.users import memberships, named_user
 
 log = logging.getLogger(__name__)
 
-TRIES = 5  # commits under contention before the caller gets an error
 MAX_OWNED = 10  # projects that a user who isn't an admin may own
 MAX_MEMBERS = MAX_CHANGES // 2 - 1  # that one request may change: each is a record and an event
 

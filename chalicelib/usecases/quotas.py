@@ -23,8 +23,8 @@ from chalicelib.planning.quotas import Amounts, QuotaUsage, refusal, shown
 from chalicelib.planning.snapshots import FleetView, NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
-from chalicelib.usecases.context import Plane
-from chalicelib.usecases.projects import TRIES, undeleted
+from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.trail import project_target, told
 from chalicelib.usecases.users import named_user
 

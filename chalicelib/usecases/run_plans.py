@@ -41,9 +41,9 @@ from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import files, plans, quotas, repos, run_volumes, service_gateways, specs
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.projects import undeleted
-from chalicelib.usecases.runs import TRIES, holder, named, stop
+from chalicelib.usecases.runs import holder, named, stop
 
 JOBS_AT_ONCE = 30  # that the submission itself writes; the run's own pass adds the others
 

@@ -21,9 +21,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
 from chalicelib.usecases import plans
-from chalicelib.usecases.context import Plane
-
-TRIES = 5  # commits under contention before the caller gets an error
+from chalicelib.usecases.context import TRIES, Plane
 
 
 @dataclass(frozen=True)

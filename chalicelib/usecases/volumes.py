@@ -34,10 +34,8 @@ from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases import plans, specs
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.projects import undeleted
-
-TRIES = 5  # commits under contention before the caller gets an error
 
 
 @dataclass(frozen=True)
