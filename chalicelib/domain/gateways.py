@@ -72,8 +72,6 @@ class Gateway(Noun):
     id: str
     project_id: str
     name: str
-    user_id: str = ""
-    user_name: str = ""
     configuration: str  # as the user wrote it, as JSON text
     fleet: str = ""  # the name of the fleet whose hosts it runs on; empty: on machines of a backend
     backend: str = ""

@@ -7,10 +7,11 @@ run's name also ends in the first free number, because people start the same thi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _THING = re.compile(r"[a-z][a-z0-9-]{1,40}")
 _LONGEST = 41
+_TOLD = 5  # in one message
 _LOOSE = re.compile(r"[A-Za-z0-9_-]+")
 
 # noun: its longest name. Everything not listed here follows the rule of runs, fleets, volumes and gateways.
@@ -52,6 +53,17 @@ def problem(name: str, noun: str) -> tuple[str, str] | None:
         return f"{wrong}: it has {len(name)} characters", f"at most {_LONGEST} are possible"
     rule = f"2 to {_LONGEST} lower-case letters, digits and `-`, a letter first"
     return wrong, f"{rule}, for example `{_mended(name, noun)}`"
+
+
+def first_of(names: Sequence[str]) -> str:
+    """`a, b, c, d, e and 2 more`: as many as fit a message."""
+    more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+    return ", ".join(names[:_TOLD]) + more
+
+
+def those(noun: str, names: Sequence[str]) -> str:
+    """`the run a`, `the runs a, b`."""
+    return f"the {noun}{'s' if len(names) > 1 else ''} {first_of(names)}"
 
 
 def _mended(name: str, noun: str) -> str:

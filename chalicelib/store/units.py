@@ -20,19 +20,20 @@ from chalicelib.store.port import Change, Check, Delete, Put, Record
 KB = 1024
 OVERHEAD = 100  # bytes that storage counts for each item besides
 TOKEN = 24  # characters of the token that every item carries
-_NUMBER = 10  # bytes of a number, at most, for the sizes of ours
+_VERSION, _NUMBER, _LANE = 3, 10, 2  # bytes of a version, of a moment and of a shard's name, at most
 _ENTRY = 200  # bytes of an index entry, about
 
 
 def size(record: Record) -> int:
     """Bytes of an item: the names of its attributes and their values."""
     body = packed(record.body) or record.body
-    found = 2 + len(record.key.pk) + 2 + len(record.key.sk) + 7 + 3 + 6 + len(body) + 5 + TOKEN
+    found = len("pkskversionpackedtoken") + sum(map(len, record.key)) + _VERSION + len(body) + TOKEN
     for entry in (record.gsi1, record.gsi2):
         if entry is not None:
             found += len("partition1sort1") + len(entry[0]) + len(entry[1])
     if record.due is not None:
-        found += len("due_kinddue_unitdue_atdue_lane") + 2 * len(record.due.kind) + 2 + len(record.due.unit) + _NUMBER
+        kind, unit, _ = record.due
+        found += len("due_kinddue_unitdue_atdue_lane") + len(kind) + len(unit) + _NUMBER + _LANE
     return found + (0 if record.expires_at is None else len("expires_at") + _NUMBER)
 
 

@@ -22,6 +22,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.names import first_of
 from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.domain.specs.secrecy import HIDDEN
@@ -35,7 +36,6 @@ from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.trail import backend_target, project_target, told
 
 Raw = dict[str, Any]
-MOST_NAMED = 5  # machines in one message
 NEWEST = 200  # instances of a fleet, more than are bought within the lag of an index
 IN_FILE = "server/config.yml"
 
@@ -149,7 +149,7 @@ def check(plane: Plane, config: Spec, machines: Iterable[Instance] = ()) -> None
             lost = sorted(name for id_, name in expected.items() if id_ not in seen)
             if lost:
                 raise Refused(
-                    f"{_listed(lost)} can't be seen with this configuration: another account's, or without a region.",
+                    f"{first_of(lost)} can't be seen with this configuration: another account's, or without a region.",
                     hint="Configure the same account and all regions with machines, or end those machines first.",
                 )
     except BackendError as error:
@@ -322,7 +322,7 @@ def _refuse_used(plane: Plane, backend: Configured) -> None:
     used = uses(plane, backend.project_id, backend.type)
     if used:
         raise Refused(
-            f"The backend {backend.type} is in use: {_listed(used)}.",
+            f"The backend {backend.type} is in use: {first_of(used)}.",
             hint="Delete the fleets, volumes and gateways that they belong to, and wait until they are gone.",
         )
 
@@ -358,8 +358,3 @@ def _meant(raw: Any, stored: Sequence[Any]) -> Any:
     """The one of them that this hides; as it is if that isn't certain."""
     found = [known for known in stored if _filled(raw, known) == known]
     return found[0] if len(found) == 1 else raw
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

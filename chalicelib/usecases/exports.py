@@ -73,16 +73,18 @@ def _view(plane: Plane, export: Export) -> ExportView:
 def create(plane: Plane, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
     if wrong := names.problem(name, "export"):
         raise Invalid([Problem(": ".join(wrong), path="name")])
-    if nouns.find(plane.store, Export, keys.export(project.id, name)) is not None:
-        raise AlreadyExists(f"There is an export {name!r} already.", hint="Choose another name, or update it.")
     now = plane.clock.now()
     none = Export(id=plane.random_id(), project_id=project.id, project_name=project.name, name=name, created_at=now)
-    made = _changed(plane, actor, project, none, asked)
-    try:
-        _commit(plane, actor, project, none, made)
-    except Conflict:
-        raise AlreadyExists(f"There is an export {name!r} already.", hint="Choose another name.") from None
-    return _view(plane, made)
+    for _ in range(TRIES):
+        if nouns.find(plane.store, Export, keys.export(project.id, name)) is not None:
+            raise AlreadyExists(f"There is an export {name!r} already.", hint="Choose another name, or update it.")
+        made = _changed(plane, actor, project, none, asked)
+        try:
+            _commit(plane, actor, project, none, made)
+        except Conflict:
+            continue  # somebody took the name, or the project was deleted: look again
+        return _view(plane, made)
+    raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 
 def update(plane: Plane, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:

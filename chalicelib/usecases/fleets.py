@@ -9,6 +9,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.names import those
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
@@ -240,7 +241,7 @@ def refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> No
     carried = sorted({seat.name for seat in seats if seat is not None and not seat.leaving})
     if carried:
         hint = f"Delete the gateway first: dstack gateway delete {carried[0]}"
-        raise Refused(f"{what} in use by the gateway{'s' if len(carried) > 1 else ''} {', '.join(carried)}.", hint=hint)
+        raise Refused(f"{what} in use by {those('gateway', carried)}.", hint=hint)
     run_ids = list(dict.fromkeys(claim.run_id for instance in instances for claim in instance.claims))
     if not run_ids:
         return
@@ -248,10 +249,9 @@ def refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> No
     if any(run is not None and run.project_id != instances[0].project_id for run in runs):
         hint = "Stop sharing it first, which ends them: dstack export update NAME --remove-fleet FLEET"
         raise Refused(f"{what} in use by runs of other projects.", hint=hint)
-    names = [run.name if run is not None else run_id for run, run_id in zip(runs, run_ids, strict=True)]
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    hint = f"Wait for it to end, or stop it: dstack stop {names[0]}"
-    raise Refused(f"{what} in use by the run{'s' if len(names) > 1 else ''} {listed}.", hint=hint)
+    there = [run.name if run is not None else run_id for run, run_id in zip(runs, run_ids, strict=True)]
+    hint = f"Wait for it to end, or stop it: dstack stop {there[0]}"
+    raise Refused(f"{what} in use by {those('run', there)}.", hint=hint)
 
 
 def _required(plane: Plane, project: Project, name: str) -> FleetRow:

@@ -250,8 +250,6 @@ def _create(plane: Plane, user: User, project: Project, configuration: GatewayCo
         id=gateway_id,
         project_id=project.id,
         name=str(configuration.name),
-        user_id=user.id,
-        user_name=user.name,
         created_at=now,
         last_processed_at=now,
         due_at=now,

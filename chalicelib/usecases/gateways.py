@@ -16,6 +16,7 @@ from chalicelib.configuration.interpolation import Unreadable, fill
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway, GatewayStatus
+from chalicelib.domain.names import those
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Problem, Refused
 from chalicelib.planning.plan import Plan
@@ -165,10 +166,8 @@ def _refuse_if_used(plane: Plane, gateway: Gateway) -> None:
     runs = [run.name for run in plane.read.live_runs(gateway.project_id) if run.gateway_id == gateway.id]
     if not runs:
         return
-    more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
-    who = f"the service{'s' if len(runs) > 1 else ''} {', '.join(runs[:5])}{more}"
     hint = f"Stop what uses it (dstack stop {runs[0]}), or apply it with another `gateway`."
-    raise Refused(f"The gateway {gateway.name} is in use by {who}.", hint=hint)
+    raise Refused(f"The gateway {gateway.name} is in use by {those('service', runs)}.", hint=hint)
 
 
 def _refuse_ending(gateway: Gateway) -> None:

@@ -14,6 +14,7 @@ from chalicelib.configuration.reading import read
 from chalicelib.domain import keys, names
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.names import first_of, those
 from chalicelib.domain.specs.volumes import AnyVolumeConfiguration, KubernetesVolumeConfiguration, VolumeSpec
 from chalicelib.domain.tenants import Project, User
 from chalicelib.domain.volumes import Volume, VolumeStatus
@@ -247,11 +248,8 @@ def _refuse_if_attached(volume: Volume) -> None:
     if not volume.attachments:
         return
     runs = list(dict.fromkeys(each.run_name for each in volume.attachments))
-    who = f"the run{'s' if len(runs) > 1 else ''} {', '.join(runs[:5])}"
-    if len(runs) > 5:
-        who += f" and {len(runs) - 5} more"
-    machines = ", ".join(each.instance_name for each in volume.attachments[:5])
+    machines = first_of([each.instance_name for each in volume.attachments])
     raise Refused(
-        f"Failed to delete volume {volume.name}. Volume is in use by {who}, on {machines}.",
+        f"Failed to delete volume {volume.name}. Volume is in use by {those('run', runs)}, on {machines}.",
         hint=f"Wait until it is detached, or stop the run: dstack stop {runs[0]}",
     )

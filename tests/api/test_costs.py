@@ -12,6 +12,7 @@ from chalicelib.domain.runs import RunBody, RunStatus
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.planning.cost_rates import CHANGES, RATES
+from chalicelib.usecases import costs
 from chalicelib.usecases.pace import EMBEDDED
 from tests.api.rig import Rig, submit, task
 from tests.world import gateway_seats
@@ -39,6 +40,25 @@ def test_runs_on_several_nodes_add_their_nodes_and_their_starts(tmp_path: Path) 
     assert found["counts"] == {"the schedules": 1, "an instance": 0, **added}
     (told,) = (line for line in found["lines"] if line["what"] == "state transitions")
     assert told["amount"] == 2 * RATES["a start on several nodes"]["state transitions"]
+    rig.world.plane.store.close()
+
+
+def test_runs_of_the_last_thirty_days_are_counted(tmp_path: Path) -> None:
+    rig = Rig.at(tmp_path)
+    for age in (0, 30, 31):
+        at = rig.world.at - age * DAY
+        rig.save(b.run(f"run-{age}", status=RunStatus.done, submitted_at=at, project_id=rig.project.id))
+    assert rig.ok("/api/server/get_cost")["counts"]["a run"] == 2
+    rig.world.plane.store.close()
+
+
+def test_of_many_runs_the_newest_tell_how_many_come_in_a_month(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "MOST", 4)
+    rig = Rig.at(tmp_path)
+    for age in range(1, 10):
+        at = rig.world.at - age * DAY
+        rig.save(b.run(f"run-{age}", status=RunStatus.done, submitted_at=at, project_id=rig.project.id))
+    assert rig.ok("/api/server/get_cost")["counts"]["a run"] == 4 * 30 / 4
     rig.world.plane.store.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import create
 from tests.api.test_gateways import asked
 from tests.api.test_joins import BY_THEMSELVES, command, machine_joins, reported
-from tests.api.test_races import contended, found_run
+from tests.api.test_races import Before, contended, found_run
 from tests.api.test_volumes import CLOUDS, volume
 from tests.world.ports import accounts
 
 CALLS: dict[str, Any] = {
+    "P/exports/create": {"name": "hosts", "exported_fleets": ["lab"]},
     "P/fleets/apply": {"plan": {"spec": fleet("another")}, "force": False},
     "P/fleets/delete": {"names": ["pool"]},
     "P/fleets/delete_instances": {"name": "lab", "instance_nums": [0]},
@@ -81,3 +83,19 @@ def test_a_server_that_starts_may_be_as_late(rig: Rig) -> None:
     with pytest.raises(Bug, match="keep changing while this server starts"):
         first_start(contended(rig, 5), "another-token")
     assert first_start(contended(rig, 4), "another-token")[0] == "another-token"
+
+
+APPLIED: dict[str, Any] = {
+    **{path: body for path, body in CALLS.items() if path.startswith("P/") and path.endswith(("/apply", "/create"))},
+    "P/automations/add": {"spec": fleet("stored")},
+    "/api/projects/main/set_quota": {"jobs": 1},
+}
+
+
+@pytest.mark.parametrize("path", APPLIED)
+def test_nothing_is_applied_to_a_project_that_is_deleted_in_between(rig: Rig, path: str) -> None:
+    store = rig.world.store
+    deleted = Before(store, lambda: rig.save(rig.world.again(rig.project).with_(deleted=True)))
+    deleted.armed = True
+    rig.world.plane = replace(rig.world.plane, store=deleted)  # type: ignore[arg-type]
+    assert rig.refused(path, APPLIED[path]) == "There is no project 'main'."

@@ -28,6 +28,12 @@ def test_a_refusal_names_one_that_would_do() -> None:
     assert "42 characters" in str(names.problem("a" * 42, "run"))
 
 
+def test_of_many_names_a_message_has_the_first() -> None:
+    some = list("abcdef")
+    assert [names.those("run", some[:count]) for count in (1, 2)] == ["the run a", "the runs a, b"]
+    assert [names.first_of(some[:count]) for count in (0, 5, 6)] == ["", "a, b, c, d, e", "a, b, c, d, e and 1 more"]
+
+
 def test_made_up_names_are_the_same_for_the_same_number_and_good_ones() -> None:
     assert names.made_up(7) == names.made_up(7)
     found = {names.made_up(number) for number in range(len(names.ADJECTIVES) * len(names.ANIMALS))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from chalicelib.domain.bounds import LAST_INSTANT
 from chalicelib.domain.log_chunks import LogChunk
-from chalicelib.errors import DstackError, Invalid, Refused
+from chalicelib.errors import DstackError, Invalid, Refused, StorageFull
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.log_files import FileLogs
@@ -82,6 +83,21 @@ def test_a_tail_of_garbage_is_cut(tmp_path: Path, file: Path) -> None:
         assert logs.append(P, J, end, [(2, b"more")]) == end + 4
         assert file.stat().st_size <= len(whole) + 60, "what the crash left is still there"
         assert text(read_all(logs)) == b"first\nsecond\n"[:end] + b"more"
+
+
+def test_a_file_that_may_not_grow_keeps_what_it_has(tmp_path: Path, file: Path) -> None:
+    """Of the next append a part is written before the disk refuses the rest."""
+    logs, before = FileLogs(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    logs.append(P, J, 0, [(1, b"first" * 100)])
+    size = file.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 300, before[1]))
+    try:
+        with pytest.raises(StorageFull, match="Make room"):
+            logs.append(P, J, 500, [(2, b"second" * 100)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert file.stat().st_size == size and text(read_all(logs)) == b"first" * 100
+    assert logs.append(P, J, 500, [(2, b"second")]) == 506
 
 
 def test_damage_in_the_middle_is_told(tmp_path: Path, file: Path) -> None:

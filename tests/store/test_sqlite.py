@@ -105,6 +105,16 @@ def test_a_file_that_was_damaged_while_it_is_open_is_refused_in_words(path: Path
     store.close()
 
 
+def test_a_read_that_breaks_off_leaves_no_old_view_of_the_file_behind(path: Path) -> None:
+    store = SqliteStore(path)
+    asked = [Key("p", f"{n}") for n in range(9)]
+    with pytest.raises(UnicodeEncodeError):
+        store.get_many([*asked, Key("\ud800", "")])
+    store.commit(add(record("p", "0")))
+    assert store.get_many(asked)[0] is not None
+    store.close()
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"nowhere/store\.db can't be opened"):
         SqliteStore(tmp_path / "nowhere" / "store.db")

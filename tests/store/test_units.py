@@ -29,6 +29,15 @@ def test_an_item_counts_by_the_kilobyte_begun_of_what_is_larger() -> None:
     assert units.written([Delete(Key("a", "status"), 1)], [record("a", body=noise(1500))]) == 2
 
 
+def test_an_item_has_the_bytes_of_its_names_and_values() -> None:
+    entered = {"gsi1": ("p1", "s12"), "gsi2": ("p234", "s2345"), "due": Due("run", "run/abc", 10**17), "expires_at": 9}
+    values = {"pk": 1, "sk": len("status"), "version": 3, "packed": 300, "token": 24}
+    values |= {"partition1": 2, "sort1": 3, "partition2": 4, "sort2": 5, "expires_at": 10}
+    values |= {"due_kind": 3, "due_unit": 7, "due_at": 10, "due_lane": 2}
+    whole = record("a", version=9_999, body=noise(300), **entered)
+    assert units.size(whole) == sum(len(name) + length for name, length in values.items())
+
+
 def test_what_is_packed_counts_as_it_is_stored() -> None:
     assert units.written([put(body=b"x" * 100_000)], [None]) == 1
 
