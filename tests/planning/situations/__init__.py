@@ -1,12 +1,25 @@
 """Situations and what is decided in them, one for every branch of a decision; `test_all_decisions` looks at them."""
 
-from tests.planning.situations import asked, effects, fleets, gangs, gateways, hosts, machines, queues, runs, services
+from tests.planning.situations import (
+    asked,
+    certificates,
+    effects,
+    fleets,
+    gangs,
+    gateways,
+    hosts,
+    machines,
+    queues,
+    runs,
+    services,
+)
 from tests.planning.situations.kit import ALL, Decided
 
 __all__ = [
     "ALL",
     "Decided",
     "asked",
+    "certificates",
     "effects",
     "fleets",
     "gangs",
