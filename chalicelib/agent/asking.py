@@ -40,7 +40,7 @@ def request(method: str, url: str, headers: Iterable[Tuple[str, str]] = (), body
 async def status_of(sock: socket.socket, asked: bytes) -> int:
     """The status. What follows is read for a moment, because some servers complain about clients that leave early.
     Raises OSError or ValueError."""
-    reader, writer = await _opened(sock)
+    reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_BYTES)
     try:
         writer.write(asked)
         status, _ = await _head(reader)
@@ -55,7 +55,7 @@ async def status_of(sock: socket.socket, asked: bytes) -> int:
 
 async def answer(sock: socket.socket, asked: bytes, most: int) -> HttpAnswer:
     """The whole response. Raises OSError or ValueError, also for one that is larger."""
-    reader, writer = await _opened(sock)
+    reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_BYTES)
     try:
         writer.write(asked)
         status, head = await _head(reader)
@@ -68,14 +68,6 @@ async def answer(sock: socket.socket, asked: bytes, most: int) -> HttpAnswer:
         raise ValueError("the response broke off: %s" % problem) from None
     finally:
         writer.close()
-
-
-async def _opened(sock: socket.socket) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    try:
-        return await asyncio.open_connection(sock=sock, limit=HEAD_BYTES)
-    except BaseException:
-        sock.close()
-        raise
 
 
 async def _head(reader: asyncio.StreamReader) -> Tuple[int, bytes]:

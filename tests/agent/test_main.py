@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,9 +40,10 @@ def test_what_is_assumed_where_nothing_is_said() -> None:
     assert options("facts", "--wait", "5").wait == 5.0
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["agent", "--version"])
     with pytest.raises(SystemExit) as ended:
-        options("--version")
+        runpy.run_module("chalicelib.agent", run_name="__main__")
     assert (ended.value.code, capsys.readouterr().out) == (0, f"{VERSION}\n")
 
 

@@ -197,10 +197,37 @@ def test_the_agents_own_tasks_have_a_home_that_is_closed_to_others(tmp_path: Pat
     assert stat.S_IMODE(Path(folder.home).stat().st_mode) == 0o700
 
 
-def test_a_task_with_gpus_gets_the_groups_of_devices_that_arent_everybodys() -> None:
-    assert device_groups(["/dev/null", "/dev/zero", "/no/such*"]) == [], "everybody may use these, so no group helps"
-    guarded = [path for path in Path("/dev").glob("*") if path.is_char_device() and path.stat().st_mode & 0o66 == 0o60]
-    assert device_groups(map(str, guarded)) == sorted({path.stat().st_gid for path in guarded} - {0})
+@pytest.mark.parametrize(
+    ("mode", "helps"), [(0o660, True), (0o666, False), (0o664, False), (0o640, False), (0o620, False), (0o600, False)]
+)
+def test_a_task_with_gpus_gets_the_groups_of_devices_that_arent_everybodys(
+    mode: int, helps: bool, tmp_path: Path
+) -> None:
+    group = os.getgid() or 12345
+    ours, theirs = os.openpty()
+    os.fchown(theirs, -1, group)
+    os.fchmod(theirs, mode)
+    (tmp_path / "file").touch()
+    os.chown(tmp_path / "file", -1, group)
+    (tmp_path / "file").chmod(mode)
+    try:
+        assert device_groups([os.ttyname(theirs), "/no/such*"]) == [group] * helps
+        assert device_groups([str(tmp_path / "*")]) == [], "no device"
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a device to root")
+def test_no_task_gets_roots_group() -> None:
+    ours, theirs = os.openpty()
+    os.fchown(theirs, 0, 0)
+    os.fchmod(theirs, 0o660)
+    try:
+        assert device_groups([os.ttyname(theirs)]) == []
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
