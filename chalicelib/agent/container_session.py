@@ -244,7 +244,7 @@ class Pump:
                 del waiting[: _written(lambda data=waiting, to=fd: os.write(to, data))]
             elif ready.get(fd, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):  # a pipe, or a socket
                 raise HungUp()
-        if self._stdin in ready and self._reading and len(self._given) < BUFFER:
+        if self._stdin in ready:
             self._read_client()
         if self._open and self._sock.fileno() in ready:
             self._exchange(ready[self._sock.fileno()])

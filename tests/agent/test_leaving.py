@@ -3,9 +3,12 @@ real systemd, `test_join_real` shows it."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import socket
+import tempfile
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
@@ -20,6 +23,8 @@ from chalicelib.agent import leaving
 from chalicelib.agent.main import main
 from chalicelib.agent.tasks import take_lock
 from tests.agent.desk import Desk
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may clear a machine")
 
 
 class Told(HTTPServer):
@@ -108,9 +113,47 @@ def test_only_a_machine_that_joined_by_itself_leaves_by_itself(
     assert "isn't the folder of an agent that joined by itself" in capsys.readouterr().err
 
 
-# --- the whole ------------------------------------------------------------------------------------------------------
+@root_only
+def test_only_root_clears_a_machine() -> None:
+    with tempfile.TemporaryDirectory() as place:  # others may look into this one
+        Path(place).chmod(0o755)
+        folder(Path(place), "http://127.0.0.1:1")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.setresuid(62997, 62997, 62997)
+                with contextlib.redirect_stderr(io.StringIO()) as said:
+                    status = 0 if main(["leave", "--data", place]) == 1 and "use sudo" in said.getvalue() else 1
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may clear a machine")
+
+@pytest.mark.slow
+def test_it_outlives_the_session_of_the_agent_that_starts_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "said")
+    said = "print(os.getpid(), os.getsid(0), os.getcwd(), *sys.argv[1:])"
+    program = f"import os, sys\nsys.stdout = open(os.path.dirname(__file__) + '/said', 'w')\n{said}\n"
+    (tmp_path / "agent.pyz").write_text(program)
+    leaving.start(str(tmp_path))
+    pid, *rest = (tmp_path / "said").read_text().split()
+    assert rest == [pid, "/", "leave", "--data", str(tmp_path)]
+    os.waitpid(int(pid), 0)
+
+
+def test_what_systemctl_says_of_units_that_arent_there_is_left_unsaid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked; echo no unit | tee /dev/stderr; exit 5\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    leaving.systemctl("disable", "u.service")
+    assert (tmp_path / "asked").read_text() == "--quiet disable u.service\n"
+    assert capfd.readouterr() == ("", "")
+
+
+# --- the whole ------------------------------------------------------------------------------------------------------
 
 
 @dataclass

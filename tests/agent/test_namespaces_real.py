@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chalicelib.agent import container_session, namespaces
+from chalicelib.agent.docker_client import DockerClient
 
 APART = """
 import ctypes, sys
@@ -70,6 +72,29 @@ def test_the_root_of_a_container_isnt_the_machines(apart: int, tmp_path: Path) -
     os.close(here)
     made = (tmp_path / "made").stat()
     assert (made.st_uid, made.st_gid) == (FIRST, FIRST)
+
+
+class Engine(DockerClient):
+    """Says which process is a container's first, another each time that it is asked."""
+
+    def __init__(self, *pids: int) -> None:
+        super().__init__("/no/such/socket")
+        self._pids = list(pids)
+
+    def container(self, name: str) -> dict[str, Any]:
+        return {"State": {"Running": True, "Pid": self._pids.pop(0)}}
+
+
+@pytest.mark.parametrize("ended", ["its number is another's", "the container has another process"])
+def test_no_files_are_served_of_a_job_that_has_just_ended(apart: int, ended: str) -> None:
+    engine = Engine(*([os.getpid()] * 2 if ended == "its number is another's" else [apart, apart + 1]))
+
+    def work() -> bool:
+        with pytest.raises(OSError, match="the job has ended"):
+            container_session.serve_files(engine, "c", {})
+        return True
+
+    assert in_child(work) == 0
 
 
 def test_a_task_sees_its_own_list_of_users(tmp_path: Path) -> None:
