@@ -168,10 +168,10 @@ class RuntimeConformance(Conformance):
         task = workshop.start(
             "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] || exit 9; "
             "i=0; while [ $i -lt 100 ] && [ \"$(stty size 2>/dev/null)\" != '40 120' ]; "
-            "do i=$((i+1)); sleep 0.05; done; stty size"
+            "do i=$((i+1)); sleep 0.05; done; stty size; echo its own >/dev/tty"
         )
         assert workshop.exited(task)["exit_status"] == 0
-        assert workshop.log(task).split() == [b"40", b"120"]
+        assert workshop.log(task).splitlines() == [b"40 120", b"its own"]
 
     def test_stop_lets_a_listener_finish(self, workshop: Workshop) -> None:
         task = workshop.start("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
