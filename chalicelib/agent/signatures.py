@@ -135,8 +135,8 @@ def _table(read: Read) -> str:
     start = read(0, 512)
     if start[510:512] != b"\x55\xaa":
         return ""
-    entries = [start[at : at + 16] for at in range(446, 510, 16)]
-    sane = all(entry[0] in (0, 0x80) for entry in entries) and any(entry[4] for entry in entries)
+    flags, kinds = start[446:510:16], start[450:510:16]  # of its four entries
+    sane = set(flags) <= {0, 0x80} and any(kinds)
     return "an MBR partition table" if sane else BOOT_SECTOR
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import gpus
+from chalicelib.agent import gpus, networks
 from chalicelib.agent.inventory import Inventory, Runner
 from chalicelib.agent.program import Address, AgentProgram, Every, Rounds, new_session
 from chalicelib.agent.roster import Fetch, Roster
@@ -104,28 +106,30 @@ class Desk:
     def address(self, url: str) -> None:
         (self.data / "server").write_text(url + "\n")
 
-    def begin(
+    def begin(self, *how: Any, **every: Any) -> None:
+        self.program = self.made(*how, **every)
+        self.program.logs = self.logs  # type: ignore[assignment]
+        self.thread = threading.Thread(target=self.program.run)
+        self.thread.start()
+
+    def made(
         self,
         tool: Runner = lambda argv: (127, ""),
         wait: float = 5.0,
         notices: Any = None,
         again: float = 0,
         **every: float,
-    ) -> None:
+    ) -> AgentProgram:
         """`again`: so many times as long it waits after a failure."""
-        session = new_session(str(self.data), "i-1", self.roster, "1.0", wait)
+        self.session = session = new_session(str(self.data), "i-1", self.roster, "1.0", wait)
         if again:
             session._jitter = lambda: again
         runtimes = {"played": self.roster.played}
         inventory = Inventory(str(self.data), tool)
         every = {"look": 1000.0, **every}  # what isn't told needn't be found
-        self.program = AgentProgram(
+        return AgentProgram(
             str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every), notices
         )
-        self.program.logs = self.logs  # type: ignore[assignment]
-        self.session = session
-        self.thread = threading.Thread(target=self.program.run)
-        self.thread.start()
 
     def run(self, task: str = "t", **spec: Any) -> None:
         self.plane.want(task, "run", spec={"id": task, **spec})
@@ -465,6 +469,24 @@ def test_a_log_that_couldnt_be_served_is_tried_again(desk: Desk, isolation: str,
     desk.run("another")
     desk.state("another", "running")
     assert desk.logs.served == ["t"] * 3, "and no more once it is"
+
+
+def test_the_port_that_was_taken_before_there_were_jobs_is_where_their_logs_are_served(desk: Desk) -> None:
+    program = desk.made()
+    with contextlib.closing(program.streams.loop), networks.listen(None, 0) as port:
+        program._log_port = port
+        program.logs.grew("t")
+        with socket.create_connection(port.getsockname(), timeout=20) as call:
+            call.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert call.recv(100).startswith(b"HTTP/1.1 4"), "no log is asked for"
+
+
+def test_how_a_service_fares_is_told_while_it_runs(desk: Desk) -> None:
+    desk.begin()
+    desk.run(service_port=1)
+    assert desk.state("t", "running")["listens"] is False
+    desk.roster.says("t", state="exited", reason="r", log_end=0)
+    assert "listens" not in desk.plane.exited("t")
 
 
 def test_a_task_whose_folder_was_deleted_is_removed_in_words_only(desk: Desk) -> None:

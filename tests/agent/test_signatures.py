@@ -141,8 +141,8 @@ def test_unknown_data_at_either_end_isnt_blank(at: int) -> None:
     assert not formattable(found, {}, False)
 
 
-def mbr(kind: int = 0x83, flag: int = 0) -> bytes:
-    return bytes(446) + bytes([flag, 0, 0, 0, kind]) + bytes(59) + b"\x55\xaa"
+def mbr(kind: int = 0x83, flag: int = 0, entry: int = 0) -> bytes:
+    return bytes(446 + 16 * entry) + bytes([flag, 0, 0, 0, kind]) + bytes(59 - 16 * entry) + b"\x55\xaa"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,9 @@ def mbr(kind: int = 0x83, flag: int = 0) -> bytes:
     [
         ((0, mbr()), "an MBR partition table"),
         ((0, mbr(flag=0x80)), "an MBR partition table"),
+        *(((0, mbr(entry=entry)), "an MBR partition table") for entry in (1, 2, 3)),
         ((0, mbr(kind=0)), "a boot sector"),
-        ((0, mbr(flag=0x33)), "a boot sector"),
+        *(((0, mbr(flag=0x33, entry=entry)), "a boot sector") for entry in (0, 1, 2, 3)),
         ((512, b"EFI PART"), "a GPT partition table"),
         ((4096, b"EFI PART"), "a GPT partition table"),
     ],
