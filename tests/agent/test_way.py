@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -109,3 +111,18 @@ def test_the_way_is_read_from_a_file(tmp_path: Path) -> None:
 def test_a_way_that_is_none_is_explained(text: str) -> None:
     with pytest.raises(ValueError, match=f"must look like host:port, not '{text}'"):
         way.connected("http://plane", text, 1.0)
+
+
+@pytest.mark.parametrize(("base", "port"), [("http://127.0.0.57", 80), ("https://127.0.0.57", 443)])
+def test_where_no_port_is_named_it_is_that_of_the_scheme(base: str, port: int) -> None:
+    try:
+        listener = socket.create_server(("127.0.0.57", port))
+    except PermissionError:
+        pytest.skip("this account can't have this port")
+    with listener:
+        hangs_up = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)
+        hangs_up.start()
+        with contextlib.suppress(ssl.SSLError, ConnectionResetError):
+            way.connected(base, "", 20.0).close()
+        hangs_up.join(20.0)
+        assert not hangs_up.is_alive()

@@ -76,6 +76,7 @@ def test_all_machines_of_a_cluster_are_created_in_one_group(world: Grouped) -> N
     world.until(lambda: started(world, run))
     (made,) = world.groups
     (kept,) = world.cluster.groups
+    assert kept.made_at is not None, "until it must be visible"
     assert (kept.handle and kept.handle.id, kept.region, kept.leaving) == (made["id"], NORTH, False)
     assert [body["group"] for body in world.cloud.machines()] == [made["id"]] * 5
     assert {body["zone"] for body in world.cloud.machines()} == {made["zone"]}
