@@ -67,6 +67,7 @@ def test_who_waits_is_told_of_at_once() -> None:
     assert (report["held"], report["waits_since"], report["quiet"]) == (1, BUCKET, False)
     buckets.sample(counts(2, 2, 2), {}, BUCKET + SECOND)
     assert not buckets.reports(BUCKET + SECOND)
+    assert buckets.report(RUN, BUCKET + SECOND)["waits_since"] == BUCKET, "the first of them came then"
     buckets.sample(counts(2), {}, BUCKET + 2 * SECOND)
     assert buckets.report(RUN, BUCKET + 2 * SECOND)["waits_since"] is None
 

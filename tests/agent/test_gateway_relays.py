@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import socket
+import threading
 from pathlib import Path
 
-from chalicelib.agent.gateway.relays import PATH, PATIENCE, Arrival, GatewayRelay, GatewayRelays
+from chalicelib.agent.gateway.relays import (
+    PATH,
+    PATIENCE,
+    Arrival,
+    GatewayRelay,
+    GatewayRelays,
+    Order,
+    ReplicaAddress,
+    place,
+)
 from chalicelib.agent.stream_loop import StreamLoop
 
 NOW = 1000.0
@@ -52,3 +62,26 @@ def test_what_comes_behind_a_head_is_passed_on_whole(tmp_path: Path) -> None:
         relays.loop.turn(0)
         assert came == [("s", b"one\r\n\r\ntwo")] and caller.recv(100).startswith(b"HTTP/1.1 101 ")
     relays.loop.close()
+
+
+def test_each_replica_there_is_has_a_place_and_its_agent_is_asked_for_streams(tmp_path: Path) -> None:
+    asked = list[Order]()
+    relays = GatewayRelays(str(tmp_path), asked.extend)
+
+    def kept(*replicas: ReplicaAddress) -> tuple[list[str], set[tuple[object, ...]]]:
+        """Which have a place, and whom was asked to dial where."""
+        asked.clear()
+        relays.keep({each.job: each for each in replicas})
+        done = threading.Event()
+        relays.loop.call(done.set)
+        assert done.wait(20)
+        there = [job for job in ("a", "b") if Path(place(str(tmp_path), job)).exists()]
+        return there, {(order["task"], order["instance"], order["target"]) for order in asked}
+
+    one, two = ReplicaAddress("a", "i-1", 80), ReplicaAddress("b", "i-1", 81)
+    assert kept(one, two) == (["a", "b"], {("a", "i-1", "port:80"), ("b", "i-1", "port:81")})
+    assert kept(one, two) == (["a", "b"], set())
+    assert kept(one._replace(instance="i-2"), two) == (["a", "b"], {("a", "i-2", "port:80")}), "it has moved"
+    assert kept(two) == (["b"], set())
+    assert kept() == ([], set()) and relays.expected == {}, "no ticket is good any more"
+    relays.close()
