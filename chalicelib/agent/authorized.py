@@ -150,8 +150,8 @@ def _read(folder: int) -> Tuple[Optional[str], int]:
         file = os.open("authorized_keys", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return None, 0o600
-    with os.fdopen(file, encoding="utf-8", errors="surrogateescape", newline="") as source:
-        return source.read(), stat.S_IMODE(os.fstat(source.fileno()).st_mode)
+    with os.fdopen(file, "rb") as source:
+        return source.read().decode("utf-8", "surrogateescape"), stat.S_IMODE(os.fstat(source.fileno()).st_mode)
 
 
 def _write(folder: int, text: str, entry: "pwd.struct_passwd", mode: int) -> None:
@@ -159,8 +159,8 @@ def _write(folder: int, text: str, entry: "pwd.struct_passwd", mode: int) -> Non
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    with os.fdopen(file, "w", encoding="utf-8", errors="surrogateescape") as out:
-        out.write(text)
+    with os.fdopen(file, "wb") as out:
+        out.write(text.encode("utf-8", "surrogateescape"))
         os.fchown(out.fileno(), entry.pw_uid, entry.pw_gid)
         os.fchmod(out.fileno(), mode)
         out.flush()

@@ -123,7 +123,7 @@ def _write_below(folder: str) -> None:
         if name.endswith(".pyc"):
             if not data.startswith(importlib.util.MAGIC_NUMBER):
                 continue  # of another Python; ours makes its own
-            path = importlib.util.cache_from_source(path[:-1])
+            path = importlib.util.cache_from_source(path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(data)

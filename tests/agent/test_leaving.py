@@ -145,7 +145,9 @@ def test_it_outlives_the_session_of_the_agent_that_starts_it(tmp_path: Path) -> 
 def test_what_systemctl_says_of_units_that_arent_there_is_left_unsaid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked; echo no unit | tee /dev/stderr; exit 5\n')
+    (tmp_path / "systemctl").write_text(
+        f'#!/bin/sh\necho "$@" >{tmp_path}/asked; echo no unit | tee /dev/stderr; exit 5\n'
+    )
     (tmp_path / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     leaving.systemctl("disable", "u.service")

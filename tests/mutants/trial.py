@@ -40,9 +40,10 @@ TOO = {  # about files by other names
     "tests/agent/test_container_sessions_real.py": ("agent/container_session.py",),
     "tests/agent/test_namespaces_real.py": ("agent/container_session.py",),
     "tests/agent/test_gateway_role_real.py": ("agent/gateway/nginx.py", "agent/gateway/program.py"),
-    "tests/agent/test_logins_served.py": ("agent/namespaces.py",),
+    "tests/agent/test_logins_served.py": ("agent/namespaces.py", "agent/login_connections.py"),
     "tests/agent/test_own_users_real.py": ("agent/users.py", "agent/accounts.py", "agent/process.py"),
     "tests/agent/test_process.py": ("agent/supervisor.py", "agent/spool.py", "agent/process_tree.py"),
+    "tests/agent/test_replicas_real.py": ("agent/replica_loop.py",),
     "tests/agent/test_repositories_real.py": ("agent/git.py", "agent/process.py"),
     "tests/agent/test_sessions_real.py": (
         "agent/logins.py",
@@ -51,10 +52,12 @@ TOO = {  # about files by other names
         "agent/listening.py",
     ),
     "tests/agent/test_volume_crashes_real.py": ("agent/holds.py",),
-    "tests/agent/test_volumes_real.py": ("agent/disks.py", "agent/process.py"),
+    "tests/agent/test_volumes_real.py": tuple(
+        f"agent/{name}.py" for name in ("bound_folders", "disks", "folders", "mountinfo", "process")
+    ),
     "tests/functions/test_dead_letters.py": ("engine/given_up.py",),
     "tests/serving/test_gateway_program_real.py": tuple(
-        f"agent/gateway/{name}.py" for name in ("asks", "control", "plane", "program")
+        f"agent/gateway/{name}.py" for name in ("asks", "command", "control", "plane", "program")
     ),
     "tests/serving/test_gateway_streams_real.py": ("agent/gateway/relays.py", "agent/gateway/nginx.py"),
     "tests/store/test_s3_real.py": ("store/blobs.py",),
