@@ -175,6 +175,15 @@ def test_a_damaged_archive_says_so(tmp_path: Path, cut: int) -> None:
         assert problem.reason == "executor_error" and problem.message
 
 
+@pytest.mark.parametrize("blocks", [3, 4])
+def test_of_an_archive_that_breaks_off_in_a_head_nothing_is_unpacked(tmp_path: Path, blocks: int) -> None:
+    archive = Path(pack(tmp_path / "a.tar", entry("data/one", data=b"1"), entry("data/" + "long" * 50, data=b"2")))
+    archive.write_bytes(archive.read_bytes()[: blocks * 512])
+    with pytest.raises(TaskError, match="can't be read"):
+        files.unpack(str(archive), str(tmp_path / "to"), into=False)
+    assert not (tmp_path / "to").exists()
+
+
 def test_a_link_made_by_the_archive_leads_nowhere(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -119,8 +119,12 @@ def test_where_no_port_is_named_it_is_that_of_the_scheme(base: str, port: int) -
         listener = socket.create_server(("127.0.0.57", port))
     except PermissionError:
         pytest.skip("this account can't have this port")
+
+    def hang_up() -> None:
+        listener.accept()[0].close()
+
     with listener:
-        hangs_up = threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True)
+        hangs_up = threading.Thread(target=hang_up, daemon=True)
         hangs_up.start()
         with contextlib.suppress(ssl.SSLError, ConnectionResetError):
             way.connected(base, "", 20.0).close()
