@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -71,6 +72,19 @@ def test_what_failed_is_tried_again_ever_more_seldom(tmp_path: Path) -> None:
     pauses = [after - before for before, after in pairwise(failed)]
     assert failed[0] == 0.0 and pauses == [AGAIN, 10.0, 20.0, 40.0, 80.0, 160.0, SELDOM, SELDOM][: len(pauses)]
     assert len(pauses) >= 7
+
+
+def test_only_root_installs_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/apt-get").write_text("#!/bin/sh\necho no such package; exit 100\n")
+    (tmp_path / "bin/apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    (tmp_path / ORDER).write_text(json.dumps({"id": "g", "num": 0, "http": 80, "https": None}))
+    (tmp_path / "gateway-packages").touch()  # an installation that wasn't completed
+    logged = list[str]()
+    GatewayRole(str(tmp_path), lambda: "", lambda told: None, logged.append, str(tmp_path / "there")).look()
+    words = "this agent doesn't run as root" if os.geteuid() else "fails: no such package"
+    assert len(logged) == 1 and words in logged[0]
 
 
 @pytest.mark.slow

@@ -95,3 +95,15 @@ def test_nonsense_is_no_message(said: bytes) -> None:
 def test_what_vllm_does_with_its_cache_is_its_part(role: bytes, mode: str) -> None:
     said = b"\x08\x05\x11" + bytes(8) + b"\x2a\x04vllm\x3a" + bytes([len(role)]) + role + b"\x5d" + bytes(4)
     assert of_vllm(said) == {"disaggregation_mode": mode}
+
+
+def field(number: int, value: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def test_of_what_sglang_was_started_with_numbers_and_texts_are_known() -> None:
+    port, part = b"\x11" + struct.pack("<d", 8998), b"\x11" + struct.pack("<d", 1.5)
+    values = {b"port": port, b"tp": part, b"mode": field(3, b"null"), b"on": b"\x20\x01"}
+    arguments = b"".join(field(1, field(1, name) + field(2, value)) for name, value in values.items())
+    said = of_sglang(field(2, b"\xff\xff") + field(1, arguments) + b"\x08\x05")
+    assert repr(said) == "{'port': 8998, 'tp': 1.5, 'mode': 'null'}"

@@ -175,3 +175,14 @@ def test_who_is_below_a_process_is_found_from_it(started: list[subprocess.Popen[
     for pid in found:
         os.kill(pid, signal.SIGKILL)
     assert list(process_tree.below(2**22 + 1)) == []
+
+
+def test_the_processes_of_a_user_are_those_that_live() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it stays, as a zombie
+    found = process_tree.of_user(os.getuid())
+    assert os.getpid() in found and child not in found
+    assert process_tree.of_user(54_321) == []
+    os.waitpid(child, 0)

@@ -41,7 +41,12 @@ TOO = {  # about files by other names
     "tests/agent/test_namespaces_real.py": ("agent/container_session.py",),
     "tests/agent/test_gateway_role_real.py": ("agent/gateway/nginx.py", "agent/gateway/program.py"),
     "tests/agent/test_logins_served.py": ("agent/namespaces.py", "agent/login_connections.py"),
-    "tests/agent/test_own_users_real.py": ("agent/users.py", "agent/accounts.py", "agent/process.py"),
+    "tests/agent/test_own_users_real.py": (
+        "agent/users.py",
+        "agent/accounts.py",
+        "agent/process.py",
+        "agent/process_tree.py",
+    ),
     "tests/agent/test_process.py": ("agent/supervisor.py", "agent/spool.py", "agent/process_tree.py"),
     "tests/agent/test_replicas_real.py": ("agent/replica_loop.py",),
     "tests/agent/test_repositories_real.py": ("agent/git.py", "agent/process.py"),

@@ -1,0 +1,83 @@
+"""What a gateway's program says to the control plane, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.gateway.plane import WAIT, PlaneClient
+from chalicelib.agent.link import LinkError
+from tests.agent.test_link import Answer, Plane
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    plane = Plane()
+    thread = threading.Thread(target=plane.server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield plane
+    plane.server.shutdown()
+    thread.join()
+    plane.server.server_close()
+
+
+@pytest.fixture
+def client(plane: Plane, tmp_path: Path) -> Iterator[PlaneClient]:
+    (tmp_path / "server").write_text(plane.url + "\n")
+    (tmp_path / "credential").write_text("i.secret\n")
+    client = PlaneClient(str(tmp_path))
+    yield client
+    while not client._links.empty():
+        client._links.get().close()
+
+
+def asked(plane: Plane) -> tuple[str, str, str, Any]:
+    """Method, path, credential and body of the last request."""
+    _, method, path, headers, data = plane.asked[-1]
+    return method, path, headers["Authorization"], json.loads(data or b"null")
+
+
+def test_what_is_to_be_served_is_asked_for_by_what_is_known(plane: Plane, client: PlaneClient) -> None:
+    plane.answers = [Answer(body=b'{"version": "2"}'), Answer(204, b"")]
+    assert [client.word("a/b&c"), client.word("2")] == [{"version": "2"}, {}]
+    assert asked(plane) == ("GET", f"/agent/gateway?since=2&wait={WAIT}", "Bearer i.secret", None)
+    assert plane.asked[0][2] == f"/agent/gateway?since=a%2Fb%26c&wait={WAIT}" and plane.connections == 1
+
+
+def test_what_was_counted_and_which_streams_are_wanted_is_told(
+    plane: Plane, client: PlaneClient, tmp_path: Path
+) -> None:
+    client.report([{"run": "r"}])
+    assert asked(plane) == ("POST", "/agent/gateway/traffic", "Bearer i.secret", {"reports": [{"run": "r"}]})
+    (tmp_path / "credential").write_text("i.newer\n")
+    client.streams([{"id": "s"}], "pin")
+    said = {"streams": [{"id": "s"}], "pin": "pin"}
+    assert asked(plane) == ("POST", "/agent/gateway/streams", "Bearer i.newer", said)
+    plane.answers = [Answer(500)]
+    with pytest.raises(LinkError):
+        client.report([])
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (Answer(body=b'{"allowed": true}'), 200),
+        (Answer(body=b'{"allowed": false}'), 403),
+        (Answer(body=b'{"allowed": "yes"}'), 403),
+        (Answer(body=b"{}"), 403),
+        (Answer(500), 503),
+        (Answer(status=0), 503),
+    ],
+)
+def test_who_may_call_is_asked_and_503_means_that_nobody_can_say(
+    plane: Plane, client: PlaneClient, answer: Answer, status: int
+) -> None:
+    plane.answers = [answer]
+    assert client.rights("token", "project") == status
+    said = {"token": "token", "project": "project"}
+    assert asked(plane) == ("POST", "/agent/gateway/rights", "Bearer i.secret", said)
