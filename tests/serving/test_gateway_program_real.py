@@ -125,6 +125,7 @@ def test_nginx_is_started_again_with_what_is_on_disk(plane: FakePlane, program: 
     os.kill(program.nginx(), signal.SIGTERM)  # and while the program runs
     until("another nginx", lambda: program.nginx() not in (0, before), seconds=10)
     comes(program, served, 200)
+    assert program.log().count("nginx serves 1 services") == 2, "it is said whenever one is started"
 
 
 def test_who_comes_to_a_service_without_replicas_wakes_it(plane: FakePlane, program: Program, replica: Replica) -> None:
