@@ -12,6 +12,7 @@ from tests.planning.situations import (
     queues,
     runs,
     services,
+    volumes,
 )
 from tests.planning.situations.kit import ALL, Decided
 
@@ -29,4 +30,5 @@ __all__ = [
     "queues",
     "runs",
     "services",
+    "volumes",
 ]
