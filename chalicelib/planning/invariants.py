@@ -223,6 +223,7 @@ def fleet_sizes(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
                     yield f"instance {noun.name} is added without committing its fleet"
     for view in snapshot.views():
         nodes = merged_fleet(view.spec).nodes
-        count = len(view.instances) + added.get(view.fleet.id, 0)
-        if added.get(view.fleet.id) and nodes is not None and nodes.max is not None and count > nodes.max:
+        more = added.get(view.fleet.id, 0)
+        count = len(view.instances) + more
+        if more and nodes is not None and nodes.max is not None and count > nodes.max:
             yield f"fleet {view.fleet.name} would have {count} instances of at most {nodes.max}"

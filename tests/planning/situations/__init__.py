@@ -13,6 +13,7 @@ from tests.planning.situations import (
     runs,
     services,
     volumes,
+    workflows,
 )
 from tests.planning.situations.kit import ALL, Decided
 
@@ -31,4 +32,5 @@ __all__ = [
     "runs",
     "services",
     "volumes",
+    "workflows",
 ]

@@ -100,7 +100,7 @@ for name, fields in (("deleted", DELETING), ("given up", FAILED), ("made by othe
 situation("volume: made in another attempt", concluded, of(**OPEN, act_until=NOW), MADE, **CALL, handle=DISK)
 situation("volume: made in another life", concluded, of(**OPEN, act_until=LATER, epoch=1), MADE, **CALL, handle=DISK)
 ASKED, THERE = of(**OPEN, act_until=LATER), of(**OPEN, **THEIRS, act_until=LATER)
-for error in ("Throttled", "Transient", "Gone", "Unfit"):
+for error in ("Throttled", "Transient", "Gone", "Unfit", "SomethingNew"):
     for name, one in (("volume", ASKED), ("their volume", THERE)):
         for wait in (None, 0.5, 90.0):
             said = {"error": error, "message": "x" * 600, "retry_after": wait, **CALL}
@@ -298,7 +298,7 @@ situation("disk: attached too late", concluded, disk(**TRIED), DiskAt, TRAIN, HE
 situation(
     "disk: attached to another machine", concluded, disk(**TRIED), DiskAt, TRAIN, HERE, **{**LATE, "instance_id": "i"}
 )
-for error in ("Throttled", "Transient", "Gone", "Unfit"):
+for error in ("Throttled", "Transient", "Gone", "Unfit", "SomethingNew"):
     for state in (ATTACHING, DETACHING):
         for wait in (None, 90.0):
             said = {"instance_id": HERE.id, "act_until": LATER, "attaching": state is ATTACHING, "retry_after": wait}
