@@ -6,7 +6,8 @@ from typing import Any
 
 from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.instances import InstanceStatus
-from chalicelib.planning.fleet import MOST_PAUSES, decide_fleet
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.planning.fleet import MOST_AT_ONCE, MOST_PAUSES, decide_fleet
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
 from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
@@ -14,12 +15,23 @@ from tests.world import nouns as b
 
 
 def fleet(
-    *machines: str, nodes: Any = "0..2", offers: Any = None, awaited: tuple[str, ...] = (), **fields: Any
+    *machines: str,
+    nodes: Any = "0..2",
+    offers: Any = None,
+    awaited: tuple[str, ...] = (),
+    cluster: bool = False,
+    batch: int = 0,
+    until: int | None = None,
+    **fields: Any,
 ) -> Decided:
+    """`batch`: machines that the backend makes in one call; `until`: when the first one's purchase has had its time."""
     of = b.fleet("cloud", **{"created_at": BEFORE, "last_processed_at": BEFORE, **fields})
     there = [b.machine(num, of, status=InstanceStatus(status)) for num, status in enumerate(machines)]
+    there[:1] = [first.with_(act_until=until) for first in there[:1]]
     book = OfferBook((b.offer(),) if offers is None else offers, awaited=awaited)
-    snapshot = FleetSnapshot(NOW, FleetView(of, b.fleet_spec(nodes=nodes), tuple(there)), book, b.FACTS)
+    spec = b.fleet_spec(nodes=nodes, **({"placement": "cluster"} if cluster else {}))
+    facts = {**b.FACTS, "aws": b.FACTS["aws"].with_(batch=batch, multinode=cluster)}
+    snapshot = FleetSnapshot(NOW, FleetView(of, spec, tuple(there)), book, facts)
     return snapshot, decide_fleet(snapshot)
 
 
@@ -53,3 +65,24 @@ situation("a fleet that ends", fleet, "idle", "terminating", status=FleetStatus.
 situation("a fleet that ends and isn't due", fleet, "idle", status=FleetStatus.terminating, due_at=NOW + 1)
 situation("a fleet that is empty at its end", fleet, status=FleetStatus.terminating, due_at=NOW)
 situation("a fleet that is over", fleet, status=FleetStatus.terminated)
+
+# --- several at a time ------------------------------------------------------------------------------------------------
+
+FULL = ("pending",) * MOST_AT_ONCE
+situation("a fleet that buys as many as it may", fleet, *FULL, nodes="200", next_instance_num=MOST_AT_ONCE, due_at=NOW)
+for name, due in (("without a time", None), ("before its time", NOW + SECOND)):
+    situation(f"a fleet that buys as many as it may, {name}", fleet, *FULL, nodes="200", due_at=due)
+situation("a fleet that may buy one more", fleet, *FULL[1:], nodes="200", next_instance_num=MOST_AT_ONCE, due_at=NOW)
+situation(
+    "a fleet that is asked again after a pause", fleet, to_create=1, paused_until=BEFORE, tried=("x",), due_at=NOW
+)
+CLUSTER: dict[str, Any] = {"nodes": "4", "cluster": True, "next_instance_num": 1}
+situation("a cluster that has no machine", fleet, batch=2, **CLUSTER)
+for name, until in (("with time", NOW + MINUTE), ("with little time", NOW + SECOND), ("without a time", None)):
+    situation(f"a cluster whose first machine is asked for, {name}", fleet, "pending", until=until, **CLUSTER)
+situation("a cluster that is looked at in time", fleet, "pending", due_at=NOW + SECOND, **CLUSTER)
+for batch in (0, 1, 2):
+    situation(f"a cluster of machines that are made {batch} at a time", fleet, "idle", batch=batch, **CLUSTER)
+situation(
+    "machines that could be made together, but are no cluster", fleet, "idle", batch=2, nodes="3", next_instance_num=1
+)

@@ -9,6 +9,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import Attempt
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.runs import RunStatus
+from chalicelib.planning.buying import MOST_TRIED
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.snapshots import FleetView, QueuedJob, QueueSnapshot
@@ -336,3 +337,21 @@ for word, wanted, sold in (
     ("all that at once", {"resources": {"cpu": "99..", "memory": "9TB.."}}, b.offer()),
 ):
     situation(f"nobody sells {word}", queue, asks(**wanted), fleets=(ANYTHING,), offers=(sold,))
+HALVES = {"resources": {"cpu": "1..2", "memory": "1GB..8GB"}}
+situation(
+    "two jobs that ask for the same share the machine that the first has bought",
+    queue,
+    asks("a", **HALVES),
+    asks("b", **HALVES),
+    fleets=(cloud(blocks=2),),
+    offers=(b.offer(),),
+)
+for more in (0, 1):
+    keys = (f"{b.offer().key}{num}" for num in range(MOST_TRIED - 1 + more))
+    situation(
+        f"a job for which {MOST_TRIED - 1 + more} offers have failed",
+        queue,
+        asks(job={"attempts": tuple(Attempt(offer_key=key, error="sold out") for key in keys)}),
+        fleets=(cloud(),),
+        offers=(b.offer(),),
+    )
