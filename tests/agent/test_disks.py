@@ -91,6 +91,23 @@ def test_disks_are_counted_by_the_tasks_that_want_them(tmp_path: Path) -> None:
 
 def test_a_device_that_is_gone_isnt_busy(tmp_path: Path) -> None:
     assert not disks.busy(str(tmp_path / "gone"))
+    (tmp_path / "file").touch()
+    with pytest.raises(UnusableDisk, match="file/disk: Not a directory"):
+        disks.busy(str(tmp_path / "file" / "disk"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
+def test_whoever_only_sees_a_disk_mounted_is_told_if_nobody_uses_it(tmp_path: Path) -> None:
+    script = f"mount -t tmpfs none {tmp_path} && stat -c %Hd:%Ld {tmp_path} && exec cat"
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as apart:
+        assert apart.stdout is not None and apart.stdin is not None
+        number = apart.stdout.readline().decode().strip()
+        if not number:
+            pytest.skip("this account can't mount")
+        assert disks.users_told(number) == f" by cat (process {apart.pid})"
+        apart.stdin.close()
+    assert disks.users_told(number) == ""
 
 
 def test_a_task_that_keeps_a_disk_keeps_the_machine_from_being_cleared(tmp_path: Path) -> None:

@@ -56,6 +56,19 @@ def test_what_is_missing_or_wrong_is_explained(words: list[str], capsys: pytest.
     assert ended.value.code == 2 and "usage: agent" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words", [("--runtime", "vm"), ("--notices", "mars"), ("--users", "1-2"), ("--wait", "soon"), ("paint",)]
+)
+def test_a_word_that_is_none_of_those_is_named(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options(*words)
+    assert words[-1] in capsys.readouterr().err
+
+
+def test_a_machine_that_has_no_agent_is_clear(tmp_path: Path) -> None:
+    assert main.main(["clear", "--data", str(tmp_path / "none")]) == 0
+
+
 def test_facts_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["facts", "--data", str(tmp_path), "--runtime", "process"]) == 0
     facts = json.loads(capsys.readouterr().out)
