@@ -16,7 +16,8 @@ def looks(*found: int | None, gauge: Gauge | None = None) -> list[int | None]:
     """What is told after each look."""
     gauge, told = gauge or Gauge(), list[int | None]()
     for at, each in enumerate(found):
-        gauge.take(each, at * LOOK)
+        before = gauge.told
+        assert gauge.take(each, at * LOOK) == (gauge.told != before)
         told.append(gauge.told)
     return told
 

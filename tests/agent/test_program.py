@@ -481,6 +481,16 @@ def test_the_port_that_was_taken_before_there_were_jobs_is_where_their_logs_are_
             assert call.recv(100).startswith(b"HTTP/1.1 4"), "no log is asked for"
 
 
+def test_streams_are_dialled_at_the_servers_address(desk: Desk) -> None:
+    program = desk.made()
+    with contextlib.closing(program.streams.loop), socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        desk.address(f"http://127.0.0.1:{server.getsockname()[1]}")
+        program.streams.dial({"id": "7", "ticket": "ticket", "task": "t", "target": "port:1"})
+        with server.accept()[0] as call:
+            assert call.recv(1000).startswith(b"GET /agent/streams/7 ")
+
+
 def test_how_a_service_fares_is_told_while_it_runs(desk: Desk) -> None:
     desk.begin()
     desk.run(service_port=1)

@@ -40,6 +40,14 @@ def test_steps_that_change_one_noun_build_on_each_other(place: Engine, committer
     assert (place.again(host).message, place.again(host).version) == ("two", 3)
 
 
+def test_whoever_reads_what_was_just_committed_parses_it_no_more(place: Engine, committer: Committer) -> None:
+    (host,) = place.hosts(1)
+    committer.commit(Plan((Step((host.with_(message="one"),)), Step((host.with_(message="two"),)))))
+    found = place.plane.read.find(Instance, keys.instance(host.id))
+    assert found is not None and (found.message, found.version) == ("two", 3)
+    assert found.offer is host.offer, "a parsed one would have an offer of its own"
+
+
 def test_a_noun_made_in_one_step_is_changed_in_the_next(place: Engine, committer: Committer) -> None:
     (host,) = place.hosts(1)
     new = host.with_(id="new", num=1, name="new", version=0)
