@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pytest
 
@@ -281,13 +283,16 @@ class Waiting:
 
 
 @contextmanager
-def waiting_for(port: int) -> Iterator[Waiting]:
+def waiting_for(port: int, at_once: Mapping[int, OSError] = MappingProxyType({})) -> Iterator[Waiting]:
+    """`at_once`: what is wrong with a place before a connection is on its way there."""
     loop, begun = StreamLoop(), []
     server, near = socket.socketpair()
     server.setblocking(False)
 
     def connecting(place: int) -> socket.socket:
         begun.append(place)
+        if place in at_once:
+            raise at_once[place]
         return networks.connecting(None, port, place)
 
     stream = Deferred(loop, near, Peer(client=True), connecting)
@@ -327,6 +332,32 @@ def test_one_that_listens_on_ipv6_alone_is_found() -> None:
         app, _ = job.accept()
         with app:
             assert app.recv(100) == b"hello" and stream.begun == [0, 1]
+
+
+def test_a_place_that_refuses_at_once_is_followed_by_the_next() -> None:
+    refused = OSError(errno.ECONNREFUSED, "Connection refused")
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with waiting_for(port, {0: refused}) as stream:
+        stream.send(b"hello")
+        assert stream.begun == [0, 1]
+
+
+def test_that_there_is_no_other_place_tells_nobody_anything() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with waiting_for(port, {1: OSError(errno.EAFNOSUPPORT, "no IPv6")}) as stream:
+        stream.send(b"hello")
+        stream.hears()
+        assert stream.peer.closed == Closed(websocket.FAILED, "the job's port can't be reached: nothing listens there")
+
+
+def test_what_else_keeps_a_port_out_of_reach_is_said() -> None:
+    with waiting_for(1, {0: OSError(errno.EACCES, "Permission denied")}) as stream:
+        stream.send(b"hello")
+        stream.hears()
+        assert stream.peer.closed == Closed(websocket.FAILED, "the job's port can't be reached: Permission denied")
+        assert stream.begun == [0]
 
 
 def test_that_nothing_listens_is_said_and_nothing_is_left() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from chalicelib.backends.accounts import Accounts
+from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Fault
+from chalicelib.backends.spi import GroupRequest
 from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.engine.sweep import Swept
-from chalicelib.planning.placement_groups import DeleteGroup
+from chalicelib.planning.placement_groups import DeleteGroup, changed
 from chalicelib.planning.plan import Effect
 from chalicelib.store import nouns
 from tests.backends.conformance import group_request_for, inside, request_for
@@ -121,6 +124,48 @@ def test_an_answer_that_is_lost_leaves_one_group(world: Grouped, when: Any) -> N
     world.until(lambda: world.idle() == 2)
     assert len(world.groups) == 1
     assert {body["group"] for body in world.cloud.machines()} == {world.groups[0]["id"]}
+
+
+class Overtaken(FakeCloud):
+    """Something happens between each group's making and the answer that says so."""
+
+    meanwhile: Callable[[Handle], None]
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        handle = super().create_group(request)
+        self.meanwhile(handle)
+        return handle
+
+
+def overtaken(meanwhile: Callable[[Grouped, Handle], None]) -> Grouped:
+    world = Grouped.with_fleet("0..8", Overtaken)
+    assert isinstance(world.cloud, Overtaken)
+    world.cloud.meanwhile = lambda handle: meanwhile(world, handle)
+    world.woken.append(f"fleet/{world.cluster.id}")
+    wanting(world, 1)
+    return world
+
+
+def test_one_that_another_process_recorded_first_counts() -> None:
+    def record(world: Grouped, handle: Handle) -> None:
+        fleet = world.cluster
+        world.save(changed(fleet, fleet.groups[0].id, handle=handle, made_at=1))
+
+    world = overtaken(record)
+    world.until(lambda: world.idle() == 1)
+    assert world.cloud.machines()[0]["group"] == world.groups[0]["id"] and world.cluster.groups[0].made_at == 1
+
+
+def test_one_that_isnt_wanted_any_more_once_it_is_there_is_given_back() -> None:
+    made = list[str]()
+
+    def forget(world: Grouped, handle: Handle) -> None:
+        made.append(handle.id)
+        world.save(world.cluster.with_(groups=()))
+
+    world = overtaken(forget)
+    world.until(lambda: bool(made))
+    assert world.groups == [] and world.cloud.machines() == []
 
 
 def test_one_that_its_machine_never_used_is_found_by_its_tag(world: Grouped) -> None:
