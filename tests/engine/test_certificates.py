@@ -14,7 +14,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.certificates import CertificateStatus, Registration
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
 from chalicelib.engine.authority import Unregistered
-from chalicelib.errors import InvalidCredentials, Throttled, Transient, Unfit
+from chalicelib.errors import Bug, InvalidCredentials, Throttled, Transient, Unfit
 from chalicelib.machines.certificate import (
     LOOK_DAILY,
     LOOK_EVERY,
@@ -25,7 +25,16 @@ from chalicelib.machines.certificate import (
     TO_VALIDATE,
     UNUSED,
 )
-from chalicelib.planning.certificates import AnswerChallenge, CollectCertificate, LookAtOrder, PlaceOrder
+from chalicelib.planning.certificates import (
+    AnswerChallenge,
+    CollectCertificate,
+    LookAtOrder,
+    PlaceOrder,
+    conclude_certificate,
+    decide_certificate,
+)
+from chalicelib.planning.plan import Outcome
+from chalicelib.planning.snapshots import CertificateSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import certificates
@@ -572,3 +581,12 @@ def test_failures_never_wait_longer_than_seldom(stage: Stage) -> None:
     assert waits.status is CertificateStatus.waiting and waits.due_at is not None
     assert waits.due_at - stage.place.at <= ORDER_SELDOM
     assert TO_CALL < ORDER_AGAIN
+
+
+def test_what_cannot_be_is_a_bug(stage: Stage) -> None:
+    stage.ask()
+    found = CertificateSnapshot(stage.place.at, stage.certificate(), stage.gateway)
+    with pytest.raises(Bug, match="no outcome of an effect on a certificate"):
+        conclude_certificate(found, Outcome(found.unit))
+    with pytest.raises(Bug, match="is issued, and isn't there"):
+        decide_certificate(replace(found, certificate=found.certificate.with_(status=issued, pair=None)))

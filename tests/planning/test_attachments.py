@@ -286,6 +286,7 @@ def test_only_the_committed_attempt_is_made_and_only_in_time(of: Volume, effect:
 def test_the_agent_gets_the_task_with_all_its_disks() -> None:
     assert disks_of(TRAIN, {DISK.id: disk()}, "ours") is None
     assert disks_of(TRAIN, {}, "ours") is None
+    assert disks_of(TRAIN, {DISK.id: DISK}, "ours") is None, "it has left, or isn't there yet"
     (told,) = disks_of(TRAIN, {DISK.id: disk(ATTACHED, device=DEVICE).with_(blank=True)}, "ours") or []
     assert told == {
         "kind": "disk",

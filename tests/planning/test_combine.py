@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.specs.resources import ResourcesSpec
-from chalicelib.planning.combine import idle_seconds, meet_resources
+from chalicelib.planning.combine import as_placed, idle_seconds, meet_resources
 from tests.world import nouns as b
 
 
@@ -99,3 +99,19 @@ def test_what_is_the_same_stays_itself() -> None:
 def test_how_long_an_instance_may_idle(values: tuple[int | None, ...], want: int | None) -> None:
     assert idle_seconds(values, 300, b.FACTS["aws"]) == want
     assert idle_seconds(values, 300, b.FACTS["runpod"]) == 0
+
+
+def test_a_fleet_of_the_run_s_own_project_is_known_by_its_name() -> None:
+    spec = b.run_spec(fleets=["main/local", "their/pool", "cloud"])
+    named = as_placed(spec, lambda: "main").configuration.fleets or []
+    assert [(each.project, each.name) for each in named] == [(None, "local"), ("their", "pool"), (None, "cloud")]
+
+
+def test_a_project_is_asked_for_its_name_only_where_a_fleet_is_written_with_one() -> None:
+    def name() -> str:
+        raise AssertionError("no fleet is written with a project")
+
+    for fleets in (None, ["local", "cloud"]):
+        assert as_placed(b.run_spec(**({"fleets": fleets} if fleets else {})), name).configuration.fleets == (
+            b.run_spec(**({"fleets": fleets} if fleets else {})).configuration.fleets
+        )

@@ -11,16 +11,20 @@ from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import DAY
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.programs import Program
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.services import Scale
 from chalicelib.domain.tenants import Archive, Project
 from chalicelib.planning.erasing import (
+    AT_REST,
     MOST_SUBMISSIONS,
     archive_goes,
     fleet_goes,
     instance_goes,
+    is_settled,
     logs_go,
+    program_goes,
     project_goes,
     project_is_forgotten,
     run_goes,
@@ -168,3 +172,29 @@ def test_a_projects_own_record_goes_when_its_events_have(deleted: bool, erased: 
     project = Project(id="p", name="lab", owner_id="u", created_at=NOW, deleted=deleted)
     closing = Closing(id="p", began_at=NOW, erased=erased)
     assert project_is_forgotten(closing, project, KEPT, NOW + after * DAY) is goes
+
+
+@pytest.mark.parametrize(("since", "goes"), [(AT_REST - 1, False), (AT_REST, True)])
+def test_a_blob_is_settled_once_its_record_would_be_there(since: int, goes: bool) -> None:
+    assert is_settled(NOW - since, NOW) is goes
+
+
+@pytest.mark.parametrize(
+    ("bought", "started", "age", "goes"),
+    [
+        (None, None, 2, True),
+        (None, None, 1, False),  # the day of its last machine may not be over everywhere
+        (-20, -15, 10, True),  # before its time
+        (-20, -12, 10, False),
+        (-20, None, 10, False),  # it is still to fetch its program, maybe this one
+        (-8, None, 10, False),
+        (-7, None, 10, True),  # after its time
+    ],
+)
+def test_a_program_goes_unless_a_machine_that_lives_may_ask_for_it(
+    bought: int | None, started: int | None, age: int, goes: bool
+) -> None:
+    """It was the newest for a day, until `age` days ago."""
+    known = Program(digest="d", first_at=NOW - age * DAY, last_at=NOW - age * DAY)
+    machine = b.machine(0, created_at=NOW + (bought or 0) * DAY, started_at=started and NOW + started * DAY)
+    assert program_goes(known, [] if bought is None else [machine], NOW) is goes

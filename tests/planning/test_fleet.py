@@ -10,7 +10,7 @@ from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.planning.fleet import MOST_PAUSES, NEXT_BATCH, PAUSES, decide_fleet
+from chalicelib.planning.fleet import MOST_PAUSES, NEXT_BATCH, PAUSES, decide_fleet, ends_instances
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.purchases import Create
@@ -157,3 +157,18 @@ def test_a_large_fleet_is_bought_in_batches() -> None:
         world.decide()
         world.instances = {i.id: i.with_(status=InstanceStatus.idle) for i in world.instances.values()}
     assert (len(world.instances), world.fleet.due_at) == (250, None)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "made", "status", "ends"),
+    [
+        ("0..2", 2, FleetStatus.active, False),
+        ("0..2", 3, FleetStatus.active, True),  # it may have more than it should
+        ("0..", 9, FleetStatus.active, False),
+        (None, 9, FleetStatus.active, False),
+        ("0..2", 0, FleetStatus.terminating, True),
+    ],
+)
+def test_whose_decision_may_end_machines(nodes: Any, made: int, status: FleetStatus, ends: bool) -> None:
+    of = b.fleet("cloud", next_instance_num=made, status=status)
+    assert ends_instances(of, b.fleet_spec(nodes=nodes)) is ends

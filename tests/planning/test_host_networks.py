@@ -10,7 +10,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, OnPrem
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.host_networks import beside, detects, shared, subnets
+from chalicelib.planning.host_networks import beside, detects, shared, subnets, within
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView, InstanceSnapshot
@@ -172,3 +172,18 @@ def test_a_host_is_beside_another_where_the_spec_says_that_they_share_a_network(
     assert beside(first, second, of) == where
     assert beside(first, second.with_(fleet_id="another"), of) == "", "only within a fleet is it said"
     assert beside(first, second.with_(host=None), of) == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "network", "inside"),
+    [
+        ("10.1.0.5", "10.1.0.0/24", True),
+        ("10.1.0.5", "10.1.0.9/24", True),  # as a person may write it
+        ("10.1.1.5", "10.1.0.0/24", False),
+        ("nonsense", "10.1.0.0/24", False),
+        ("10.1.0.5", "nonsense", False),
+        ("", "", False),
+    ],
+)
+def test_an_address_is_within_a_network(address: str, network: str, inside: bool) -> None:
+    assert within(address, network) is inside

@@ -359,3 +359,13 @@ def test_a_job_is_named_after_its_run() -> None:
     assert b.job_spec(RunSpec.model_validate({**raw, "run_name": "other"})).job_name == "other-0-0"
     del raw["configuration"]["name"]
     assert b.job_spec(RunSpec.model_validate(raw)).job_name == "run-0-0"
+
+
+@pytest.mark.parametrize(
+    ("asked", "project", "isolated"),
+    [(False, b.PROJECT, False), (True, b.PROJECT, True), (False, "other", True), (True, "other", True)],
+)
+def test_a_job_on_a_machine_of_another_project_is_kept_apart(asked: bool, project: str, isolated: bool) -> None:
+    host = b.host().with_(project_id=project)
+    task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()).with_(isolated=asked), host, "main")
+    assert task["isolated"] is isolated

@@ -377,3 +377,19 @@ def test_any_history_is_safe_and_comes_to_an_end(
         world.now = max(world.now, world.run.due_at or 0)
     assert world.run.finished and world.run.reason is not None
     assert not any(instance.claims for instance in world.instances.values())
+
+
+def test_what_a_commit_in_parts_had_no_room_for_is_submitted_with_the_same_number() -> None:
+    world = Replicas(2, 3)
+    world.ends((0, 0))
+    world.decide()
+    for node in (1, 2):
+        world.leaves((0, node))
+    world.decide()
+    waits = world.run
+    world.decide(after=15)
+    del world.jobs[world[0, 2].id]
+    world.run = waits  # the run is committed with the last part
+    plan = world.decide()
+    made = [(noun.slot, noun.submission_num) for step in plan.steps for noun in step.saves if isinstance(noun, Job)]
+    assert made == [((0, 2), 1)]

@@ -239,7 +239,10 @@ class TestDrainingAtAGateway:
         traffic = (first,) if busy is None else (first, busy.with_(run_id=run.id, at=small.now - busy.at))
         plan = decide_run(replace(snapshot, now=small.now, doors=doors, traffic=traffic))
         saved = (noun for step in plan.steps for noun in step.saves)
-        return any(isinstance(noun, Job) and noun.reason is JobReason.scaled_down for noun in saved)
+        stops = any(isinstance(noun, Job) and noun.reason is JobReason.scaled_down for noun in saved)
+        wait = (plan.next_wake or 0) - small.now
+        assert stops or busy is None or wait == STALE + 1 - busy.at, "looked at before it isn't believed any more"
+        return stops
 
     @pytest.mark.parametrize(
         ("doors", "busy", "stops"),

@@ -44,8 +44,10 @@ def carried(
     return snapshot, decide_gateway(snapshot)
 
 
-def said(says: str, message: str = "", state: ReplicaState = ReplicaState.provisioning) -> Decided:
+def said(says: str, message: str = "", state: ReplicaState = ReplicaState.provisioning, failed: str = "") -> Decided:
+    """`failed`: what it couldn't do before."""
     of = carrying(gateway(), host(0), state=state)
+    of = of.with_(replicas=tuple(one.with_(failed=bool(failed), message=failed) for one in of.replicas))
     machine = seated(of, host(0))
     draft = Draft(NOW)
     heard(draft, of, machine, says, message)
@@ -88,3 +90,14 @@ situation("gateway: its agent installs", said, "installing", "installing nginx")
 situation("gateway: its agent runs it", said, "running")
 situation("gateway: its agent can't", said, "failed", "install nginx first")
 situation("gateway: its agent can't any more", said, "failed", "port 80 is taken", state=UP)
+situation("gateway: its agent still can't", said, "failed", "no nginx", failed="no nginx")
+situation("gateway: its agent can't for another reason", said, "failed", "no room", failed="no nginx")
+situation("gateway: its agent tries again", said, "installing", "no nginx", failed="no nginx")
+situation("gateway: its agent can at last", said, "running", failed="no nginx")
+situation(
+    "gateway: the host of one that failed leaves",
+    carried,
+    host(0, status=InstanceStatus.terminating),
+    states=(DOWN,),
+    replica={"failed": True, "message": "no nginx"},
+)

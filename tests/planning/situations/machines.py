@@ -7,11 +7,11 @@ from typing import Any
 from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.instances import GpuSeen, InstanceStatus
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
-from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.offers import Disk
-from chalicelib.planning.instance import decide_instance
+from chalicelib.planning.instance import TO_BE_WARNED, TO_DETACH, decide_instance
 from chalicelib.planning.snapshots import FleetView, InstanceSnapshot
-from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
+from tests.planning.situations.kit import BEFORE, HAND, NOW, Decided, placed, situation
 from tests.world import nouns as b
 
 FACTS = b.host_facts(8, 32, hostname="h1", addresses=("10.0.0.5",))
@@ -28,9 +28,13 @@ def instance_at(
     others: int = 0,
     fleet: dict[str, Any] | None = None,
     vm: bool = True,
+    mounts: bool = False,
+    kill_at: int | None = None,
+    cluster: bool = False,
     **fields: Any,
 ) -> InstanceSnapshot:
-    """`job`: the status of the one that holds it; `seen`: seconds until its agent is expected; None: it said nothing"""
+    """`job`: the status of the one that holds it, until `kill_at`; `mounts`: with a volume; `seen`: seconds until its
+    agent is expected; None: it said nothing"""
     of = b.fleet("cloud", **(fleet or {}))
     young = fields.get("status", "idle") in ("pending", "provisioning")
     born = {"started_at": None, "idle_since": None} if young else {"started_at": BEFORE, "idle_since": BEFORE}
@@ -39,11 +43,15 @@ def instance_at(
     one = (b.machine if bought else b.host)(0, of, **fields)
     jobs: tuple[Job, ...] = ()
     if job:
-        held = placed(one, b.job(b.run())).with_(status=JobStatus(job))
+        held = placed(one, b.job(b.run())).with_(status=JobStatus(job), kill_at=kill_at)
+        if mounts and held.assignment is not None:
+            has = held.assignment.with_(volumes=(Mounted(id="v", name="data", path="/data"),))
+            held = held.with_(assignment=has)
         jobs, one = (held,), b.holding(one, held).with_(status=one.status)
     presence = None if seen is None else b.heard(one, last=NOW + (seen - 60) * SECOND, facts=facts)
     rest = tuple(b.machine(num, of) for num in range(1, 1 + others))
-    view = FleetView(of, b.fleet_spec(nodes=nodes, blocks=blocks), (one, *rest))
+    close = {"placement": "cluster"} if cluster else {}
+    view = FleetView(of, b.fleet_spec(nodes=nodes, blocks=blocks, **close), (one, *rest))
     return InstanceSnapshot(NOW, one, presence, view, jobs, b.FACTS["aws"].with_(vm=vm))
 
 
@@ -195,3 +203,31 @@ situation(
     due_at=NOW,
 )
 situation("a terminated machine", instance, status="terminated")
+
+# --- with volumes, and with an end that is known ----------------------------------------------------------------------
+
+situation("a machine with disks comes up", instance, seen=60, disks=("v", "w"), act_until=NOW + 1, **YOUNG)
+OVER: dict[str, Any] = {"status": "terminating", "due_at": NOW, "handles": HAND, "disks": ("v",)}
+for name, how in (
+    ("and nobody uses it", {}),
+    ("and was never made", {"handles": (), "started_at": None}),
+    ("and is waited for", {"detach_by": NOW + SECOND}),
+    ("and was waited for", {"detach_by": NOW}),
+    ("and is waited for by far", {"detach_by": NOW + HOUR}),
+    ("and a job uses it", {"job": "running", "mounts": True, "seen": 60, "detach_by": NOW + SECOND}),
+    ("and a job is there that doesn't use it", {"job": "running", "seen": 60}),
+    ("and a job that uses it is silent", {"job": "running", "mounts": True, "seen": -1}),
+    ("and its job has ended", {"job": "done", "mounts": True, "seen": 60}),
+    ("and its job is to be killed", {"job": "terminating", "mounts": True, "seen": 60, "kill_at": NOW - TO_DETACH + 1}),
+    ("and its job was to be killed", {"job": "terminating", "mounts": True, "seen": 60, "kill_at": NOW - TO_DETACH}),
+):
+    situation(f"a machine ends that has a disk, {name}", instance, **{**OVER, **how})
+USED: dict[str, Any] = {"status": "busy", "job": "running", "seen": 600}
+for name, at in (("in a while", TO_BE_WARNED + 1), ("soon", TO_BE_WARNED), ("now", 0)):
+    end = {"offer": b.offer().with_(backend_data={"ends_at": NOW + at}), **USED}
+    situation(f"a machine was bought for a time that ends {name}", instance, due_at=NOW, **end)
+    situation(f"a machine was bought for a time that ends {name}, and is looked at", instance, due_at=NOW + 1, **end)
+situation("a node of a cluster has no address", instance, cluster=True, due_at=NOW, **USED)
+situation("a node of a cluster has its address", instance, cluster=True, internal_ip="10.0.0.5", due_at=NOW, **USED)
+situation("a host is silent", instance, bought=False, seen=-1, due_at=NOW)
+situation("a host is still silent", instance, bought=False, seen=-1, unreachable=True, unreachable_since=1, due_at=NOW)
