@@ -24,6 +24,7 @@ from chalicelib.planning.hosts import (
     workflow_of,
 )
 from chalicelib.planning.instance import decide_instance
+from chalicelib.planning.joining import should_leave
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView, InstanceSnapshot
@@ -347,3 +348,40 @@ CASES: Mapping[str, Case] = {
 def test_setting(case: Case) -> None:
     of, read, expected = case
     assert read(of) == expected
+
+
+@pytest.mark.parametrize(
+    ("everybodys", "own", "jump"),
+    [
+        (None, None, None),
+        ({"hostname": "door", "user": "u", "identity_file": "~/k"}, None, ("door", 22, "u")),
+        (None, {"hostname": "side", "user": "v", "identity_file": "~/k", "port": 7}, ("side", 7, "v")),
+        (
+            {"hostname": "door", "user": "u", "identity_file": "~/k"},
+            {"hostname": "side", "user": "v", "identity_file": "~/k"},
+            ("side", 22, "v"),
+        ),
+    ],
+)
+def test_a_host_is_reached_over_its_own_jump_host_or_that_of_all(everybodys: Any, own: Any, jump: Any) -> None:
+    host = {"hostname": "h1", **({"proxy_jump": own} if own else {})}
+    (found,) = hosts_of(spec(hosts=[host], **({"proxy_jump": everybodys} if everybodys else {}))).values()
+    over = found.jump and (found.jump.hostname, found.jump.port, found.jump.user)
+    assert over == jump
+
+
+@pytest.mark.parametrize(
+    ("joined", "status", "busy", "leaves"),
+    [
+        (True, "terminating", False, True),
+        (True, "terminating", True, False),  # its jobs stop first
+        (True, "idle", False, False),
+        (False, "terminating", False, False),  # whoever added it clears it
+    ],
+)
+def test_an_agent_clears_the_host_that_it_joined_with_once_its_jobs_are_over(
+    joined: bool, status: str, busy: bool, leaves: bool
+) -> None:
+    host = b.host(0, status=InstanceStatus(status), host=OnPrem(hostname="h", port=0, joined=joined))
+    assert should_leave(b.holding(host, b.job(b.run())) if busy else host) is leaves
+    assert should_leave(host.with_(host=None)) is False

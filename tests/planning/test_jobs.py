@@ -369,3 +369,19 @@ def test_a_job_on_a_machine_of_another_project_is_kept_apart(asked: bool, projec
     host = b.host().with_(project_id=project)
     task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()).with_(isolated=asked), host, "main")
     assert task["isolated"] is isolated
+
+
+def test_what_an_image_or_engine_cannot_do_is_refused_where_it_is_written() -> None:
+    fixed = b.Images()
+    fixed.base = "mine:1"
+    for written, path in (({"python": "3.11"}, "python"), ({"docker": True, "entrypoint": "python"}, "entrypoint")):
+        with pytest.raises(Invalid) as refused:
+            job_specs(b.run_spec(**written), images=fixed)
+        assert [(problem.path, bool(problem.hint)) for problem in refused.value.problems] == [(path, True)]
+
+
+def test_a_service_has_one_replica_unless_it_says_otherwise() -> None:
+    service: dict[str, Any] = {"type": "service", "port": 80, "commands": ["serve"]}
+    for written, want in (({}, (1, 1)), ({"replicas": 2}, (2, 2))):
+        replicas: Any = effective(b.run_spec(**service, **written)).configuration.replicas  # type: ignore[union-attr]
+        assert (replicas.min, replicas.max) == want

@@ -9,6 +9,7 @@ import pytest
 from chalicelib.domain.instances import Instance
 from chalicelib.planning.jobs import agent_task, by_group, job_specs
 from chalicelib.planning.listing import plan_offers
+from chalicelib.planning.mounts import first_folder
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.support import refusals
@@ -86,3 +87,21 @@ def test_each_node_has_the_volume_of_its_rank() -> None:
 def test_what_cant_be_mounted_is_refused_where_it_is_written(mounts: list[Any], where: str, text: str) -> None:
     found = {problem.path: problem for problem in refusals(b.run_spec(volumes=mounts))}
     assert found[f"configuration.{where}"].message == text and found[f"configuration.{where}"].hint
+
+
+def test_a_replica_has_the_mounts_of_its_service_as_if_it_were_the_first_node() -> None:
+    written = [{"name": "data-${{ dstack.node_rank }}", "path": "/a"}, "/nfs:/b"]
+    service = {"type": "service", "port": 80, "commands": ["serve"], "volumes": written}
+    (spec,) = job_specs(b.run_spec(**service), images=b.Images())
+    assert spec.model_dump()["volumes"] == (
+        {"name": ("data-0",), "path": "/a"},
+        {"instance_path": "/nfs", "path": "/b", "optional": False},
+    )
+
+
+def test_the_first_folder_of_a_host_is_named_by_its_place() -> None:
+    def first(*mounts: Any) -> str:
+        return first_folder(b.run_spec(volumes=[*mounts]).configuration.volumes)
+
+    assert first("data:/a", "/nfs:/b", "/nfs:/c") == "configuration.volumes.1"
+    assert first("data:/a") == first() == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.services import STALE, Traffic
+from chalicelib.planning.run import decide_run
 from chalicelib.planning.services import ASLEEP, OFF
 from tests.planning.test_service_run import RETRY, SCALING, begun, numbers, told, world
 from tests.world.services import ServiceWorld
@@ -274,3 +277,38 @@ def test_who_adds_or_ends_replicas_writes_the_run_too() -> None:
     small.apply(run, replicas=1)
     (step,) = small.sure(run).steps
     assert any(isinstance(noun, Run) for noun in step.saves)
+
+
+class TestDrainingAtAGateway:
+    """The first of its doors lets everything go."""
+
+    @staticmethod
+    def stopped(doors: tuple[str, ...], busy: Traffic | None) -> bool:
+        small = world()
+        run = begun(small, replicas=2)
+        small.apply(run, replicas=1)
+        small.pass_run(small.runs[run.id])
+        snapshot = small.look_at(small.runs[run.id])
+        small.now += SECOND
+        first = Traffic(run_id=run.id, door="a", at=small.now, let_go=tuple(job.id for job in snapshot.jobs))
+        traffic = (first,) if busy is None else (first, busy.with_(run_id=run.id, at=small.now - busy.at))
+        plan = decide_run(replace(snapshot, now=small.now, doors=doors, traffic=traffic))
+        saved = (noun for step in plan.steps for noun in step.saves)
+        stops = any(isinstance(noun, Job) and noun.reason is JobReason.scaled_down for noun in saved)
+        if busy is not None and not stops:
+            assert plan.next_wake == small.now - busy.at + STALE + 1, "then it isn't believed any more"
+        return stops
+
+    @pytest.mark.parametrize(
+        ("doors", "busy", "stops"),
+        [
+            (("a",), None, True),
+            (("a", "b"), None, False),  # the second has said nothing yet
+            (("a",), Traffic(run_id="", door="b", at=SECOND), False),  # its agent has just started again
+            (("a",), Traffic(run_id="", door="b", at=STALE + SECOND), True),  # it isn't believed any more
+        ],
+    )
+    def test_each_that_takes_requests_or_has_some_is_asked(
+        self, doors: tuple[str, ...], busy: Traffic | None, stops: bool
+    ) -> None:
+        assert self.stopped(doors, busy) is stops

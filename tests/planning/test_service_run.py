@@ -15,7 +15,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.services import STALE, Traffic
+from chalicelib.domain.services import Traffic
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.rollout import DRAIN, TO_LOAD, UNKNOWN
 from chalicelib.planning.run import decide_run
@@ -222,41 +222,6 @@ class TestDraining:
         small.now += SECOND
         small.pass_run(small.runs[run.id])
         assert [job.reason for job in small.live(run) if job.reason] == [JobReason.scaled_down]
-
-
-class TestDrainingAtAGateway:
-    """The first of its doors lets everything go."""
-
-    @staticmethod
-    def stopped(doors: tuple[str, ...], busy: Traffic | None) -> bool:
-        small = world()
-        run = begun(small, replicas=2)
-        small.apply(run, replicas=1)
-        small.pass_run(small.runs[run.id])
-        snapshot = small.look_at(small.runs[run.id])
-        small.now += SECOND
-        first = Traffic(run_id=run.id, door="a", at=small.now, let_go=tuple(job.id for job in snapshot.jobs))
-        traffic = (first,) if busy is None else (first, busy.with_(run_id=run.id, at=small.now - busy.at))
-        plan = decide_run(replace(snapshot, now=small.now, doors=doors, traffic=traffic))
-        saved = (noun for step in plan.steps for noun in step.saves)
-        stops = any(isinstance(noun, Job) and noun.reason is JobReason.scaled_down for noun in saved)
-        wait = (plan.next_wake or 0) - small.now
-        assert stops or busy is None or wait == STALE + 1 - busy.at, "looked at before it isn't believed any more"
-        return stops
-
-    @pytest.mark.parametrize(
-        ("doors", "busy", "stops"),
-        [
-            (("a",), None, True),
-            (("a", "b"), None, False),  # the second has said nothing yet
-            (("a",), Traffic(run_id="", door="b", at=SECOND), False),  # its agent has just started again
-            (("a",), Traffic(run_id="", door="b", at=STALE + SECOND), True),  # it isn't believed any more
-        ],
-    )
-    def test_each_that_takes_requests_or_has_some_is_asked(
-        self, doors: tuple[str, ...], busy: Traffic | None, stops: bool
-    ) -> None:
-        assert self.stopped(doors, busy) is stops
 
 
 class TestDrainingBehindARouter:
