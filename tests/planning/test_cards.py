@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.domain.instances import GpuSeen
-from chalicelib.planning.cards import sold_as
+from chalicelib.planning.cards import COMPUTE_CAPABILITY, sold_as
 from chalicelib.planning.fitting import misfits
 from chalicelib.planning.instance import resources_of
 from tests.planning.test_offers import needs
@@ -60,3 +60,27 @@ def test_a_host_is_found_by_the_name_its_card_is_sold_under() -> None:
     wanted = {"name": "H100", "memory": "80GB", "compute_capability": "9.0"}
     assert not list(misfits(needs(gpu=wanted), host, provisioned=False))
     assert list(misfits(needs(gpu="H100NVL"), host, provisioned=False))
+
+
+PUBLISHED = {  # by NVIDIA, of each chip a few cards
+    (3, 7): "k80",
+    (5, 2): "m60",
+    (6, 0): "p100",
+    (6, 1): "p4 p40",
+    (7, 0): "v100",
+    (7, 5): "t4 t4g rtx6000 rtx8000 rtx2060 rtx2080ti",
+    (8, 0): "a100 a30",
+    (8, 6): "a2 a10 a10g a16 a40 a4000 a6000 rtx3060 rtx3080ti rtx3090 rtx3090ti",
+    (8, 9): "l4 l40 l40s rtx4000ada rtx6000ada rtx4060 rtx4090",
+    (9, 0): "h100 h100nvl h200 h200nvl gh200",
+    (10, 0): "b100 b200 gb200",
+    (10, 3): "b300 gb300",
+    (12, 0): "rtx5060 rtx5090 rtxpro6000",
+    (12, 1): "gb10",
+}
+
+
+def test_a_card_has_the_compute_capability_that_its_maker_publishes() -> None:
+    for capability, names in PUBLISHED.items():
+        assert {COMPUTE_CAPABILITY[name] for name in names.split()} == {capability}
+    assert set(COMPUTE_CAPABILITY.values()) == set(PUBLISHED)

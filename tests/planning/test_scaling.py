@@ -183,6 +183,14 @@ class TestDoors:
         told = ask(rule(), (1, 8), half.with_(buckets=tuple(full)), state=at(1), now=NOW + 5 * SECOND)
         assert told.why.startswith("15 requests a second")
 
+    def test_what_is_under_way_counts_for_as_long_as_it_was(self) -> None:
+        """In half of the window's first bucket, in the others, and in the one that has only begun."""
+        busy = door(*[0] * 6, busy=4.0).with_(at=NOW + 5 * SECOND)
+        full = [*busy.buckets, Bucket(at=NOW, requests=0, busy=4.0)]
+        queue = rule("queue", 4, window="1m")
+        told = ask(queue, (1, 8), busy.with_(buckets=tuple(full)), state=at(1), now=NOW + 5 * SECOND)
+        assert told.why.startswith("4 requests under way or waiting")
+
 
 class TestToZero:
     spec = rule(scale_down_delay="2m")

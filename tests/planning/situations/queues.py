@@ -70,6 +70,12 @@ situation("a job has waited long for a backend's first offers", queue, asks(), f
 situation("an empty queue", queue, fleets=(local(HOST),))
 situation("a job takes a free host", queue, asks(), fleets=(local(HOST),))
 situation(
+    "a job that was submitted again takes a free host",
+    queue,
+    asks(ports=[80, 90], job={"replica_num": 2, "submission_num": 3}),
+    fleets=(local(HOST),),
+)
+situation(
     "a run's only job takes a free host, and the run along",
     queue,
     asks(run={"message": "waiting", "due_at": NOW + MINUTE}, alone=True),
