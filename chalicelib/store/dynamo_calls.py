@@ -22,7 +22,7 @@ from base64 import b64decode
 from collections import defaultdict
 from functools import cache, lru_cache
 from hashlib import sha256
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTP_PORT, HTTPS_PORT, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -91,7 +91,7 @@ class TableCalls:
 
     def _opened(self, url: SplitResult, timeout: float) -> socket.socket:
         host, secure = url.hostname or "", url.scheme == "https"
-        connection = socket.create_connection((host, url.port or (443 if secure else 80)), timeout)
+        connection = socket.create_connection((host, url.port or (HTTPS_PORT if secure else HTTP_PORT)), timeout)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not secure:
             return connection

@@ -97,7 +97,7 @@ def _said(gateway: Gateway, found: Iterable[tuple[Run, Served]], certified: Told
 def _service(gateway: Gateway, run: Run, service: Served, certified: Told) -> dict[str, Any]:
     """Nobody is sent to https before there is a certificate."""
     secure = service.https is not False and host_of(run) in certified.certificates
-    return {**service.model_dump(mode="json"), "hosts": [host_of(run)], "https": gateway.https_port if secure else None}
+    return {**service.model_dump(), "hosts": [host_of(run)], "https": gateway.https_port if secure else None}
 
 
 def _to_certify(found: Iterable[tuple[Run, Served]]) -> set[str]:

@@ -96,7 +96,13 @@ def test_the_wire_may_leave_out_the_target(rig: Rig) -> None:
 
 
 def test_a_fleet_without_a_name_gets_one(rig: Rig) -> None:
-    assert create(rig, fleet(None))["name"] != create(rig, fleet(None))["name"]
+    made, other = create(rig, fleet(None)), create(rig, fleet(None))
+    assert made["name"] != other["name"] and made["spec"]["configuration"]["name"] == made["name"]
+
+
+def test_one_that_is_too_large_for_a_record_is_refused(rig: Rig) -> None:
+    tags = {f"tag-{n:05}": "x" * 200 for n in range(1_250)}
+    assert "the limit is 250 KB" in rig.refused("P/fleets/apply", {"plan": {"spec": fleet(tags=tags)}, "force": False})
 
 
 def test_a_bad_name_is_refused(rig: Rig) -> None:

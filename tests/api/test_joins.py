@@ -288,6 +288,7 @@ def test_nobody_else_takes_a_machine_out(lab: Rig) -> None:
     other, theirs = reported(lab)
     assert lab.call("/agent/left", {"instance": first.id}, token=theirs).status == 403
     assert lab.call("/agent/left", {"instance": first.id}, token=ADMIN).status == 403
+    assert lab.call("/agent/left", {"instance": lab.project.id}, token=theirs).status == 403
     assert one(lab, first.id).status == one(lab, other.id).status == "idle"
 
 

@@ -250,6 +250,7 @@ def test_only_a_hash_is_stored(desk: Rig) -> None:
 
 
 def test_an_account_never_becomes_a_user_who_was_there(desk: Rig, corp: Corp) -> None:
+    desk.ok("/api/users/update", {"username": "admin", "global_role": "admin", "email": "admin@example.com"})
     corp.says("admin", email="admin@example.com")
     assert entered(desk)["username"] == "admin-2" and entered(desk)["global_role"] == "user"
 
@@ -267,6 +268,8 @@ def test_a_verified_address_takes_over_its_user_where_the_operator_wants_that(tm
     corp.says("b", email="b@example.com")
     state = begun(rig)["state"]
     assert "Several users" in rig.refused("/api/auth/corp/callback", {"code": "code", "state": state})
+    corp.says("cleo")
+    assert entered(rig)["username"] == "cleo", "without an address it takes over nobody"
 
 
 def test_the_same_account_twice_at_once_is_one_user(desk: Rig) -> None:
@@ -305,6 +308,16 @@ def test_groups_are_read_anew_with_every_sign_on(tmp_path: Path) -> None:
             role,
             within,
         )
+
+
+def test_whoever_a_group_brings_comes_after_the_others(tmp_path: Path) -> None:
+    corp = Corp(groups=GROUPS)
+    rig = at(tmp_path, corp)
+    for name in ("zoe", "eve", "bob", "ann"):
+        corp.says(name, "gpu")
+        entered(rig)
+    members = rig.ok("/api/projects/main/get")["members"]
+    assert [each["user"]["username"] for each in members] == ["admin", "zoe", "eve", "bob", "ann"]
 
 
 def test_what_a_person_gave_is_left_alone(tmp_path: Path) -> None:

@@ -326,6 +326,8 @@ def test_who_may_change_or_delete_what_is_stored(rig: Rig) -> None:
         ({"configuration": {"type": "gateway", "name": "g"}}, "only runs, fleets and volumes"),
         (task(None), "needs a name"),
         (task("hello", nodes=0), "nodes"),
+        ({**task("hello"), "repo_code_hash": "0" * 64}, "can't have files or code that are uploaded"),
+        ({**task("hello"), "file_archives": [{"id": "a", "path": "p"}]}, "can't have files or code that are uploaded"),
         ({"configuration": {"type": "fleet", "name": "x y", "nodes": 1}}, "name"),
         ({"configuration": {"type": "volume", "name": "data", "backend": "aws", "region": "r", "size": 1}}, "backend"),
     ],

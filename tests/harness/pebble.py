@@ -34,13 +34,14 @@ def made_certificate(
 ) -> tuple[str, str]:
     """A self-signed one and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0] if hosts else "nobody")])
     at = since or datetime.now().astimezone()
     alternatives: list[x509.GeneralName] = [x509.DNSName(host) for host in hosts if not host[0].isdigit()]
     alternatives += [x509.IPAddress(ip_address(host)) for host in hosts if host[0].isdigit()]
     made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     made = made.serial_number(x509.random_serial_number()).not_valid_before(at).not_valid_after(at + until_)
-    made = made.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    if alternatives:
+        made = made.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     signed = made.sign(key, hashes.SHA256())
     plain, form = serialization.NoEncryption(), serialization.PrivateFormat.PKCS8

@@ -101,6 +101,7 @@ def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
         (given(key="nonsense"), "certificate.key: it isn't a private key"),
         (given(key=NEXT_KEY), "certificate.key: the key doesn't belong to the certificate"),
         (given(*made_certificate("*.example.org", since=SINCE)), "is for *.example.org, not for hosts of example.com"),
+        (given(*made_certificate(since=SINCE)), "is for no host, not for hosts of example.com"),
         (given(*made_certificate("example.com", since=SINCE)), "is for example.com, not for hosts of example.com"),
         (
             given(*made_certificate("*.example.com", since=SINCE - timedelta(days=400))),
@@ -108,7 +109,7 @@ def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
         ),
         ({"type": "given", "certificate": CHAIN}, "certificate.key"),
     ],
-    ids=["chain", "key", "other-key", "other-domain", "no-subdomains", "expired", "no-key"],
+    ids=["chain", "key", "other-key", "other-domain", "no-host", "no-subdomains", "expired", "no-key"],
 )
 def test_what_is_no_good_is_refused_by_name(rig: Rig, certificate: dict[str, str], said: str) -> None:
     told = refused(rig, certificate=certificate)

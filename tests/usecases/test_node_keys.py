@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from chalicelib.domain.gangs import Gang
 from chalicelib.domain.tenants import Project
+from chalicelib.errors import Bug
 from chalicelib.planning.nodes import Nodes
 from chalicelib.usecases.agent_tasks import task_of
 from chalicelib.usecases.node_keys import FIRST_PORT, PORTS, hostfile, node_ssh
@@ -86,3 +87,7 @@ def test_a_task_on_several_nodes_is_in_its_hosts_network_and_knows_the_others() 
     alone = task_of(place.plane, single, by_id[single.assignment.instance_id])
     assert alone is not None
     assert "node_ssh" not in alone and "network" not in alone
+    place.save(place.again(gang).with_(addresses=()))
+    first = jobs_of(place, runs[0])[0]
+    with pytest.raises(Bug, match="before the addresses of its nodes were published"):
+        task_of(place.plane, first, by_id[single.assignment.instance_id])

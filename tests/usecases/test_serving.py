@@ -12,10 +12,11 @@ from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.serving import Served, ServedModel
 from chalicelib.domain.specs.services import RateLimit
+from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import serving
-from tests.api.rig import Rig, submit, task
+from tests.api.rig import ADMIN, Rig, submit, task
 from tests.world import nouns as b
 
 
@@ -120,3 +121,19 @@ def test_what_isnt_a_live_service_is_told_to_nobody(rig: Rig) -> None:
     assert serving.named(plane, "main", "nobody") is None and serving.named(plane, "nowhere", "chat") is None
     rig.ok("P/runs/stop", {"runs_names": ["chat"], "abort": False})
     assert serving.named(plane, "main", "chat") is None
+
+
+def test_members_and_global_admins_are_let_in_for_as_long_as_they_are_active(rig: Rig) -> None:
+    side = rig.another_project("side")
+    ann, bob = rig.user("ann", ProjectRole.user), rig.user("bob", ProjectRole.user, side)
+
+    def let_in(token: str) -> tuple[bool, bool]:
+        """By the project's name, and by its id."""
+        plane = rig.world.plane
+        return serving.member(plane, token, "main"), serving.member_of(plane, token, rig.project.id)
+
+    assert [let_in(token) for token in (ann, ADMIN)] == [(True, True)] * 2
+    assert [let_in(token) for token in (bob, "nobody's")] == [(False, False)] * 2
+    assert not serving.member(rig.world.plane, ann, "nowhere") and not serving.member_of(rig.world.plane, ann, side.id)
+    rig.deactivate("ann")
+    assert let_in(ann) == (False, False)
