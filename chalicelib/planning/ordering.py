@@ -130,13 +130,14 @@ class _Order:
             return self._wait(cluster)
         for wants, ranks in self.groups.items():
             lacking = [rank for rank in ranks if rank in missing]
+            if not lacking:
+                continue
             query = self.floor.asked(wants).order(self.at)
-            found = self._best(query) if query is not None and lacking else None
-            for rank in lacking:
-                if found is None or query is None:
-                    return self._retreat(first)
-                offer, _, total = found
-                where[rank] = Buy(self.view, in_zones(offer, query), total, total)
+            found = None if query is None else self._best(query)
+            if query is None or found is None:
+                return self._retreat(first)
+            offer, _, total = found
+            where |= {rank: Buy(self.view, in_zones(offer, query), total, total) for rank in lacking}
         return Ordered(tuple(where[rank] for rank in sorted(where)))
 
     def _cluster(self, first: Instance) -> Cluster:
@@ -169,24 +170,18 @@ class _Order:
         return Waits(cluster.name, f"for {nodes} whole hosts in cluster `{cluster.name}` at once")
 
     def _retreat(self, first: Instance) -> Retreat | None:
-        """Only if something is sold elsewhere, and nobody else uses what is there or asked for it."""
+        """Only if nobody else uses what is there or asked for it, and the fleet needn't keep any."""
         nodes = self.view.spec.configuration.nodes
         staying = [each for each in self.view.instances if each.status in (*READY, *COMING)]
         others = [each for each in staying if each.id not in self.held]
         kept = any(each.claims or each.idle_seconds is None for each in others)
-        if kept or nodes is None or nodes.min or not self._may_hold(len(self.needs.unit)):
-            return None
-        return Retreat(self.view, first)
+        return None if kept or nodes is None or nodes.min else Retreat(self.view, first)
 
     # --- how many ----------------------------------------------------------------------------------------------------
 
-    @property
-    def _most(self) -> int | None:
-        nodes = self.view.spec.configuration.nodes
-        return nodes.max if nodes is not None else 0
-
     def _may_hold(self, machines: int) -> bool:
-        return self._most is None or machines <= self._most
+        nodes = self.view.spec.configuration.nodes
+        return nodes is not None and (nodes.max is None or machines <= nodes.max)
 
     def _has_room(self, more: int) -> bool:
         room = self.floor.room(self.pool)

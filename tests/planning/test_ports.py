@@ -85,3 +85,10 @@ def test_a_gang_that_finds_no_port_for_its_last_job_frees_those_of_the_others() 
 def test_containers_have_their_ports_to_themselves(runtimes: tuple[str, ...]) -> None:
     plan = decided(asks("a", 8000), asks("z", 8000), hosts=(plain(0, (8000,), runtimes=runtimes),))
     assert place(plan, "a") == place(plan, "z") == "lab-0"
+
+
+def test_a_port_that_a_job_of_this_pass_listens_on_is_taken_at_its_host_alone() -> None:
+    hosts = (plain(0, (), (), ()), plain(1))  # the first has one block left
+    large = b.queued("large", b.run_spec(resources={**SMALL, "cpu": "4.."}, ports=[8000]))
+    plan = decided(large, asks("small", 8000), hosts=hosts)
+    assert (place(plan, "large"), place(plan, "small")) == ("lab-1", "lab-0")

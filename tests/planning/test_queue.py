@@ -199,6 +199,14 @@ def test_an_instance_on_its_way_out_still_counts() -> None:
     assert jobs_of(plan)["a"].status == JobStatus.submitted
 
 
+def test_the_machine_whose_share_costs_least_is_taken() -> None:
+    whole, cut = b.offer("m1", 1.5), b.offer("m4", 4.0, has=b.resources(16, 64), blocks=4, total_blocks=4)
+    machines = (b.machine(0, CLOUD, offer=whole), b.machine(1, CLOUD, offer=cut, total_blocks=4))
+    item = b.queued("a", b.run_spec(resources={"cpu": "2..", "memory": "8GB.."}))
+    plan = decide(b.waiting(item, fleets=(b.view(CLOUD, *machines, nodes="0..2", blocks="auto"),)))
+    assert placed(plan) == {"a": "cloud-1"}
+
+
 def test_an_offer_that_failed_is_not_tried_again() -> None:
     first, second = b.offer("m1", 1.0), b.offer("m2", 2.0)
     attempt = Attempt(offer_key=first.key, error="no capacity in eu")

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
 from chalicelib.planning.listing import plan_offers
 from chalicelib.planning.offers import OfferBook
@@ -208,10 +209,15 @@ def test_a_job_waits_for_the_zone_of_a_machine_that_is_still_being_created(block
     coming = b.machine(0, b.fleet("cloud"), status=InstanceStatus.pending, handles=(), offer=offer, total_blocks=blocks)
     spec = b.run_spec(volumes=["data:/data"], resources={"cpu": "1..", "memory": "1GB.."})
 
-    def asked(machine: Instance, **rest: Any) -> Job:
+    either = b.run_spec(
+        volumes=[{"name": ["data", "far"], "path": "/data"}], resources={"cpu": "1..", "memory": "1GB.."}
+    )
+
+    def asked(machine: Instance, spec: RunSpec = spec, **rest: Any) -> Job:
         full = (b.view(b.fleet("cloud"), machine, nodes="1..1"),)
         snapshot = b.waiting(b.queued("train", spec), fleets=full, offers=(ZONED,))
-        (job,) = saved(decided(replace(snapshot, volumes=known(volume(zone="eu-a", **rest)))), Job)
+        disks = known(volume(zone="eu-a", **rest), volume("far", region="us"))
+        (job,) = saved(decided(replace(snapshot, volumes=disks)), Job)
         return job
 
     job = asked(coming)
@@ -222,6 +228,7 @@ def test_a_job_waits_for_the_zone_of_a_machine_that_is_still_being_created(block
     away = coming.with_(handles=(here.model_copy(update={"data": {"zone": "eu-b"}}),))
     assert asked(away).reason is JobReason.failed_to_start_due_to_no_capacity
     assert asked(coming.with_(offer=b.offer(availability_zones=("eu-b", "eu-c")))).reason is not None
+    assert asked(coming, spec=either).message == text, "one of its volumes may be there"
     other = attachment(b.job(b.run("other")), b.machine(7, b.fleet("else")))
     assert asked(coming, attachments=(other,)).message == "waiting for volume `data`, which run `other` uses"
 

@@ -132,6 +132,7 @@ situation("nothing is left of one that doesn't end", outcome, left(), status="id
 situation("a look that failed", outcome, not_done("Transient"), **MADE)
 situation("a look that failed as before", outcome, not_done("MissingPermission"), message="no", **END)
 situation("a request that is throttled", outcome, not_done("Throttled", retry_after=7.0), **END)
+situation("a look that failed until it is due", outcome, not_done("Transient", retry_after=9.0), **MADE)
 situation("a look that failed before its time", outcome, not_done("Transient", retry_after=20.0), **MADE)
 situation("a request that failed of a terminated one", outcome, not_done("Transient"), status="terminated")
 

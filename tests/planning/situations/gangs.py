@@ -13,6 +13,7 @@ from chalicelib.domain.jobs import Attempt, JobStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import RunStatus
+from chalicelib.planning.buying import MOST_TRIED
 from chalicelib.planning.gathering import HELD_AFTER
 from chalicelib.planning.jobs import job_specs
 from chalicelib.planning.offers import OfferBook
@@ -66,9 +67,9 @@ def of_hosts(*there: Instance) -> FleetView:
     return b.view(CLUSTER, *there, placement="cluster", ssh_config=written)
 
 
-def of_machines(*there: Instance, most: int = 4, **config: Any) -> FleetView:
+def of_machines(*there: Instance, least: int = 0, most: int | str = 4, **config: Any) -> FleetView:
     fleet = CLUSTER.with_(next_instance_num=len(there))
-    return b.view(fleet, *there, placement="cluster", nodes=f"0..{most}", **config)
+    return b.view(fleet, *there, placement="cluster", nodes=f"{least}..{most}", **config)
 
 
 def queue(
@@ -185,6 +186,12 @@ situation(
     fleets=(of_machines(),),
     offers=(DEAR, HERE),
 )
+situation("a cluster that may have any size is begun", queue, *FOUR, fleets=(of_machines(most=""),), offers=(HERE,))
+situation("machines of a fleet that is no cluster", queue, *FOUR, fleets=(b.view(nodes="0..4"),), offers=(HERE,))
+for failures in (MOST_TRIED - 1, MOST_TRIED):
+    sold_out = [Attempt(offer_key=f"o{num}", error="sold out") for num in range(failures)]
+    unit = nodes(count=4, attempts=tuple(sold_out))
+    situation(f"a gang for which {failures} offers have failed", queue, *unit, fleets=(of_machines(),), offers=(HERE,))
 situation("a cluster that may be too small isn't begun", queue, *FOUR, fleets=(of_machines(most=3),), offers=(HERE,))
 situation("a cluster that is as large as it may be is begun", queue, *FOUR, fleets=(of_machines(),), offers=(HERE,))
 situation(
@@ -237,6 +244,14 @@ situation(
     queue,
     *FOUR,
     fleets=(of_machines(FIRST, b.holding(b.machine(1, CLUSTER), b.job(b.run("other"))), most=9),),
+    **SOLD,
+    **UNDONE,
+)
+situation(
+    "machines that a cluster must have stay where they are",
+    queue,
+    *FOUR,
+    fleets=(of_machines(FIRST, least=1),),
     **SOLD,
     **UNDONE,
 )

@@ -9,6 +9,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import ReplicaRetry, RunStatus
+from chalicelib.machines.job import OVERTIME
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import RunSnapshot
 from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
@@ -84,6 +85,11 @@ situation(
 )
 situation("a run whose job ran for too long", run, running_at=BEFORE, config={"max_duration": "50m"})
 situation("a run whose job may run for a while yet", run, running_at=BEFORE, config={"max_duration": "2h"})
+for name, over in (("in its last moment", -1), ("at its end", 0)):
+    since = NOW - HOUR - OVERTIME - over
+    situation(f"a run whose job may run for an hour, {name}", run, running_at=since, config={"max_duration": "1h"})
+    untold = {"provisioned_at": since, "config": {"max_duration": "1h"}}
+    situation(f"a run whose job may run for an hour and hasn't said since when, {name}", run, **untold)
 situation("a run whose host is silent", run, seen=-1, running_at=BEFORE)
 situation("a run whose host reports again", run, running_at=BEFORE, disconnected_at=BEFORE)
 situation(
