@@ -134,6 +134,7 @@ def test_what_waits_in_its_engine_is_told_when_it_changes(seen: Seen, app: App) 
     app.metrics = 'vllm:num_requests_waiting{engine="0"} 3.0\nvllm:num_requests_waiting{engine="1"} 4.0\n'
     seen.replicas.watch("t", lambda: launch(app.server_port, queue=True))
     seen.until(listens=True, queue=7)
+    assert app.asked == ["/metrics"]
 
 
 def test_what_fails_in_looking_after_one_is_logged_and_the_others_go_on(seen: Seen, app: App) -> None:

@@ -34,6 +34,15 @@ def test_a_task_is_written_down_with_what_was_chosen_for_it(desk: Desk) -> None:
     assert desk.create("u", runtime="process")["runtime"] == "process"
 
 
+def test_only_a_task_that_takes_logins_gets_other_keys(desk: Desk) -> None:
+    desk.create("closed")
+    assert not desk.roster.rekey("closed", "2", ["key"]) and not desk.roster.rekey("gone", "2", ["key"])
+    desk.create("open")
+    desk.roster.folder("open").write_access("1", ["old"])
+    assert desk.roster.rekey("open", "2", ["key"])
+    assert desk.roster.folder("open").access() == {"access": "2", "keys": ["key"]}
+
+
 @pytest.mark.parametrize("task", ["", ".", "..", "a/b", "/a"])
 def test_an_id_that_would_leave_the_folder_is_refused(desk: Desk, task: str) -> None:
     with pytest.raises(TaskError, match="id can't be") as caught:

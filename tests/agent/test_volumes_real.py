@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -490,8 +491,9 @@ def test_nobodys_links_are_followed(workshop: Workshop, shared: Path, path: str)
     assert "is a link to" in refused(workshop, folder(shared / "fresh", str(shared / "link" / "data")))
 
 
-@pytest.mark.parametrize("target", ["/", "/etc", "/usr/lib/python3", "/var/tmp", "/proc/self"])
+@pytest.mark.parametrize("target", ["/", "/etc", "/usr/lib/python3", "/var/tmp", "/proc/self", "{data}", "{python}"])
 def test_nothing_is_mounted_over_what_the_agent_needs(tmp_path: Path, shared: Path, target: str) -> None:
+    target = target.format(data=tmp_path, python=sys.prefix)
     found = TaskVolumes(TaskFolder(str(tmp_path), "t"), [folder(shared, target)])
     with pytest.raises(TaskError, match=f"^volume {shared}: ") as caught:
         found.enter(TaskAccount(None))
