@@ -143,8 +143,8 @@ def test_a_supervisor_holds_its_task(tmp_path: Path) -> None:
     assert not folder.supervised()
 
 
-def test_a_task_is_deleted_with_whatever_it_made_read_only(tmp_path: Path) -> None:
-    folder = TaskFolder(str(tmp_path), "t")
+def read_only_inside(data: Path) -> TaskFolder:
+    folder = TaskFolder(str(data), "t")
     folder.create({})
     deep = Path(folder.home) / "deep" / "er"
     deep.mkdir(parents=True)
@@ -152,11 +152,34 @@ def test_a_task_is_deleted_with_whatever_it_made_read_only(tmp_path: Path) -> No
     (deep / "link").symlink_to("/etc/passwd")
     for path in (deep, deep.parent):
         path.chmod(0o500)
+    return folder
+
+
+def test_a_task_is_deleted_with_whatever_it_made_read_only(tmp_path: Path) -> None:
+    folder = read_only_inside(tmp_path)
     assert list_tasks(str(tmp_path)) == ["t"]
     folder.delete()
     assert list_tasks(str(tmp_path)) == [] and list((tmp_path / "trash").iterdir()) == []
     folder.delete()  # again is harmless
     delete_tree(str(tmp_path / "none"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
+def test_whoever_isnt_root_deletes_it_too(tmp_path: Path) -> None:
+    read_only_inside(tmp_path)
+    for each in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(each, 62998, 62998, follow_symlinks=False)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(tmp_path)  # the way there is root's
+            os.setresgid(62998, 62998, 62998)
+            os.setresuid(62998, 62998, 62998)
+            TaskFolder(".", "t").delete()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert list_tasks(str(tmp_path)) == [] and list((tmp_path / "trash").iterdir()) == []
 
 
 def test_a_file_or_a_link_is_deleted_as_itself(tmp_path: Path) -> None:

@@ -116,6 +116,12 @@ def test_a_row_that_is_added_leaves_the_table_as_it_was() -> None:
     assert isinstance(Engine.in_memory().store, MemoryStore)
 
 
+def test_only_a_unit_can_decide_otherwise() -> None:
+    name = next(row.name for row in KINDS.rows if row.unit is None)
+    with pytest.raises(Bug, match=f"{name} is no unit"):
+        KINDS.deciding(name)
+
+
 def test_every_kind_says_its_name_where_its_noun_does() -> None:
     for row in KINDS.rows:
         assert row.noun is None or row.noun.kind == row.name

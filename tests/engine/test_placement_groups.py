@@ -17,7 +17,10 @@ from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.placement_groups import of_machine
 from chalicelib.engine.sweep import Swept
+from chalicelib.errors import Transient
 from chalicelib.planning.placement_groups import DeleteGroup, changed
 from chalicelib.planning.plan import Effect
 from chalicelib.store import nouns
@@ -166,6 +169,18 @@ def test_one_that_isnt_wanted_any_more_once_it_is_there_is_given_back() -> None:
     world = overtaken(forget)
     world.until(lambda: bool(made))
     assert world.groups == [] and world.cloud.machines() == []
+
+
+@pytest.mark.parametrize("group", ["leaves", "has left"])
+def test_no_machine_is_created_in_one_that_isnt_to_stay(world: Grouped, group: str) -> None:
+    wanting(world, 1)
+    world.until(lambda: world.idle() == 1)
+    fleet, (machine,) = world.cluster, world.machines
+    left = fleet.with_(groups=()) if group == "has left" else changed(fleet, fleet.groups[0].id, leaving=True)
+    world.save(left)
+    here = Acting(world.store, world, world.plane.backends, "install", b"k" * 32, "http://plane:3000")
+    with pytest.raises(Transient, match=r"the placement group of .* isn't wanted any more"):
+        of_machine(here, machine, world.cloud)
 
 
 def test_one_that_its_machine_never_used_is_found_by_its_tag(world: Grouped) -> None:

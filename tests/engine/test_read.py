@@ -14,6 +14,7 @@ from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.services import Scale
 from chalicelib.engine.read import SMALL, Reader
+from chalicelib.errors import Bug
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Store
@@ -124,3 +125,18 @@ def test_the_fleets_that_a_project_may_use_are_one_read_of_names_and_one_of_flee
     assert {(export.name, fleet.name) for export, fleet in others} == {("all", "everybodys"), ("all", "lab")}
     assert [method for method, _ in store.asked] == ["query", "query", "get_many", "get_many"]
     assert mine == reader.fleets(b.PROJECT) and others == reader.imported_fleets(b.PROJECT)
+
+
+def test_of_a_node_the_last_submission_counts_and_no_other_nodes() -> None:
+    store = MemoryStore()
+    run = b.run("again")
+    jobs = [b.job(run), b.job(run, 2), b.job(run, node=1), b.job(run, 9, replica=1)]
+    store.commit([nouns.put(noun) for noun in (run, *jobs)])
+    read = Reader(store)
+    found = [read.newest_job(run.id, replica, node) for replica, node in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    assert [job and job.id for job in found] == [jobs[1].id, jobs[2].id, jobs[3].id, None]
+
+
+def test_a_fleet_has_only_the_specs_that_it_was_given() -> None:
+    with pytest.raises(Bug, match="fleet f has no spec number 3"):
+        Reader(MemoryStore()).fleet_spec("f", 3)
