@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import clearing, disks, folders, marks
+from chalicelib.agent import clearing, disks, folders, marks, namespaces
 from chalicelib.agent.devices import BlockDevice
 from chalicelib.agent.disks import LOOK_EVERY, WAIT_SECONDS, TaskDisk, probed
 from chalicelib.agent.holds import Holds
@@ -108,6 +108,13 @@ def test_whoever_only_sees_a_disk_mounted_is_told_if_nobody_uses_it(tmp_path: Pa
         assert disks.users_told(number) == f" by cat (process {apart.pid})"
         apart.stdin.close()
     assert disks.users_told(number) == ""
+
+
+def test_last_writes_that_fail_are_told(tmp_path: Path) -> None:
+    assert disks.flushed(str(tmp_path)) == ""
+    assert disks.flushed(str(tmp_path / "gone")) == "its last writes failed (No such file or directory)"
+    with pytest.raises(OSError, match="writing to the disk: Bad file descriptor"):
+        namespaces.flush(-1)
 
 
 def test_a_task_that_keeps_a_disk_keeps_the_machine_from_being_cleared(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import socket
 import threading
 from pathlib import Path
 
+import pytest
+
 from chalicelib.agent.gateway.relays import (
     PATH,
     PATIENCE,
@@ -85,3 +87,20 @@ def test_each_replica_there_is_has_a_place_and_its_agent_is_asked_for_streams(tm
     assert kept(two) == (["b"], set())
     assert kept() == ([], set()) and relays.expected == {}, "no ticket is good any more"
     relays.close()
+
+
+def test_a_request_that_finds_no_stream_is_turned_away_in_time(tmp_path: Path) -> None:
+    relays = GatewayRelays(str(tmp_path), lambda orders: None)
+    relays.loop = StreamLoop(lambda: NOW)
+    relay = GatewayRelay(relays, ReplicaAddress("a", "i", 80))
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(place(str(tmp_path), "a"))
+        relays.loop.turn(0)
+        caller.setblocking(False)
+        relay.check(NOW + PATIENCE - 0.1)
+        with pytest.raises(BlockingIOError):
+            caller.recv(1)
+        relay.check(NOW + PATIENCE)
+        assert caller.recv(1) == b""
+    relay.close()
+    relays.loop.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import resource
 import shutil
 import subprocess
@@ -136,6 +137,30 @@ def test_memory_may_be_locked_where_gpus_talk_to_those_of_other_nodes() -> None:
     assert names({**SPEC, "gpus": 1}) == ["nofile", "memlock"]
     assert names({"image": "i", "gpus": 1}) == ["nofile"]
     assert fabric.locked_memory() in [(-1, -1), (resource.getrlimit(resource.RLIMIT_MEMLOCK)[1],) * 2]
+
+
+def test_so_it_may_by_a_plain_process() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+
+    def locked(spec: dict[str, Any]) -> tuple[int, int]:
+        """In a process that has little of its own."""
+        told, tell = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, hard))
+                fabric.lift(spec)
+                os.write(tell, b"%d %d" % resource.getrlimit(resource.RLIMIT_MEMLOCK))
+            finally:
+                os._exit(0)
+        os.close(tell)
+        os.waitpid(child, 0)
+        with os.fdopen(told) as pipe:
+            soft, most = map(int, pipe.read().split())
+        return soft, most
+
+    assert locked({**SPEC, "gpus": 1}) == fabric.locked_memory()
+    assert locked({"gpus": 1}) == (65536, hard)
 
 
 def test_infiniband_is_given_beside_other_devices_to_several_nodes_only(tmp_path: Path) -> None:
