@@ -75,6 +75,15 @@ def test_lost_step_takes_with_it_what_builds_on_it_and_nothing_else(place: Engin
     assert place.effects == []
 
 
+def test_what_builds_on_a_step_that_falls_with_another_falls_too(place: Engine, committer: Committer) -> None:
+    one, other = place.hosts(2)
+    stale = place.run("stale")
+    place.store.commit([nouns.put(stale.with_(message="moved on"))])
+    chain = Step((stale, one)), Step((one, other.with_(message="second"))), Step((other.with_(message="third"),))
+    assert committer.commit(Plan(chain)).steps == 0
+    assert place.again(other).message == ""
+
+
 def test_looks_at_machines_of_one_account_are_put_together(place: Engine, committer: Committer) -> None:
     """Not those that are lost."""
     hosts = place.hosts(3)
