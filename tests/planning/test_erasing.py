@@ -198,3 +198,7 @@ def test_a_program_goes_unless_a_machine_that_lives_may_ask_for_it(
     known = Program(digest="d", first_at=NOW - age * DAY, last_at=NOW - age * DAY)
     machine = b.machine(0, created_at=NOW + (bought or 0) * DAY, started_at=started and NOW + started * DAY)
     assert program_goes(known, [] if bought is None else [machine], NOW) is goes
+
+
+def test_a_run_without_jobs_has_none_to_give() -> None:
+    assert submissions_go(b.run(), [], Retention(logs=1), NOW) == []

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import PlacementGroup
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
-from chalicelib.planning.orphans import KEPT, LIVE, AccountLook, Finding, decide_sweep, strays, unlisted
+from chalicelib.domain.volumes import VolumeStatus
+from chalicelib.planning.orphans import (
+    KEPT,
+    LIVE,
+    AccountLook,
+    Finding,
+    decide_sweep,
+    stray_groups,
+    stray_volumes,
+    strays,
+    unlisted,
+)
 from chalicelib.planning.purchases import PATIENCE, Seen, apart
 from chalicelib.planning.volumes import DescribeVolume
 from tests.world import nouns as b
@@ -230,3 +243,48 @@ def test_the_lag_is_counted_from_the_end_or_from_what_was_last_seen_of_it() -> N
     old = instance(status="terminated", finished_at=None, last_processed_at=b.NOW + 5 * LAG)
     assert judged(Found(), old, now=b.NOW + 6 * LAG)
     assert not judged(Found(), old, now=b.NOW + 6 * LAG - 1)
+
+
+# --- what isn't an instance's -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FoundGroup:
+    install: str = "ours"
+    fleet_id: str = "f"
+    group_id: str = "g"
+
+
+@dataclass(frozen=True)
+class FoundDisk:
+    install: str = "ours"
+    volume_id: str = "v"
+    epoch: int = 1
+
+
+def test_a_placement_group_is_nobodys_if_no_fleet_has_it() -> None:
+    having = b.fleet("f", groups=(PlacementGroup(id="g", backend="aws", region="eu"),))
+    for found, fleets, stray in (
+        (FoundGroup(), {"f": having}, False),
+        (FoundGroup(group_id="h"), {"f": having}, True),
+        (FoundGroup(), {}, True),
+        (FoundGroup(install="theirs"), {}, False),
+    ):
+        assert stray_groups([found], fleets, install_id="ours") == [found] * stray
+
+
+@pytest.mark.parametrize(
+    ("found", "owner", "stray"),
+    [
+        (FoundDisk(), None, True),
+        (FoundDisk(install="theirs"), None, False),
+        (FoundDisk(), {}, False),
+        (FoundDisk(), {"epoch": 2}, True),  # of an earlier life
+        (FoundDisk(), {"status": VolumeStatus.deleted, "deleted_at": b.NOW - LAG}, True),
+        (FoundDisk(), {"status": VolumeStatus.deleted, "deleted_at": b.NOW - LAG + 1}, False),  # may be shown too late
+        (FoundDisk(epoch=2), {"status": VolumeStatus.deleted, "deleted_at": b.NOW - LAG}, False),
+    ],
+)
+def test_a_disk_is_nobodys_if_no_volume_has_it(found: FoundDisk, owner: dict[str, Any] | None, stray: bool) -> None:
+    owners = {} if owner is None else {"v": volume(**{"epoch": 1, **owner})}
+    assert stray_volumes([found], owners, install_id="ours", now=b.NOW, lag=LAG) == [found] * stray

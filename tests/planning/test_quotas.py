@@ -14,7 +14,7 @@ from chalicelib.domain.quotas import EACH_USER, Limits, Quota, day_of
 from chalicelib.planning.jobs import job_specs
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.quotas import Amounts, EndedJob, QuotaUsage, counted, held, refusal, settled, shown
+from chalicelib.planning.quotas import Amounts, EndedJob, QuotaUsage, counted, held, needed, refusal, settled, shown
 from chalicelib.planning.snapshots import FleetView, QueuedJob, QueueSnapshot
 from tests.world import nouns as b
 from tests.world.nouns import lint
@@ -263,3 +263,7 @@ def test_a_plan_that_forgets_or_exceeds_the_quota_is_refused() -> None:
     assert sum("without committing its project's quota" in each for each in broken) == 2
     assert any("4 GPUs of at most 3" in each for each in broken)
     assert any("2 jobs of at most 1" in each for each in broken)
+
+
+def test_what_a_gang_needs_before_any_place_is_found_is_its_jobs_alone() -> None:
+    assert needed((), 3) == Amounts(0, 3)

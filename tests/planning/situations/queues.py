@@ -161,6 +161,25 @@ situation(
     fleets=(local(FULL),),
 )
 situation(
+    "a job that knows what it waits for and when to look",
+    queue,
+    asks(job={"message": "waiting for free capacity in fleet `local`", "due_at": NOW + MINUTE}),
+    fleets=(local(FULL),),
+)
+situation(
+    "a job that would be looked at too late",
+    queue,
+    asks(job={"message": "waiting for free capacity in fleet `local`", "due_at": NOW + MINUTE + 1}),
+    fleets=(local(FULL),),
+)
+situation(
+    "a machine is bought of a backend that says nothing of itself",
+    queue,
+    asks(),
+    fleets=(cloud(),),
+    offers=(b.offer(backend="nimbus"),),
+)
+situation(
     "a job that knows what it waits for and is due",
     queue,
     asks(job={"message": "waiting for free capacity in fleet `local`", "due_at": NOW}),
