@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.job_specs import ProbeSpec
 from chalicelib.domain.services import Traffic
-from chalicelib.planning.rollout import LiveGroup, LiveReplica, Standing, is_let_go, roll
+from chalicelib.planning.rollout import TO_LOAD, LiveGroup, LiveReplica, Standing, is_let_go, ready_by, roll
 from tests.harness.examples import many
 
 NOW: Micros = 1_790_000_000 * SECOND
@@ -199,3 +200,10 @@ def test_no_step_breaks_a_promise_and_every_rollout_ends(desired: int, history: 
         game.look()
     assert [member.standing for member in game.members.values()] == [Standing.serving] * game.desired
     assert all(member.current for member in game.members.values())
+
+
+def test_a_replica_is_late_once_its_probes_have_had_twice_their_time() -> None:
+    quick = ProbeSpec(type="http", url="/", timeout=1, interval=2, ready_after=1)
+    slow = quick.with_(timeout=10, ready_after=3)
+    for probes, seconds in (((), 0), ((quick,), 6), ((quick, slow), 72)):
+        assert ready_by(probes, NOW) == NOW + TO_LOAD + seconds * SECOND

@@ -252,6 +252,12 @@ class TestQueue:
         later = calm.with_(at=NOW + SECOND)
         assert ask(spec, (1, 20), later, state=state, now=NOW + SECOND).desired == 1
 
+    def test_what_needs_as_many_as_there_are_doesnt_end_it(self) -> None:
+        for panic_until in (None, NOW + SECOND):
+            state = at(10, NOW - 59 * SECOND, panic_until=panic_until)
+            told = ask(rule("queue", 4), (1, 20), door(*[1] * 6, busy=40.0), state=state, seen=GroupState(10))
+            assert (told.desired, told.panic_until) == (10, panic_until)
+
     @pytest.mark.parametrize(("window", "buckets"), [("30s", 1), ("1m", 1), ("5m", 3)])
     def test_its_window_is_a_tenth_in_whole_buckets(self, window: str, buckets: int) -> None:
         """The rise fills that tenth: one bucket less, and it's no sudden rise any more."""

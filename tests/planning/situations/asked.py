@@ -6,20 +6,34 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.domain.fleets import FleetStatus
+from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.instances import InstanceStatus, OnPrem
+from chalicelib.domain.instants import HOUR
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.runs import RunStatus
+from chalicelib.domain.volumes import VolumeStatus
+from chalicelib.machines.job import TO_UNMOUNT
 from chalicelib.planning.joining import host_left, join_host
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.reports import Fold
-from chalicelib.planning.requests import delete_fleet, delete_run, end_instance, stop_run
+from chalicelib.planning.requests import (
+    delete_fleet,
+    delete_gateway,
+    delete_run,
+    delete_volume,
+    end_instance,
+    forget_host,
+    stop_run,
+)
 from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
 from tests.planning.situations.runs import LEAVING
 from tests.world import nouns as b
+from tests.world.disks import volume
+from tests.world.gateways import gateway
 
 
 def report(status: str, said: dict[str, Any] | None, stored: int = 0, **fields: Any) -> Decided:
@@ -67,6 +81,15 @@ situation(
 )
 situation("a task that ended and whose log isn't here yet", report, "running", EXIT, 8)
 situation("a task that ended as its job was asked to", report, "terminating", EXIT, 9, **LEAVING)
+HELD = {**EXIT, "held": ["v"]}
+for name, at in (("a moment", NOW - TO_UNMOUNT + 1), ("too long", NOW - TO_UNMOUNT)):
+    told = {**LEAVING, "stop_sent_at": at}
+    situation(f"a task whose disk is held for {name}", report, "terminating", HELD, 9, **told, kill_at=at)
+    situation(
+        f"a task with all the time it likes, whose disk is held for {name}", report, "terminating", HELD, 9, **told
+    )
+situation("a task whose disk is held by somebody", report, "terminating", {**HELD, "held_by": "sh (7)"}, 9, **LEAVING)
+situation("a task whose disk is held no more", report, "terminating", EXIT, 9, held="sh (7)", **LEAVING)
 situation(
     "a task that ended over its quota",
     report,
@@ -80,6 +103,11 @@ situation(
 
 def request(ask: Callable[..., Plan], *args: Any) -> Decided:
     return NounsSnapshot(NOW, args[:1]), ask(*args, Draft(NOW, ("u", "ann")))
+
+
+def closed(gateway: Gateway) -> Decided:
+    """With its project."""
+    return NounsSnapshot(NOW, (gateway,)), delete_gateway(gateway, Draft(NOW), "its project is closed")
 
 
 def a_run(status: str = "running", **fields: Any) -> Any:
@@ -101,6 +129,18 @@ situation("a user deletes a fleet", request, delete_fleet, b.fleet(to_create=2))
 situation("a user deletes a fleet twice", request, delete_fleet, b.fleet(status=FleetStatus.terminating))
 situation("a user ends an instance", request, end_instance, b.machine(0, stop_attempts=3))
 situation("a user ends an instance twice", request, end_instance, b.machine(0, status=InstanceStatus.terminating))
+
+LEFT_BEHIND: dict[str, Any] = {"message": "it can't be made", "due_at": NOW + HOUR}
+for name, deleted in (("", GatewayStatus.running), (" twice", GatewayStatus.deleting)):
+    situation(f"a user deletes a gateway{name}", request, delete_gateway, gateway(status=deleted, **LEFT_BEHIND))
+situation("a gateway is deleted with its project", closed, gateway(**LEFT_BEHIND))
+situation("a user deletes a volume", request, delete_volume, volume(deadline=NOW + HOUR, asked=3))
+situation("a user deletes a volume twice", request, delete_volume, volume(status=VolumeStatus.deleting))
+HOST: dict[str, Any] = {"host": OnPrem(hostname="h1", port=22), "status": InstanceStatus.terminating}
+situation("a user forgets a host", request, forget_host, b.host(0, **HOST))
+situation("a user forgets a host twice", request, forget_host, b.host(0, forgotten=True, **HOST))
+situation("a user forgets a host that doesn't leave", request, forget_host, b.host(0, **{**HOST, "status": "idle"}))
+situation("a user forgets a machine", request, forget_host, b.machine(0, status=InstanceStatus.terminating))
 
 JOINED: dict[str, Any] = {"host": OnPrem(hostname="h1", port=0, joined=True)}
 HOLDS = b.holding(b.host(0, **JOINED), b.job(b.run()))
