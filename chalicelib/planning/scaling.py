@@ -218,7 +218,7 @@ def _within(doors: Iterable[Traffic], window: Micros, now: Micros) -> tuple[floa
 
 
 def _share(amount: float, target: float) -> int:
-    return max(0, ceil(amount / target - _CRUMB))
+    return ceil(amount / target - _CRUMB)
 
 
 def _clip(count: int, bounds: tuple[int, int]) -> int:

@@ -129,6 +129,13 @@ def test_times_are_those_of_the_zone() -> None:
     assert next_start(noon, from_iso("2026-01-01T03:00:00")) == from_iso("2026-01-02T03:00:00"), "strictly later"
 
 
+def test_a_day_that_never_comes_has_no_start() -> None:
+    never, may = "0 0 30 2 *", "0 0 1 5 *"
+    assert next_start(Schedule.model_construct(cron=[never]), from_iso("2026-01-01T00:00:00")) is None
+    both = Schedule.model_construct(cron=[never, may])
+    assert next_start(both, from_iso("2026-01-01T00:00:00")) == from_iso("2026-05-01T00:00:00")
+
+
 def test_of_several_expressions_the_first_counts() -> None:
     twice = Schedule.model_validate({"cron": ["0 18 * * *", "30 6 * * *"]})
     assert next_start(twice, from_iso("2026-01-01T07:00:00")) == from_iso("2026-01-01T18:00:00")

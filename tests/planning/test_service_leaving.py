@@ -312,3 +312,12 @@ class TestDrainingAtAGateway:
         self, doors: tuple[str, ...], busy: Traffic | None, stops: bool
     ) -> None:
         assert self.stopped(doors, busy) is stops
+
+
+def test_a_replica_that_waits_for_a_place_is_over_as_soon_as_it_isnt_wanted() -> None:
+    small = world(hosts=1)
+    run = begun(small, replicas=2)
+    (waits,) = [job for job in small.live(run) if job.status is JobStatus.submitted]
+    small.apply(run, replicas=1)
+    small.pass_run(small.runs[run.id])
+    assert small.jobs[waits.id].status is JobStatus.terminated

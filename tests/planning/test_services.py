@@ -11,13 +11,13 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.services import Scale
-from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.specs.runs import RunSpec, ServiceConfiguration
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.combine import combined, wants_of
 from chalicelib.planning.jobs import job_specs
 from chalicelib.planning.plan import Note, Plan
 from chalicelib.planning.run import decide_run
-from chalicelib.planning.services import first_scales, next_scales
+from chalicelib.planning.services import first_scales, networked, next_scales
 from chalicelib.planning.snapshots import RunSnapshot
 from chalicelib.planning.stock import Query
 from tests.planning.situations.kit import placed
@@ -147,3 +147,20 @@ def test_in_a_service_with_a_router_each_group_has_its_part_and_only_the_router_
     assert len(router.probes) == 1 and worker.probes == ()
     (alone,) = job_specs(service(model="m"), images=b.Images())
     assert alone.routing is None and len(alone.probes) == 1
+
+
+TOLD = "serve ${{ groups[0].replicas[0].IP_ADDRESS }}"
+
+
+@pytest.mark.parametrize(
+    ("groups", "together"),
+    [
+        ([{"name": "a"}, {"name": "b"}], False),
+        ([{"name": "a"}, {"name": "b", "commands": [TOLD]}], True),
+        ([{"name": "a", "router": {"type": "smg"}}, {"name": "b"}], True),
+    ],
+)
+def test_replicas_that_are_told_of_others_or_have_a_router_reach_each_other(groups: Any, together: bool) -> None:
+    written = [{"replicas": 1, "commands": ["serve"], **group} for group in groups]
+    config = ServiceConfiguration.model_validate({"type": "service", "port": 80, "groups": written})
+    assert networked(config) is together

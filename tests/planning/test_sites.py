@@ -15,7 +15,7 @@ from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
 from chalicelib.planning.listing import plan_offers
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.sites import Site, chosen_for, sites, together
+from chalicelib.planning.sites import Site, busy, chosen_for, sites, together
 from chalicelib.planning.snapshots import QueueSnapshot
 from tests.world import nouns as b
 from tests.world.disks import attachment, known, saved, volume
@@ -255,3 +255,15 @@ def test_a_full_fleet_whose_machines_are_elsewhere_says_where_the_volume_is() ->
     text = "is full (1 of 1 nodes), and none of its machines is where the run's volumes are: aws in eu-a"
     assert text in job.message
     assert text in plan_offers(spec, b.job_spec(spec), full, OfferBook([]), 10, volumes=found)[2][0].text
+
+
+def test_a_volume_that_others_have_is_waited_for_by_name() -> None:
+    def used(name: str, by: str, **rest: Any) -> Volume:
+        return volume(name, attachments=(attachment(b.job(b.run(by)), b.machine(7, b.fleet("else"))),), **rest)
+
+    lost = used("lost", "three", status=VolumeStatus.failed)
+    found = known(used("a", "one"), used("c", "two"), volume("f"), lost)
+    assert busy([["a", "f"], ["c"]], found) == "for volume `c`, which run `two` uses", "of the first mount one is free"
+    assert busy([["f", "a"]], found) == "for volume `a`, which run `one` uses"
+    assert busy([["nope", "lost", "c"]], found) == "for volume `c`, which run `two` uses"
+    assert busy([["f"]], found) == busy([["nope"]], found) == busy([["lost"]], found) == "for a volume"
