@@ -189,3 +189,7 @@ def test_without_a_limit_it_stays(limit: str | None) -> None:
     made.presence = b.heard(made.instance, last=made.now)
     made.decide()
     assert made.job.status == "running"
+
+
+def test_no_version_need_be_written() -> None:
+    assert refusals(spec(ide="vscode")) == refusals(spec()) == []

@@ -23,7 +23,7 @@ from chalicelib.errors import Problem
 from chalicelib.planning import gateway_support, support
 from chalicelib.planning.gateway_support import GATEWAY
 from chalicelib.planning.jobs import effective
-from chalicelib.planning.support import FLEET, MOST_NODES, MOST_REPLICAS, RUN, NotBuilt, Supported
+from chalicelib.planning.support import FLEET, RUN, NotBuilt, Supported
 from tests.world.nouns import fleet_spec, run_spec
 
 TESTS = Path(__file__).parents[2]
@@ -223,14 +223,14 @@ def test_an_address_of_a_node_that_doesnt_exist_is_refused_where_it_is_written()
 @pytest.mark.parametrize(
     ("field", "written"),
     [
-        ("nodes", {"nodes": MOST_NODES + 1}),
-        ("groups", {"commands": [], "groups": [GROUP, {**GROUP, "nodes": MOST_NODES}]}),
+        ("nodes", {"nodes": 501}),
+        ("groups", {"commands": [], "groups": [GROUP, {**GROUP, "nodes": 500}]}),
     ],
 )
 def test_there_are_bounds_to_the_nodes_of_a_task(field: str, written: dict[str, Any]) -> None:
     (found,) = refusals(run_spec(**written))
     assert (found.path, found.code) == (f"configuration.{field}", "too-large")
-    assert refusals(run_spec(nodes=MOST_NODES)) == []
+    assert refusals(run_spec(nodes=500)) == []
 
 
 def test_several_nodes_have_no_engines_of_their_own() -> None:
@@ -250,11 +250,11 @@ def test_a_plain_service_passes_and_so_does_what_asks_for_what_happens_anyway() 
 
 
 def test_a_service_has_an_end_to_its_replicas() -> None:
-    (found,) = refusals(service(replicas=MOST_REPLICAS + 1))
+    (found,) = refusals(service(replicas=501))
     assert (found.path, found.code) == ("configuration.replicas", "too-large")
-    groups = [{**GROUP, "replicas": MOST_REPLICAS}, {**GROUP, "replicas": 1}]
+    groups = [{**GROUP, "replicas": 500}, {**GROUP, "replicas": 1}]
     assert [each.path for each in refusals(service(groups=groups))] == ["configuration.groups"]
-    assert refusals(service(replicas=MOST_REPLICAS)) == []
+    assert refusals(service(replicas=500)) == []
 
 
 def test_what_a_service_cannot_mean_is_refused_where_it_is_written() -> None:
@@ -279,9 +279,12 @@ def test_scaling_beside_the_one_replica_that_is_the_default_is_accepted() -> Non
 
 def test_a_service_that_sleeps_until_its_first_request_has_no_schedule() -> None:
     scaling = {"metric": "rps", "target": 1}
-    found = {each.path for each in refusals(service(replicas="0..1", scaling=scaling, schedule={"cron": "0 8 * * *"}))}
-    assert "configuration.schedule" in found
-    assert refusals(service(schedule={"cron": "0 8 * * *"})) == []
+    daily = {"cron": "0 8 * * *"}
+    found = {each.path: each.code for each in refusals(service(replicas="0..1", scaling=scaling, schedule=daily))}
+    assert found["configuration.schedule"] == "exclusive"
+    assert refusals(service(schedule=daily)) == []
+    sleeps = {**GROUP, "replicas": "0..1", "scaling": scaling}
+    assert refusals(service(groups=[{**GROUP, "replicas": 1}, sleeps], schedule=daily)) == [], "one group is there"
 
 
 def test_a_group_may_take_over_a_host_no_more_than_a_service() -> None:
