@@ -56,7 +56,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        body = self.server.metrics.encode() if self.path == "/metrics" else b""
+        said = {"/metrics": self.server.metrics, "/workers": '{"workers": []}'}
+        body = said.get(self.path, "").encode()
         self.send_response(200 if self.path == "/metrics" else self.server.health)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -135,6 +136,13 @@ def test_what_waits_in_its_engine_is_told_when_it_changes(seen: Seen, app: App) 
     seen.replicas.watch("t", lambda: launch(app.server_port, queue=True))
     seen.until(listens=True, queue=7)
     assert app.asked == ["/metrics"]
+
+
+def test_a_router_is_asked_which_workers_it_has_once_its_own_are_known(seen: Seen, app: App) -> None:
+    seen.replicas.watch("r", lambda: launch(app.server_port, router={"type": "sglang"}))
+    assert seen.replicas.route("r", "these", [])
+    seen.until(listens=True, workers="these", cleared="these")
+    assert app.asked == ["/workers"]
 
 
 def test_what_fails_in_looking_after_one_is_logged_and_the_others_go_on(seen: Seen, app: App) -> None:
