@@ -90,7 +90,7 @@ def _event(unit: str, records: Sequence[Record], now: Micros, reason: str, detai
     project_id = unit_id if kind == "queue" else body.get("project_id")
     if project_id is None:
         return None
-    name = body.get("run_name" if kind == "run" and "run_name" in body else "name", unit_id)
+    name = body.get("run_name", body.get("name", unit_id))  # of a run's records the first may be a job's
     target = Target(type="project" if kind == "queue" else kind, id=unit_id, name="queue" if kind == "queue" else name)
     return Event(
         id=derive(unit, "failed", now, times),

@@ -115,6 +115,13 @@ def test_a_runs_failure_is_told_in_full(place: Engine) -> None:
     assert event.targets == (Target(type="run", id=job.run_id, name="one"),)
 
 
+def test_a_run_that_has_no_jobs_has_its_name_all_the_same(place: Engine) -> None:
+    run = b.run("early")
+    place.save(run)
+    fail(place, f"run/{run.id}")
+    assert [event.targets for event in told(place)] == [(Target(type="run", id=run.id, name="early"),)]
+
+
 def test_an_instances_failure_is_its_fleets_too(place: Engine) -> None:
     (host,) = place.hosts(1)
     place.save(place.again(host).with_(due_at=place.at))
