@@ -7,6 +7,7 @@ one go, and once more when it falls quiet. Each report is its whole knowledge, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import SECOND, Micros
@@ -44,7 +45,7 @@ def opened(plane: Plane, door: str) -> list[str]:
 
 
 def _report(plane: Plane, door: str, traffic: Sequence[Traffic]) -> None:
-    for tried in range(1, _TRIES + 1):
+    for tried in count(1):
         changed = _changed(plane, door, traffic)
         if not changed:
             return

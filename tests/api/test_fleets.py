@@ -11,6 +11,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Claim, Handle, Instance, InstanceStatus
+from chalicelib.domain.instants import HOUR
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
@@ -98,6 +99,15 @@ def test_the_wire_may_leave_out_the_target(rig: Rig) -> None:
 def test_a_fleet_without_a_name_gets_one(rig: Rig) -> None:
     made, other = create(rig, fleet(None)), create(rig, fleet(None))
     assert made["name"] != other["name"] and made["spec"]["configuration"]["name"] == made["name"]
+
+
+def test_a_change_begins_anew_what_had_come_to_nothing(rig: Rig) -> None:
+    made = create(rig, fleet(nodes={"min": 1, "target": 1, "max": 2}))
+    stuck = {"failed": ("k",), "consolidation_attempt": 3, "paused_until": rig.world.at + HOUR, "to_create": 0}
+    rig.save(fleet_of(rig, made["id"]).with_(**stuck))
+    create(rig, fleet(nodes={"min": 1, "target": 1, "max": 3}))
+    found = fleet_of(rig, made["id"])
+    assert (found.failed, found.consolidation_attempt, found.paused_until, found.to_create) == ((), 0, None, 1)
 
 
 def test_one_that_is_too_large_for_a_record_is_refused(rig: Rig) -> None:

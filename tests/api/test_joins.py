@@ -199,6 +199,19 @@ def test_a_command_is_worth_no_more_than_whoever_made_it(lab: Rig, ends: str) ->
     assert len(instances(lab)) == 1
 
 
+def test_a_command_of_a_global_admin_is_good_without_a_membership_and_nobody_elses_is(lab: Rig) -> None:
+    made = command(lab)
+    ann = lab.user("ann", ProjectRole.admin)
+    spec = {**BY_THEMSELVES, "configuration": {**BY_THEMSELVES["configuration"], "name": "hers"}}
+    lab.ok("P/fleets/apply", {"plan": {"spec": spec}, "force": False}, token=ann)
+    hers = lab.ok("P/fleets/create_join", {"name": "hers"}, token=ann)
+    lab.user("bob")
+    lab.ok("/api/projects/main/add_members", {"members": [{"username": "bob", "project_role": "admin"}]})
+    lab.ok("/api/projects/main/remove_members", {"usernames": ["admin", "ann"]})
+    assert machine_joins(lab, made).startswith("join ")
+    assert "is ann's, who may no longer change the fleet" in machine_joins(lab, hers), "though she made it"
+
+
 def test_bought_machines_dont_join_and_nobody_joins_what_ends(rig: Rig) -> None:
     create(rig, fleet())
     refused = rig.refused("P/fleets/create_join", {"name": "pool"})

@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.tenants import Archive, archive_id
-from chalicelib.errors import Bug
-from chalicelib.usecases import users
+from chalicelib.errors import Bug, Contended
+from chalicelib.usecases import files, users
 from chalicelib.usecases.first_start import first_start
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import create
@@ -77,6 +77,12 @@ def test_a_machine_that_joins_and_one_that_leaves_may_be_as_late(rig: Rig) -> No
     assert "keeps changing" in rig.refused("/agent/left", {"instance": instance.id}, token=credential)
     rig.world.plane = contended(rig, 4)
     rig.ok("/agent/left", {"instance": instance.id}, token=credential)
+
+
+def test_what_is_uploaded_may_be_as_late(rig: Rig) -> None:
+    with pytest.raises(Contended, match="This archive keeps changing"):
+        files.keep(contended(rig, 5), "owner", "archives", "1" * 64, b"x")
+    assert files.keep(contended(rig, 4), "owner", "archives", "1" * 64, b"x").size == 1
 
 
 def test_a_server_that_starts_may_be_as_late(rig: Rig) -> None:

@@ -71,7 +71,7 @@ def busy(rig: Rig) -> Rig:
     job = placed(job_of(rig, run["train"]), now)
     rig.save(job)
     load = {"cpu_usage_micro": 90 * SECOND, "memory_usage_bytes": 2048, "memory_working_set_bytes": 1024}
-    gpus = [{"memory_usage_bytes": 4096, "util_percent": 50}]
+    gpus = [{"memory_usage_bytes": 4096, "util_percent": 50}, {"util_percent": 0}]  # one more than its offer says
     point = MetricPoint.model_validate({"task": job.id, "at": now, **load, "gpus": gpus})
     rig.world.plane.store.commit(metric_puts([point], {job.id: job}, now, 7))
     finish(rig, run["ended"], RunStatus.failed)
@@ -101,7 +101,8 @@ def test_what_runs_costs_and_waits(busy: Rig) -> None:
     assert values(found, "dstack_job_duration_seconds_total") == [3600]
     assert values(found, "dstack_job_cpu_time_seconds_total") == [90]
     assert values(found, "dstack_job_memory_working_set_bytes") == [1024]
-    assert values(found, "dstack_job_gpu_usage_ratio") == [0.5]
+    assert values(found, "dstack_job_gpu_usage_ratio") == [0.5, 0]
+    assert len(values(found, "dstack_job_gpu_memory_total_bytes")) == 1
     ((labels, _),) = found["dstack_instance_price_dollars_per_hour"]
     assert labels.keys() == {f"dstack_{name}" for name in INSTANCE}
     assert values(found, "dstack_instance_health") == [0]

@@ -60,6 +60,13 @@ def test_one_of_several_regions_is_enough(rig: Rig) -> None:
     assert {offer["region"] for offer in job["offers"]} == {"fra", "ewr"}
 
 
+def test_one_of_several_that_is_active_is_enough(rig: Rig) -> None:
+    add(rig, "broken", status=VolumeStatus.failed)
+    add(rig, "data")
+    for names in (["broken", "data"], ["data", "broken"]):
+        submit(rig, {**mounting(names), "run_name": names[0]})
+
+
 def test_a_missing_volume_is_said_at_once(rig: Rig) -> None:
     reply = rig.call("/api/project/main/runs/get_plan", {"run_spec": mounting("nope")})
     assert reply.status == 400

@@ -240,7 +240,9 @@ def test_a_finished_run_is_replaced_and_leaves_the_lists(rig: Rig) -> None:
     first = submit(rig, task())
     finish(rig, first["id"])
     second = submit(rig, task(commands=["echo other"]))
-    assert second["id"] != first["id"] and run_of(rig, first["id"]).deleted
+    assert second["id"] != first["id"]
+    old = run_of(rig, first["id"])
+    assert (old.deleted, old.deleted_at, old.due_at) == (True, rig.world.at, None)
     assert [run["id"] for run in rig.ok("/api/runs/list", {})] == [second["id"]]
     assert rig.ok("P/runs/get", {"run_name": "hello"})["id"] == second["id"]
     assert rig.ok("P/runs/get", {"id": first["id"]})["deleted"] is True

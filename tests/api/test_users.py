@@ -106,7 +106,9 @@ def test_what_an_admin_makes_of_a_user_is_said(rig: Rig) -> None:
 
 
 def test_an_admin_can_not_lock_itself_out(rig: Rig) -> None:
-    assert "own rights" in rig.refused("/api/users/update", {"username": "admin", "global_role": "user"})
+    for less in ({"global_role": "user"}, {"global_role": "admin", "active": False}):
+        assert "own rights" in rig.refused("/api/users/update", {"username": "admin", **less})
+    rig.ok("/api/users/update", {"username": "admin", "global_role": "admin", "email": "a@example.com"})
     assert "themselves" in rig.refused("/api/users/delete", {"users": ["admin"]})
 
 

@@ -258,6 +258,11 @@ def test_a_volume_that_is_being_deleted_shows_as_what_it_was(rig: Rig) -> None:
     rig.ok("P/volumes/delete", {"names": ["data"]})  # again, without harm
 
 
+@pytest.mark.parametrize(("written", "seconds"), [(None, None), ("off", None), (-1, None), (0, 0), ("1h", 3600)])
+def test_how_long_it_stays_unused(rig: Rig, written: Any, seconds: int | None) -> None:
+    assert stored(rig, create(rig, auto_cleanup_duration=written)).auto_cleanup_seconds == seconds
+
+
 def test_an_attached_volume_is_refused_with_its_holder(rig: Rig) -> None:
     create(rig, "free")
     activate(rig, create(rig), attachments=(attachment(),))

@@ -141,6 +141,16 @@ class LogContract(Conformance):
         logs.append(P, J, 0, [(1, b"first")])
         assert logs.read(P, J, LogAsk(token=resume)).records == ((1, b"first"),)
 
+    def test_nothing_comes_before_the_first_byte(self, logs: LogStore) -> None:
+        logs.append(P, J, 0, [(1, b"first")])
+        page = logs.read(P, J, LogAsk(token="0.0", descending=True))
+        assert (page.records, page.next_token) == ((), None)
+
+    @pytest.mark.parametrize("page", [{"limit": 0}, {"max_bytes": 0}])
+    def test_a_page_has_room_for_something(self, logs: LogStore, page: dict[str, int]) -> None:
+        with pytest.raises(Invalid, match="Ask for at least one"):
+            logs.read(P, J, LogAsk(**page))
+
     @pytest.mark.parametrize("token", ["", "x", "1", "1.", ".1", "-1.0", "1.-1", "1.1.1", "9" * 30 + ".0", "٣.١"])
     def test_a_malformed_token_is_refused(self, logs: LogStore, token: str) -> None:
         logs.append(P, J, 0, [(1, b"first")])

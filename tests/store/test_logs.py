@@ -100,6 +100,15 @@ def test_a_file_that_may_not_grow_keeps_what_it_has(tmp_path: Path, file: Path) 
     assert logs.append(P, J, 500, [(2, b"second")]) == 506
 
 
+def test_a_follower_may_begin_before_the_first_append_is_whole(tmp_path: Path, file: Path) -> None:
+    logs = FileLogs(tmp_path)
+    logs.append(P, J, 0, [(1, b"first\n")])
+    file.write_bytes(file.read_bytes()[:20])
+    resume = logs.read(P, J).resume
+    logs.append(P, J, 0, [(1, b"first\n")])
+    assert logs.read(P, J, LogAsk(token=resume)).records == ((1, b"first\n"),)
+
+
 def test_damage_in_the_middle_is_told(tmp_path: Path, file: Path) -> None:
     logs = FileLogs(tmp_path)
     for n in range(3):
@@ -136,6 +145,37 @@ def test_racing_appends_of_one_stream_add_each_byte_once(tmp_path: Path) -> None
     for thread in threads:
         thread.join()
     assert text(read_all(logs)) == stream
+
+
+class Counting(MemoryStore):
+    asked = 0
+
+    def query(self, *asked: Any, **more: Any) -> Page:
+        self.asked += 1
+        return super().query(*asked, **more)
+
+
+class Fetched(FileBlobs):
+    """Counts what is read."""
+
+    gets = 0
+
+    def get(self, name: str) -> bytes | None:
+        self.gets += 1
+        return super().get(name)
+
+
+def test_a_follower_of_a_long_log_reads_what_is_new_and_nothing_else(tmp_path: Path) -> None:
+    store, blobs = Counting(), Fetched(tmp_path)
+    logs = BlobLogs(store, blobs)
+    for number in range(50):
+        logs.append(P, J, number, [(1, b"x")])
+    resume = logs.read(P, J).resume
+    for new, fetched in ((b"", 0), (b"y", 1)):
+        logs.append(P, J, 50, [(1, new)])
+        store.asked = blobs.gets = 0
+        assert text(list(logs.read(P, J, LogAsk(token=resume)).records)) == new
+        assert (store.asked, blobs.gets) == (1, fetched)
 
 
 class Late(MemoryStore):

@@ -28,6 +28,11 @@ def test_a_key_takes_as_many_bytes_as_it_may_and_no_more(letter: str) -> None:
     for pk, sk in ((2048, 1024), (600, 300)):
         long = Key(letter * (pk // size), letter * (sk // size))
         validate([Put(Record(long, 1, b"", gsi1=(long.pk, long.sk)), 0)])
-    for key in (Key(long.pk * 4, "s"), Key("p", long.sk * 4), Key("p", "s")):
-        with pytest.raises(Invalid, match="bytes; at most"):
-            validate([Put(Record(key, 1, b"", gsi1=("g", letter * (1024 // size + 1))), 0)])
+    most, wrong = {"partition": 2048, "sort key": 1024}, letter * (2048 // size + 1)
+    for index in ("", "index "):
+        for part, bytes_ in most.items():
+            names = {each: wrong[: bytes_ // size + 1] if each == part else each for each in most}
+            place = names["partition"], names["sort key"]
+            record = Record(Key("p", "s"), 1, b"", gsi1=place) if index else Record(Key(*place), 1, b"")
+            with pytest.raises(Invalid, match=f"the {index}{part} .* bytes; at most {bytes_} fit"):
+                validate([Put(record, 0)])

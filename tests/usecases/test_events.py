@@ -99,6 +99,17 @@ def test_filters(store: MemoryStore, wanted: dict[str, Any], ids: str) -> None:
     assert seen(store, **frozen) == ids
 
 
+def test_within_a_gateway_is_what_is_said_of_it_and_of_its_machines() -> None:
+    store = MemoryStore()
+    about = (
+        event("a", 1, ("gateway", "g1")),
+        event("b", 2, ("instance", "i1"), fleet="g1"),
+        event("c", 3, ("run", "r1")),
+    )
+    store.commit([nouns.put(each) for each in (*about, event("d", 4, ("gateway", "g2")))])
+    assert seen(store, within_gateways=frozenset({"g1"})) == "ba"
+
+
 @pytest.mark.parametrize(
     ("at", "id_", "down", "up"),
     [

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.certificates import CertificateStatus
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.errors import Invalid
 from chalicelib.usecases import certificates
@@ -79,6 +80,17 @@ def test_one_that_is_asked_for_takes_its_place_and_the_other_way_round(rig: Rig)
     first = made(rig, certificate={"type": "lets-encrypt"})
     assert made(rig, certificate=given())["id"] == first["id"] and HOST in shown(rig, first)
     assert made(rig, certificate={"type": "lets-encrypt"})["id"] == first["id"] and shown(rig, first) == {}
+
+
+def test_who_applies_it_again_has_mended_what_kept_its_certificates_from_being_issued(rig: Rig) -> None:
+    gateway = made(rig, certificate={"type": "lets-encrypt"})
+    assert shown(rig, gateway) == {}
+    (asked_for,) = certificates.of_gateway(rig.world.plane, gateway["id"])
+    waits = {"status": CertificateStatus.waiting, "message": "refused", "due_at": rig.world.at + DAY}
+    rig.save(asked_for.with_(**waits))
+    made(rig, certificate={"type": "lets-encrypt"})
+    (again,) = certificates.of_gateway(rig.world.plane, gateway["id"])
+    assert again.due_at == rig.world.at
 
 
 def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:

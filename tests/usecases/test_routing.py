@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
-from chalicelib.domain.jobs import Job
+from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.services import Traffic
 from chalicelib.store import nouns
+from chalicelib.usecases import routing
 from chalicelib.usecases.agent import ASKED_PAUSE, has_news
 from tests.usecases.cluster import Cluster, running, spec_of
 from tests.world import nouns as b
@@ -84,6 +85,16 @@ def test_the_routers_agent_is_called_when_a_worker_becomes_ready(cluster: Cluste
     cluster.world.rung.clear()
     cluster.agent.say(running(router, listens=True), running(worker, listens=True))
     assert cluster.instance.id in cluster.world.rung
+
+
+def test_no_other_agent_is_called_and_none_once_the_router_has_ended(cluster: Cluster) -> None:
+    router, worker = service(cluster)
+    assert worker.assignment is not None
+    cluster.save(worker.with_(assignment=worker.assignment.with_(instance_id="elsewhere")))
+    plane = cluster.world.plane
+    assert routing.routers(plane, [worker]) == [cluster.instance.id]
+    cluster.save(router.with_(status=JobStatus.done))
+    assert routing.routers(plane, [worker]) == []
 
 
 def test_an_agent_of_an_earlier_version_is_told_nothing(cluster: Cluster) -> None:

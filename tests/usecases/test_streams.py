@@ -104,7 +104,7 @@ def test_what_doesnt_exist_is_said(job: Job, world: World) -> None:
         opened(world, run_name="other")
     with pytest.raises(NotFound, match="replica 0, job 1"):
         opened(world, job_num=1)
-    for name in ("", "shell", "port:", "port:0", "port:65536", "port:٣", "port:1:2", "logs:1"):
+    for name in ("", "shell", "port:", "port:0", "port:65536", "port:٣", "port:000080", "port:1:2", "logs:1"):
         with pytest.raises(Invalid, match="`logs`, `ssh`, or a port as `port:8000`"):
             opened(world, name=name)
 
