@@ -33,11 +33,12 @@ OFFERS = (
     LARGE,
     SMALL,
     b.offer("spot", 0.01, has=b.resources(cpus=2, spot=True)),
-    b.offer("tiny", 0.01, has=b.resources(cpus=1, gb=1)),
+    b.offer("tiny", 0.01, has=b.resources(cpus=1, gb=0.5)),
     b.offer("gpu", 0.01, has=b.resources(cpus=8, gpus=1)),
     b.offer("arm", 0.02, has=b.resources(cpus=4, cpu_arch="arm")),
     b.offer("elsewhere", 0.01, region="us"),
     b.offer("others", 0.01, backend="gcp"),
+    b.offer("large", 0.01, backend="gcp"),
     b.offer("sold-out", 0.01, availability=Availability.not_available),
 )
 
@@ -81,7 +82,7 @@ def test_a_named_type_is_bought_whatever_it_is() -> None:
             f'{{"type": "gateway", "backend": "aws", "region": "eu", "instance_type": "{name}", "tags": {{"a": "b"}}}}'
         )
         _, (machine,), _ = decided(look(bought(configuration=text)))
-        assert (machine.offer.instance.name, machine.tags) == (name, {"a": "b"})
+        assert (machine.offer.backend, machine.offer.instance.name, machine.tags) == ("aws", name, {"a": "b"})
 
 
 def test_each_replica_has_its_machine_and_is_bought_once() -> None:
@@ -91,11 +92,17 @@ def test_each_replica_has_its_machine_and_is_bought_once() -> None:
     assert not more and not any(step.effects for step in plan.steps) and again.replicas == of.replicas
 
 
-@pytest.mark.parametrize(("type_", "words"), [(None, "no machine with 2 CPUs"), ("m9", "no machine of the type m9")])
-def test_where_nothing_fits_it_says_what_to_change(type_: str | None, words: str) -> None:
+@pytest.mark.parametrize(
+    ("type_", "words", "fix"),
+    [
+        (None, "no machine with 2 CPUs", "name another `region`, or an `instance_type`"),
+        ("m9", "no machine of the type m9", "name another `instance_type` or `region`"),
+    ],
+)
+def test_where_nothing_fits_it_says_what_to_change(type_: str | None, words: str, fix: str) -> None:
     text = f'{{"instance_type": "{type_}"}}' if type_ else "{}"
     of, machines, _ = decided(look(bought(configuration=text), offers=OFFERS[2:4]))
-    assert not machines and words in of.message and "`region`" in of.message
+    assert not machines and words in of.message and of.message.endswith(fix)
     assert of.due_at == b.NOW + gateway_machines.LOOK_AGAIN
 
 

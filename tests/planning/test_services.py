@@ -131,12 +131,13 @@ def test_a_schedule_starts_as_many_replicas_as_there_should_be() -> None:
 
 
 def test_another_projects_fleet_takes_no_group_that_could_take_over_its_hosts() -> None:
-    groups = [{"replicas": 1, "commands": ["x"]}, {"replicas": 1, "commands": ["x"], "docker": True}]
-    spec = service(groups=groups)
+    more: tuple[dict[str, Any], ...] = ({}, {"docker": True}, {"privileged": True})
+    spec = service(groups=[{"replicas": 1, "commands": ["x"], **each} for each in more])
     shared = replace(b.view(b.fleet("lab"), nodes="0..2"), imported=True)
-    plain, docker = (combined(wants_of(spec, each), shared) for each in job_specs(spec, images=b.Images()))
-    assert isinstance(plain, Query)
-    assert isinstance(docker, Note) and "takes no run with `privileged` or `docker`" in docker.text
+    plain, *others = (combined(wants_of(spec, each), shared) for each in job_specs(spec, images=b.Images()))
+    assert isinstance(plain, Query) and len(others) == 2
+    for note in others:
+        assert isinstance(note, Note) and "takes no run with `privileged` or `docker`" in note.text
 
 
 def test_in_a_service_with_a_router_each_group_has_its_part_and_only_the_router_is_asked_for_a_word() -> None:

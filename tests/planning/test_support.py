@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
@@ -325,8 +325,14 @@ def test_a_variable_without_a_value_is_named() -> None:
 
 def test_a_fleet_without_nodes_is_told_what_to_write() -> None:
     (found,) = fleet_refusals(fleet_spec())
+    assert (found.path, found.code) == ("configuration", NEEDS_NODES[0])
     assert "nodes: 0..2" in found.hint
 
 
 def test_the_walk_looks_into_unions() -> None:
     assert "repo_data.repo_branch" in set(_fields(RunSpec, "", {}))
+
+
+def test_folders_of_hosts_are_for_admins_alone_and_named_by_their_place() -> None:
+    (found,) = privileged(run_spec(volumes=["data:/a", "/nfs:/b"]))
+    assert (found.path, found.code) == ("configuration.volumes.1", "not-permitted")
