@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,7 +203,10 @@ def test_a_folder_of_locks_that_somebody_else_made_isnt_trusted(tmp_path: Path) 
 
 def test_killing_a_user_from_inside_reaches_nobody_else() -> None:
     mine, other = as_user(62994, "sleep", "7657"), as_user(62995, "sleep", "7657")
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = children.read_text()
     kill_all(62994)
+    assert children.read_text() == before, "whoever did it has ended"
     assert os.WTERMSIG(os.waitpid(mine, 0)[1]) == signal.SIGKILL
     assert os.waitpid(other, os.WNOHANG) == (0, 0)
     kill_all(62995)

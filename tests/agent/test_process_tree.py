@@ -184,5 +184,5 @@ def test_the_processes_of_a_user_are_those_that_live() -> None:
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it stays, as a zombie
     found = process_tree.of_user(os.getuid())
     assert os.getpid() in found and child not in found
-    assert process_tree.of_user(54_321) == []
+    assert process_tree.of_user(59_321) == []
     os.waitpid(child, 0)

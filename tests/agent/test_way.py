@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import secrets
 import socket
 import ssl
 import threading
@@ -113,10 +114,11 @@ def test_a_way_that_is_none_is_explained(text: str) -> None:
         way.connected("http://plane", text, 1.0)
 
 
-@pytest.mark.parametrize(("base", "port"), [("http://127.0.0.57", 80), ("https://127.0.0.57", 443)])
-def test_where_no_port_is_named_it_is_that_of_the_scheme(base: str, port: int) -> None:
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_where_no_port_is_named_it_is_that_of_the_scheme(scheme: str, port: int) -> None:
+    address = ".".join(["127", *(str(secrets.randbelow(200) + 1) for _ in range(3))])  # one that no other test has
     try:
-        listener = socket.create_server(("127.0.0.57", port))
+        listener = socket.create_server((address, port))
     except PermissionError:
         pytest.skip("this account can't have this port")
 
@@ -127,6 +129,6 @@ def test_where_no_port_is_named_it_is_that_of_the_scheme(base: str, port: int) -
         hangs_up = threading.Thread(target=hang_up, daemon=True)
         hangs_up.start()
         with contextlib.suppress(ssl.SSLError, ConnectionResetError):
-            way.connected(base, "", 20.0).close()
+            way.connected(f"{scheme}://{address}", "", 20.0).close()
         hangs_up.join(20.0)
         assert not hangs_up.is_alive()
