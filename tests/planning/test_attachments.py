@@ -360,3 +360,12 @@ def test_no_attempt_without_a_committed_one(effect: Any) -> None:
     assert broken(snapshot, acts=[made]) and broken(snapshot, disk(act_until=SOON + 1), acts=[made])
     state = ATTACHING if effect is AttachVolume else DETACHING
     assert broken(look(disk(state), TRAIN, MACHINE), disk(state, act_until=SOON), acts=[made]) == []
+
+
+def test_what_is_committed_of_an_attempt_is_the_same_for_every_job_at_its_machine() -> None:
+    one, other = (attachment(each, MACHINE, ATTACHING, act_until=SOON) for each in (TRAIN, job("two")))
+    act = AttachVolume(DISK.unit, "aws", SOON, DISK.project_id, MACHINE.id)
+    for known, found in ((other, []), (other.with_(act_until=SOON + 1), [act.unit])):
+        of = DISK.with_(attachments=(one, known))
+        said = broken(look(of, TRAIN, job("two"), MACHINE), of, acts=(act,))
+        assert [text.partition(" ")[0] for text in said if "without a committed act_until" in text] == found

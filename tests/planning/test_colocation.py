@@ -11,6 +11,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import Offer
+from chalicelib.planning.colocation import first_of
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.offers import OfferBook
@@ -88,6 +89,17 @@ def places(machines: list[Instance]) -> list[tuple[str, str, str, tuple[str, ...
 
 def woken(plan: Plan) -> set[str]:
     return {unit for step in plan.steps for unit in step.wake}
+
+
+def test_the_machine_that_says_where_is_the_first_that_its_cloud_accepted() -> None:
+    ordered, again = (b.machine(num, status=InstanceStatus.pending) for num in (0, 1))
+    zoned = (Handle(kind="vm", id="vm", data={"zone": "eu-a"}),)
+    untold, told, later = b.machine(2), b.machine(3, handles=zoned), b.machine(4, handles=zoned)
+    leaving = b.machine(5, handles=zoned, status=InstanceStatus.terminating)
+    assert first_of([leaving, later, told, untold, again, ordered]) is told
+    assert first_of([untold, again, ordered]) is untold
+    assert first_of([again, ordered]) is ordered
+    assert first_of([leaving, b.host(6)]) is None
 
 
 def test_the_first_machine_says_where_the_others_are_bought() -> None:

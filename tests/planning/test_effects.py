@@ -281,7 +281,11 @@ SPEC: dict[str, Case] = {
     ),
     "repo_dir": ("~/app", lambda s: (s.cloning.job.repo_dir, s.cloning.task["repo"]["path"]), ("~/app", "~/app")),
     "repo_code_hash": ("abc", lambda s: s.job.repo_code_hash, "abc"),
-    "file_archives.id": ([ARCHIVE], lambda s: s.task["files"][0]["url"], "/agent/files/a1"),
+    "file_archives.id": (
+        [ARCHIVE],
+        lambda s: [(each["id"], each["url"]) for each in s.task["files"]],
+        [("a1", "/agent/files/a1")],
+    ),
     "file_archives.path": ([ARCHIVE], lambda s: s.task["files"][0]["path"], "data"),
     "configuration_path": ("a.yml", lambda s: s.effective.configuration_path, "a.yml"),
     "ssh_key_pub": ("ssh-rsa A", lambda s: s.effective.ssh_key_pub, "ssh-rsa A"),

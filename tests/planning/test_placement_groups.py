@@ -247,3 +247,21 @@ def test_plans_that_break_a_rule() -> None:
     assert broken(fleet, saves=(fleet, new)) == []
     assert broken(fleet, saves=(gone, new)) == [stray, used]
     assert broken(fleet, saves=(new,)) == [stray]
+
+
+@pytest.mark.parametrize(
+    ("leaving", "look_at", "at", "when"),
+    [
+        (True, 3, 5, 3),
+        (True, 7, 5, 5),
+        (True, 3, None, 3),
+        (True, None, 5, 5),  # its machines haven't gone yet
+        (False, 3, 5, 5),
+        (False, None, None, None),
+    ],
+)
+def test_a_fleet_is_looked_at_sooner_for_a_group_that_leaves(
+    leaving: bool, look_at: int | None, at: int | None, when: int | None
+) -> None:
+    group = PlacementGroup(id="g", backend="aws", region="eu", leaving=leaving, look_at=look_at)
+    assert sooner(b.fleet("cloud", groups=(group,)), at) == when

@@ -102,6 +102,8 @@ situation(
     ahead=AGED,
     fleets=(of_hosts(BUSY, *THERE[1:]),),
 )
+SILENT = b.host(2, CLUSTER, **YOUNG)
+situation("three nodes wait for a host to report", queue, *nodes(count=3), fleets=(of_hosts(*hosts(2), SILENT),))
 situation("four nodes in a cluster of three", queue, *FOUR, fleets=(of_hosts(*hosts(3)),))
 situation("four nodes in a cluster of one", queue, *FOUR, fleets=(of_hosts(*hosts(1)),))
 situation("two nodes before a backend's first offers", queue, *TWO, fleets=(of_machines(),), awaited=("aws",))
