@@ -149,7 +149,7 @@ def tell_executions(look: RunLook) -> None:
     """Send the callbacks of stages that are over, and of attempts."""
     for gang in look.snapshot.gangs:
         if gang.token:
-            answer = _answered(gang, look.instances, StepCall(gang.awaits, token=gang.token))
+            answer = _answered(gang, look.instances, StepCall(gang.awaits))
             if answer.settled:
                 about = gang.unit, "", look.now + COMES_WITHIN, gang.project_id
                 look.draft.act(answer_execution(about, gang.token, answer))

@@ -234,6 +234,15 @@ def test_when_every_offer_failed_there_is_no_capacity_and_it_says_what_failed() 
     assert "quota of m1 is 0 in eu" in job.message
 
 
+@pytest.mark.parametrize(("count", "said"), [(1, "e0)"), (3, "e0; e1; e2)"), (4, "e0; e1; e2; …)")])
+def test_up_to_three_different_failures_are_told(count: int, said: str) -> None:
+    offers = tuple(b.offer(f"m{num}") for num in range(count))
+    tried = tuple(Attempt(offer_key=each.key, error=f"e{num}") for num, each in enumerate(offers))
+    item = b.queued("a", b.run_spec(), attempts=(*tried, tried[0]))
+    plan = decide(b.waiting(item, fleets=(b.view(CLOUD, nodes="0..1"),), offers=offers))
+    assert jobs_of(plan)["a"].message.endswith(f"has tried every matching offer ({said}")
+
+
 def test_an_offer_that_is_not_available_is_not_bought() -> None:
     gone = b.offer(availability=Availability.no_quota)
     plan = decide(b.waiting(b.queued("a"), fleets=(b.view(CLOUD, nodes="0..1"),), offers=(gone,)))
