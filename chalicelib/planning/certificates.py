@@ -252,7 +252,7 @@ class _Look:
         if pair is None:
             raise Bug(f"the certificate of {self.certificate.name} is issued, and isn't there")
         if self.wanted() and self.now >= renewal(pair):
-            self.move("renew", failures=0, act_until=None, due_at=self.now)
+            self.move("renew", failures=0, due_at=self.now)
             self.waiting()
         elif self.now >= pair.until:
             self.drop("it has expired, and its host isn't used any more")

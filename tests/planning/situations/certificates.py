@@ -134,7 +134,7 @@ for state in ("pending", "processing", "ready", "valid", "invalid"):
     for status in ("ordered", "validating", "finalizing"):
         name = f"certificate: {status}, and the authority says {state}"
         situation(
-            name, concluded, status, SEEN, said={"state": state, "error": "nobody there."}, looks=5, message="old"
+            name, concluded, status, SEEN, said={"state": state, "error": "nobody there."}, looks=4, message="old"
         )
 for again in (1.5, 90.0, 7200.0):
     name = f"certificate: the authority says to look again in {again} s"
