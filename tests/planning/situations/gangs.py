@@ -7,7 +7,7 @@ from typing import Any
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gangs import Gang, GangStatus, gang_id
-from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import Attempt, JobStatus
 from chalicelib.domain.offers import Offer
@@ -176,8 +176,13 @@ situation(
     gangs=((LATER, gang_of(LATER, *THERE[:2])),),
 )
 
+
+def in_zone(name: str) -> tuple[Handle, ...]:
+    return (Handle(kind="vm", id="vm-1", data={"zone": name}),)
+
+
 HERE, DEAR, AWAY = b.offer(), b.offer("m2", 2.0), b.offer("m3", 3.0, region="us")
-FIRST = b.machine(0, CLUSTER, zone="eu-a", for_run=True)
+FIRST = b.machine(0, CLUSTER, handles=in_zone("eu-a"), for_run=True)
 LED = b.holding(FIRST, FOUR[0].job)
 HAS_FIRST: dict[str, Any] = {"gangs": ((FOUR, gang_of(FOUR, FIRST)),)}
 situation("a cluster is begun", queue, *FOUR, fleets=(of_machines(),), offers=(DEAR, HERE))
@@ -223,7 +228,7 @@ situation(
     "the rest is bought but for what is there and free",
     queue,
     *FOUR,
-    fleets=(of_machines(LED, b.machine(1, CLUSTER, zone="eu-a"), b.machine(2, CLUSTER, **YOUNG)),),
+    fleets=(of_machines(LED, b.machine(1, CLUSTER, handles=in_zone("eu-a")), b.machine(2, CLUSTER, **YOUNG)),),
     offers=(HERE,),
     **HAS_FIRST,
 )
