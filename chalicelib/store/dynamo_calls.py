@@ -152,7 +152,7 @@ def parsed(model: Any, answer: Answer) -> Any:
         found = orjson.loads(body or b"{}")
         if b'"B' in body:
             _decode(found)
-        return {**found, "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers}}
+        return found
     service, response = model.service_model, {"status_code": status, "headers": headers, "body": body, "context": {}}
     parser = create_parser(service.resolved_protocol)
     found = parser.parse(response, model.output_shape)

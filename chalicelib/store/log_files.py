@@ -61,7 +61,7 @@ class FileLogs:
         path = self._path(project_id, job_id)
         try:
             make_folder(path.parent)
-            with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb+", buffering=0) as file:
+            with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 size, end = _tail(file.fileno())
                 pieces = fresh(end, offset, records)

@@ -14,6 +14,7 @@ import heapq
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.keys import Due, Key
@@ -169,7 +170,7 @@ class _View:
         self.shown_at: dict[Key, Micros] = {}
         self.pending: list[tuple[Micros, int, Key, Record | None]] = []
         self._partitions: dict[str, dict[Key, Record]] = {}
-        self._written = 0
+        self._order = count()
 
     def partition(self, name: str) -> Iterable[Record]:
         return self._partitions.get(name, {}).values()
@@ -177,8 +178,7 @@ class _View:
     def write(self, at: Micros, key: Key, record: Record | None) -> None:
         at = max(at, self.shown_at.get(key, at))
         self.shown_at[key] = at
-        self._written += 1
-        heapq.heappush(self.pending, (at, self._written, key, record))
+        heapq.heappush(self.pending, (at, next(self._order), key, record))
 
     def catch_up(self, now: Micros) -> None:
         while self.pending and self.pending[0][0] <= now:

@@ -17,10 +17,11 @@ from chalicelib.domain.tenants import Member, Project, ProjectRole
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
-from chalicelib.errors import Contended
+from chalicelib.errors import Contended, NotFound
 from chalicelib.planning.jobs import agent_task
 from chalicelib.planning.plan import Effect
 from chalicelib.store import nouns
+from chalicelib.store.port import Delete
 from chalicelib.usecases import exports, quotas, specs, users
 from tests.api.rig import ADMIN, Rig, fleet, task
 from tests.api.test_fleets import create
@@ -229,6 +230,14 @@ def test_the_fleet_is_shown_as_its_own_project_knows_it(center: Center) -> None:
     for path, more in (("/api/fleets/list", asked), ("/api/instances/list", {"project_names": ["main"], **asked})):
         assert "lab" in names(center.rig.ok(path, more, token="main-user-token"), "project_name")
     assert center.rig.ok("P/fleets/get", {"name": GPUS}, token="main-user-token")["project_name"] == "lab"
+    for ascending in (False, True):
+        page = {**asked, "ascending": ascending, "limit": 1}
+        seen: list[str] = []
+        for _ in range(3):
+            for row in center.rig.ok("/api/fleets/list", page, token="main-user-token"):
+                seen.append(row["name"])
+                page |= {"prev_created_at": row["created_at"], "prev_id": row["id"]}
+        assert sorted(seen) == ["gpus", "own"], "each on a page of its own, and then none"
 
 
 def test_without_an_import_nothing_of_it_is_seen_or_used(center: Center) -> None:
@@ -355,6 +364,14 @@ def test_either_side_reads_in_its_events_what_happened(center: Center) -> None:
         "changed: export hosts ended",
         "changed: import lab/hosts ended",
     } <= said
+
+
+def test_an_import_from_a_project_that_is_gone_isnt_ended_again(center: Center) -> None:
+    assert center.share().status == 200
+    plane, admin = center.rig.world.plane, users.named_user(center.store, "admin")
+    center.store.commit([Delete(keys.project(center.lab.id))])
+    with pytest.raises(NotFound, match="There is no project 'lab'"):
+        exports.delete_import(plane, admin, center.rig.project, "lab", "hosts")
 
 
 def test_what_changes_without_end_is_refused(center: Center) -> None:

@@ -66,9 +66,13 @@ def test_who_is_late_four_times_is_served_and_who_is_late_five_times_may_try_aga
     rig.ok(path, CALLS[path])
 
 
-def test_a_machine_that_joins_and_one_that_leaves_may_be_as_late(rig: Rig) -> None:
+def test_commands_and_the_machines_that_join_with_them_and_leave_may_be_as_late(rig: Rig) -> None:
     instance, credential = reported(rig)
-    made = command(rig)
+    made, other = command(rig), command(rig)
+    rig.world.plane = contended(rig, 5)
+    assert "keeps changing" in rig.refused("P/fleets/revoke_join", {"name": "lab", "id": other["id"]})
+    rig.world.plane = contended(rig, 4)
+    rig.ok("P/fleets/revoke_join", {"name": "lab", "id": other["id"]})
     rig.world.plane = contended(rig, 5)
     assert machine_joins(rig, made) == "refused the fleet keeps changing; try again"
     rig.world.plane = contended(rig, 4)

@@ -12,9 +12,10 @@ from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import ProjectRole
+from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from chalicelib.usecases.projects import view, visible
+from chalicelib.usecases.projects import set_public, view, visible
 from chalicelib.usecases.users import named_user
 from tests.api.rig import Rig, fleet, submit, task
 
@@ -253,6 +254,13 @@ def test_anybody_may_look_at_and_join_a_public_project_as_a_user_only(rig: Rig) 
     assert rig.call(add, {"members": [{"username": "ann", "project_role": "manager"}]}, token=token).status == 403
     assert roles(rig.ok(add, join, token=token))["ann"] == "user"
     rig.ok("/api/projects/main/update", {"is_public": False})
+
+
+def test_a_project_that_was_just_deleted_becomes_no_public_one(rig: Rig) -> None:
+    admin = named_user(rig.world.store, "admin")
+    rig.ok("/api/projects/delete", {"projects_names": ["main"]})
+    with pytest.raises(NotFound, match="There is no project 'main'"):
+        set_public(rig.world.plane, admin, rig.project, is_public=True)
 
 
 def test_templates_are_refused_by_name(rig: Rig) -> None:

@@ -102,6 +102,7 @@ def test_what_runs_costs_and_waits(busy: Rig) -> None:
     assert values(found, "dstack_job_cpu_time_seconds_total") == [90]
     assert values(found, "dstack_job_memory_working_set_bytes") == [1024]
     assert values(found, "dstack_job_gpu_usage_ratio") == [0.5, 0]
+    assert values(found, "dstack_job_gpu_memory_usage_bytes") == [4096]
     assert len(values(found, "dstack_job_gpu_memory_total_bytes")) == 1
     ((labels, _),) = found["dstack_instance_price_dollars_per_hour"]
     assert labels.keys() == {f"dstack_{name}" for name in INSTANCE}

@@ -61,7 +61,8 @@ def test_none_is_deleted_if_one_is_unknown(rig: Rig) -> None:
     ],
 )
 def test_what_sshd_wouldnt_take_is_refused_with_what_to_do(rig: Rig, key: str, why: str) -> None:
-    assert why in rig.refused(ADD, {"key": key}) and rig.ok(LIST) == []
+    said = rig.refused(ADD, {"key": key})
+    assert said.startswith("key: ") and why in said and rig.ok(LIST) == []
 
 
 def test_the_same_key_twice_and_too_many_are_refused(rig: Rig) -> None:

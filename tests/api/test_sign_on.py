@@ -272,6 +272,15 @@ def test_a_verified_address_takes_over_its_user_where_the_operator_wants_that(tm
     assert entered(rig)["username"] == "cleo", "without an address it takes over nobody"
 
 
+def test_who_may_not_sign_on_becomes_no_user(tmp_path: Path) -> None:
+    corp = Corp(email_domains=["example.com"])
+    rig = at(tmp_path, corp)
+    corp.says("ann", email="ann@example.org")
+    said = rig.refused("/api/auth/corp/callback", {"code": "code", "state": begun(rig)["state"]})
+    assert said.startswith("Accounts of example.org may not sign on here.")
+    assert [each["username"] for each in rig.ok("/api/users/list")] == ["admin"]
+
+
 def test_the_same_account_twice_at_once_is_one_user(desk: Rig) -> None:
     store, real, beaten = desk.world.store, desk.world.store.commit, [2]
 
@@ -318,6 +327,15 @@ def test_whoever_a_group_brings_comes_after_the_others(tmp_path: Path) -> None:
         entered(rig)
     members = rig.ok("/api/projects/main/get")["members"]
     assert [each["user"]["username"] for each in members] == ["admin", "zoe", "eve", "bob", "ann"]
+
+
+def test_a_group_may_bring_the_first_member(tmp_path: Path) -> None:
+    corp = Corp(groups=[{"name": "ops", "projects": [{"name": "empty", "role": "admin"}]}])
+    rig = at(tmp_path, corp)
+    rig.another_project("empty")
+    corp.says("ann", "ops")
+    entered(rig)
+    assert [each["project_role"] for each in rig.ok("/api/projects/empty/get")["members"]] == ["admin"]
 
 
 def test_what_a_person_gave_is_left_alone(tmp_path: Path) -> None:

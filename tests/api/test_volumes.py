@@ -159,17 +159,22 @@ def test_one_without_a_name_gets_one(rig: Rig) -> None:
         ({"volume_id": "v", "size": "", "auto_cleanup_duration": 0}, "an existing volume isn't deleted for you"),
         ({"volume_id": "v", "size": "", "tags": {"team": "blue"}}, "tags: an existing volume stays as it is"),
         ({"tags": {"Dstack-Install": "me"}}, "`Dstack-Install` can't be set: the control plane itself uses"),
+        ({"size": "16001GB"}, "size: 16,001 GB is too much for one volume"),
         ({"size": "20TB"}, "size: 20,480 GB is too much for one volume (at most 16,000 GB on aws)"),
         ({"size": "12 parsecs"}, "size: `12 parsecs` isn't an amount of disk space"),
         ({"size": 1e10}, "size: `10000000000.0` is too much disk space (at most 1,000,000,000 GB)"),
-        ({"backend": "kubernetes", "storage_class_name": "fast"}, "storage_class_name"),
-        ({"backend": "kubernetes", "access_modes": ["ReadWriteMany"]}, "access_modes"),
+        ({"backend": "kubernetes", "storage_class_name": "fast"}, "storage_class_name: `storage_class_name` isn't"),
+        ({"backend": "kubernetes", "access_modes": ["ReadWriteMany"]}, "access_modes: `access_modes` isn't supported"),
         ({"backend": "kubernetes", "read_only": True}, "read_only: a new volume is empty"),
     ],
 )
 def test_what_is_wrong_is_named(rig: Rig, fields: dict[str, Any], said: str) -> None:
     assert said in rig.refused("P/volumes/create", volume(**fields))
     assert rig.ok("P/volumes/list") == []
+
+
+def test_the_largest_that_its_backend_makes_is_taken(rig: Rig) -> None:
+    assert create(rig, size="16000GB")["configuration"]["size"] == 16_000
 
 
 def test_a_name_that_cant_be_is_refused_with_one_that_can(rig: Rig) -> None:

@@ -125,7 +125,7 @@ def test_a_token_that_points_into_a_chunk_is_refused(tmp_path: Path) -> None:
     logs = FileLogs(tmp_path)
     logs.append(P, J, 0, [(1, b"x" * 200)])
     logs.append(P, J, 200, [(1, b"y")])
-    for token in ("7.0", "60.3", "10000.0"):
+    for token in ("1.0", "7.0", "60.3", "10000.0"):
         for descending in (False, True):
             with pytest.raises(Invalid, match="token"):
                 logs.read(P, J, LogAsk(token=token, descending=descending))

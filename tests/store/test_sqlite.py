@@ -268,7 +268,7 @@ def test_a_file_of_an_older_version_is_written_anew_once(path: Path) -> None:
 
 
 def test_a_large_file_waits_until_a_quarter_of_it_is_free(path: Path) -> None:
-    older(path, 100, kept=90)
+    older(path, 100, kept=78)
     mode = "PRAGMA auto_vacuum"
     store = SqliteStore(path, small=0)
     assert store._writer.execute(mode).fetchone() == (0,)
@@ -276,7 +276,7 @@ def test_a_large_file_waits_until_a_quarter_of_it_is_free(path: Path) -> None:
     store.commit([Delete(Key(f"big/{number}", "status")) for number in range(60)])
     store.close()
     store = SqliteStore(path, small=0)
-    assert store._writer.execute(mode).fetchone() == (2,) and len(store.scan()) == 30
+    assert store._writer.execute(mode).fetchone() == (2,) and len(store.scan()) == 18
     store.close()
 
 

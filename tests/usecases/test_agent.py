@@ -16,6 +16,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.retention import Retention
+from chalicelib.domain.runs import RunStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Invalid
 from chalicelib.store import nouns
@@ -25,6 +26,7 @@ from chalicelib.usecases.agent import JOBS_A_COMMIT, has_news, sync
 from chalicelib.usecases.pace import PER_CALL
 from chalicelib.usecases.secrets import set_secret
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Agent, Cluster, exited, logs, running, wants
+from tests.world import nouns as b
 from tests.world.plane import World
 
 
@@ -76,6 +78,7 @@ def test_a_jobs_states_go_forward_with_their_events(cluster: Cluster) -> None:
     now_running = cluster.job(job)
     assert (now_running.status, now_running.username, now_running.working_dir) == (JobStatus.running, "root", "/w")
     assert now_running.running_at == cluster.world.clock.at
+    assert cluster.world.again(b.run("task")).status is RunStatus.running, "in the same commit"
     assert cluster.world.take_woken() >= {f"run/{job.run_id}"}
     cluster.world.clock.pass_(3)
     answer = cluster.agent.say(exited(job, 0, reason="done_by_runner", log_end=0))
@@ -262,6 +265,15 @@ def test_facts_of_a_replayed_message_are_not_what_the_host_is_now(cluster: Clust
     assert cluster.presence.facts.cpus == 2
 
 
+def test_what_a_message_said_of_a_job_is_applied_once_also_if_it_was_cut_off_before_the_rest(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.save(job.with_(told_by=(cluster.agent.boot, cluster.agent.seq + 1)))
+    cluster.agent.say(running(job))
+    assert cluster.job(job).status is JobStatus.provisioning
+    cluster.agent.say(running(job))
+    assert cluster.job(job).status is JobStatus.running
+
+
 def test_a_late_state_does_not_go_back(cluster: Cluster) -> None:
     job = cluster.place()
     cluster.agent.say(running(job))
@@ -289,12 +301,15 @@ def test_a_task_whose_job_waits_again_is_told_to_go(cluster: Cluster) -> None:
 def test_a_foreign_task_is_told_to_go_and_changes_nothing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     stranger = derive("test", "stranger")
     metric = {"task": stranger, "at": 1}
+    report = {"id": stranger, "state": "running"}
     with caplog.at_level("DEBUG"):
-        report = {"id": stranger, "state": "running"}
+        cluster.agent.say(report)
+        assert stranger in caplog.text
+        caplog.clear()
         chunk = {"task": stranger, "offset": 0, "records": [[1, "aGk="]]}
+        assert cluster.agent.say(logs=[chunk])["logs"] == [] and stranger in caplog.text
         answer = cluster.agent.say(report, logs=[chunk], metrics=[metric])
     assert wants(answer) == {stranger: "remove"} and answer["logs"] == []
-    assert stranger in caplog.text
     assert cluster.world.plane.logs.end(PROJECT, stranger) == 0
 
 

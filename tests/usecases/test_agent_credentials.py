@@ -105,4 +105,5 @@ def test_a_host_that_lost_its_data_can_be_let_in_again(cluster: Cluster) -> None
 def test_an_instance_that_is_gone_ends_its_agent(cluster: Cluster) -> None:
     cluster.save(cluster.instance.with_(status=InstanceStatus.terminated))
     answer = cluster.agent.say()
-    assert answer["error"] == "gone" and has_news(answer)
+    said = {"error": "gone", "seq": cluster.agent.seq, "tasks": [], "logs": [], "next_sync_in": 60, "news": True}
+    assert answer == said and has_news(answer)

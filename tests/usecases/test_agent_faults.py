@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.errors import StorageFull
+from chalicelib.errors import Conflict, Refused, StorageFull
 from chalicelib.store.log_files import FileLogs
 from chalicelib.store.port import Change, Index
 from chalicelib.usecases.agent import has_news, sync
@@ -85,6 +86,24 @@ def test_a_store_that_is_full_refuses_the_report_and_takes_it_later(world: World
     assert cluster.job(job).status is JobStatus.provisioning
     cluster.agent.say(running(job))
     assert cluster.job(job).status is JobStatus.running
+
+
+@pytest.mark.parametrize("times", [7, 8])
+def test_a_report_that_loses_against_others_again_and_again_comes_later(world: World, times: int) -> None:
+    cluster = Cluster.of(world)
+    cluster.agent.join()
+    job = cluster.place()
+    store, left = wrapped(world), iter(range(times))
+
+    def beaten() -> None:
+        store.before = beaten
+        if next(left, None) is not None:
+            raise Conflict("job")
+
+    store.before = beaten
+    with pytest.raises(Refused, match="changing too fast") if times == 8 else nullcontext():
+        cluster.agent.say(running(job))
+    assert (cluster.job(job).status is JobStatus.running) == (times == 7)
 
 
 def test_a_report_that_meets_a_stop_is_applied_to_what_the_stop_made_of_the_job(world: World) -> None:

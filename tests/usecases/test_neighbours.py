@@ -11,6 +11,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.planning.neighbours import ROUTER_IP
 from chalicelib.store import nouns
+from chalicelib.store.port import Delete
 from tests.usecases.cluster import Cluster, running, spec_of
 from tests.world import nouns as b
 from tests.world.plane import World
@@ -63,6 +64,12 @@ def test_a_worker_waits_until_its_router_has_a_machine_with_an_address(cluster: 
     cluster.save(cluster.world.again(ELSEWHERE).with_(internal_ip="10.0.0.6"))
     task = sent(cluster, job)
     assert task is not None and task["spec"]["env"][ROUTER_IP] == "10.0.0.6"
+
+
+def test_a_worker_waits_for_a_router_that_there_isnt_yet(cluster: Cluster) -> None:
+    job, router = worker(cluster)
+    cluster.world.store.commit([Delete(nouns.key_of(router))])
+    assert sent(cluster, job) is None
 
 
 def test_one_that_runs_is_not_asked_for_addresses_again(cluster: Cluster) -> None:

@@ -83,7 +83,9 @@ def test_what_is_announced_put_and_reported_is_the_log(tmp_path: Path) -> None:
 def test_the_address_is_for_that_content_alone(tmp_path: Path) -> None:
     side = Side(tmp_path)
     said = chunk(side, 0, b"one\n")
-    (order,) = side.say(said)["uploads"]
+    answer = side.say(said)
+    (order,) = answer["uploads"]
+    assert answer["log_put"] == 16 * 1024
     assert order["headers"]["size"] == str(len(said.payload)) and order["url"].startswith(
         f"logs/{PROJECT}/{side.job.id}/"
     )
