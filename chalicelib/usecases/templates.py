@@ -63,4 +63,4 @@ def list_templates(plane: Plane) -> list[dict[str, Any]]:
 
 
 def _shown(template: Template) -> dict[str, Any]:
-    return {**template.model_dump(mode="json"), "parameters": [each.shown() for each in template.parameters]}
+    return {**template.model_dump(), "parameters": [each.shown() for each in template.parameters]}

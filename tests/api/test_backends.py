@@ -99,6 +99,8 @@ def test_a_backends_life(desk: Desk) -> None:
     assert desk.ok("/api/backends/list_types") == ["aws"]
     assert "already" in desk.refused("P/backends/create", config())
     assert desk.ok("P/backends/delete", {"backends_names": ["aws"]}) is None
+    said = [each["message"] for each in desk.ok("/api/events/list", {})]
+    assert {"backend configured: aws", "backend deleted: aws"} <= set(said), said
     assert desk.ok("P/backends/list") == [] and desk.ok("/api/projects/main/get")["backends"] == []
     assert "no backend 'aws'" in desk.refused("P/backends/aws/config_info")
     assert "no backend 'aws'" in desk.refused("P/backends/delete", {"backends_names": ["aws"]})

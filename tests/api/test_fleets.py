@@ -202,6 +202,14 @@ def test_a_fleet_in_use_is_not_deleted_and_the_run_is_named(rig: Rig) -> None:
     assert instance_of(rig, instance.id).status is InstanceStatus.busy
 
 
+def test_of_several_instances_none_is_deleted_if_one_is_in_use(rig: Rig) -> None:
+    made, run = create(rig, fleet()), submit(rig, task())
+    free, _ = add_instance(rig, made, 0), add_instance(rig, made, 1, claim(run["id"]), status=InstanceStatus.busy)
+    asked = {"name": "pool", "instance_nums": [0, 1]}
+    assert "The instance pool-1 is in use" in rig.refused("P/fleets/delete_instances", asked)
+    assert instance_of(rig, free.id).status is InstanceStatus.idle
+
+
 @pytest.mark.parametrize(("count", "told"), [(5, "by the runs r0, r1, r2, r3, r4."), (7, "r3, r4 and 2 more.")])
 def test_the_first_runs_that_use_a_fleet_are_named(rig: Rig, count: int, told: str) -> None:
     made = create(rig, fleet(nodes={"min": 0, "target": 0, "max": 9}))

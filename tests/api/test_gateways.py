@@ -215,6 +215,9 @@ def test_the_domain_and_the_replicas_change_in_place(rig: Rig) -> None:
     by_flag = rig.ok("P/gateways/set_wildcard_domain", {"name": "door", "wildcard_domain": "*.example.net"})
     assert (by_flag["wildcard_domain"], by_flag["configuration"]["domain"]) == ("example.net", "*.example.net")
     rig.ok("P/gateways/set_wildcard_domain", {"name": "door", "wildcard_domain": "*.example.net"})
+    rig.world.clock.pass_(1)
+    said = [each["message"] for each in rig.ok("/api/events/list", {"target_gateways": [after["id"]]})]
+    assert sorted(said) == ["changed: domain", "changed: domain, replicas", "created"]
 
 
 @pytest.mark.parametrize(("status", "said"), [(GatewayStatus.running, None), (GatewayStatus.failed, "no nginx")])

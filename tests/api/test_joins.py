@@ -23,6 +23,7 @@ from chalicelib.hosts.joining import HostJoining
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.snapshots import FleetView, InstanceSnapshot
 from chalicelib.store import nouns
+from chalicelib.store.port import Delete
 from chalicelib.usecases import joins
 from tests.api.rig import ADMIN, Rig, fleet
 from tests.api.test_fleets import create
@@ -294,6 +295,15 @@ def test_a_machine_leaves_by_itself(lab: Rig) -> None:
     assert (left.status, left.reason, left.message) == ("terminating", "terminated_by_user", "its host left the fleet")
     looked(lab, instance.id)
     assert one(lab, instance.id).status == "terminated"
+
+
+def test_a_machine_whose_record_was_erased_meanwhile_may_leave(lab: Rig) -> None:
+    instance, credential = reported(lab)
+    lab.world.store.commit([Delete(keys.presence(instance.id))])
+    assert lab.call("/agent/left", {"instance": instance.id}, token=credential).status == 403
+    lab.world.store.commit([Delete(keys.instance(instance.id))])
+    assert lab.call("/agent/left", {"instance": instance.id}, token=credential).status == 403
+    lab.ok("/agent/left", {"instance": instance.id}, token=bootstrap_token(lab.world.plane.install_key, instance.id, 0))
 
 
 def test_nobody_else_takes_a_machine_out(lab: Rig) -> None:

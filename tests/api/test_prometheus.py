@@ -103,10 +103,12 @@ def test_what_runs_costs_and_waits(busy: Rig) -> None:
     assert values(found, "dstack_job_memory_working_set_bytes") == [1024]
     assert values(found, "dstack_job_gpu_usage_ratio") == [0.5, 0]
     assert values(found, "dstack_job_gpu_memory_usage_bytes") == [4096]
-    assert len(values(found, "dstack_job_gpu_memory_total_bytes")) == 1
+    assert values(found, "dstack_job_gpu_memory_total_bytes") == [80 * 1024**3]
     ((labels, _),) = found["dstack_instance_price_dollars_per_hour"]
     assert labels.keys() == {f"dstack_{name}" for name in INSTANCE}
     assert values(found, "dstack_instance_health") == [0]
+    ((labels, _),) = found["dstack_run_count_total"]
+    assert labels == {"dstack_project_name": "main", "dstack_user_name": "admin"}
     assert values(found, "dstack_run_count_total") == [3] and values(found, "dstack_run_count_failed_total") == [1]
     assert values(found, "dstack_run_count_done_total") == [0]
     assert sum(values(found, "dstack_runs")) == 2

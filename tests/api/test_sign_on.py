@@ -317,6 +317,9 @@ def test_groups_are_read_anew_with_every_sign_on(tmp_path: Path) -> None:
             role,
             within,
         )
+    told = rig.ok("/api/events/list", {"include_target_types": ["user"]})
+    said = {each["message"]: each["actor_user"] for each in told if "groups at corp" in each["message"]}
+    assert said == {f"changed: {role}, as groups at corp say": "ann" for role in ("admin", "user")}
 
 
 def test_whoever_a_group_brings_comes_after_the_others(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_new_key_pair_replaces_both_halves(rig: Rig) -> None:
     token = made(rig, "ann")
     before = rig.ok("/api/users/get_my_user", token=token)
     after = rig.ok("/api/users/refresh_ssh_key", {"username": "ann"}, token=token)
-    assert after["ssh_public_key"] != before["ssh_public_key"]
+    assert all(after[half] != before[half] for half in ("ssh_public_key", "ssh_private_key"))
     assert after == rig.ok("/api/users/get_my_user", token=token)
 
 

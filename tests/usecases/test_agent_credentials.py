@@ -95,7 +95,9 @@ def test_an_instance_whose_record_was_erased_ends_its_agent(world: World) -> Non
 
 
 def test_a_host_that_lost_its_data_can_be_let_in_again(cluster: Cluster) -> None:
+    cluster.save(cluster.presence.with_(earlier_hashes=("bought-once",)))
     readmit(cluster.world.plane, INSTANCE)
+    assert (cluster.presence.credential_hash, cluster.presence.earlier_hashes) == ("", ())
     with pytest.raises(Forbidden):
         cluster.agent.say()
     again = Agent(cluster.world, boot="boot-2")

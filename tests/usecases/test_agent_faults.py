@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ import pytest
 
 from chalicelib.agent.commands import Abort, Remove, Start, Stop
 from chalicelib.agent.session import AgentSession, Message
+from chalicelib.domain import keys
+from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Conflict, Refused, StorageFull
 from chalicelib.store.log_files import FileLogs
-from chalicelib.store.port import Change, Index
-from chalicelib.usecases.agent import has_news, sync
+from chalicelib.store.port import MAX_CHANGES, Change, Index
+from chalicelib.usecases.agent import JOBS_A_COMMIT, has_news, sync
 from chalicelib.usecases.pace import EMBEDDED
 from chalicelib.usecases.rights import revision_of
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Cluster, exited, logs, running, wants
@@ -86,6 +89,36 @@ def test_a_store_that_is_full_refuses_the_report_and_takes_it_later(world: World
     assert cluster.job(job).status is JobStatus.provisioning
     cluster.agent.say(running(job))
     assert cluster.job(job).status is JobStatus.running
+
+
+def test_all_metrics_of_a_long_absence_are_kept(world: World) -> None:
+    cluster = Cluster.of(world)
+    cluster.agent.join()
+    job = cluster.place()
+    start = cluster.world.clock.at - 1_000 * SECOND
+    points = [{"task": job.id, "at": start + n * SECOND, "cpu_usage_micro": n} for n in range(2 * MAX_CHANGES + 5)]
+    cluster.agent.say(running(job), metrics=points)
+    page = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk, limit=1_000)
+    assert len(page.records) == len(points)
+
+
+def test_the_times_of_a_log_are_read_by_the_servers_clock(world: World) -> None:
+    cluster = Cluster.of(world)
+    cluster.agent.join()
+    job, now = cluster.place(), cluster.world.clock.at
+    cluster.agent.say(running(job), at=now - 60 * MINUTE)
+    early = {"task": job.id, "offset": 0, "records": [[now - 60 * MINUTE, "aGk="]]}
+    cluster.agent.say(running(job), logs=[early], at=now - 60 * MINUTE)
+    assert cluster.world.plane.logs.read(PROJECT, job.id).records == ((now, b"hi"),)
+
+
+def test_more_states_than_a_commit_takes_are_asked_for_at_once(world: World) -> None:
+    cluster = Cluster.of(world, total_blocks=40)
+    cluster.agent.join()
+    reports = [running(cluster.place(f"task-{n}")) for n in range(40)]
+    cluster.agent.say(*({**each, "state": "preparing"} for each in reports))
+    left = ceil(len(reports) / JOBS_A_COMMIT)
+    assert [has_news(cluster.agent.say(*reports)) for _ in range(left)] == [True] * (left - 1) + [False]
 
 
 @pytest.mark.parametrize("times", [7, 8])

@@ -14,7 +14,7 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Archive, User, archive_id
 from chalicelib.errors import Invalid, Refused
 from chalicelib.store import nouns
-from chalicelib.usecases.archives import MAX_NAME, check_tar
+from chalicelib.usecases.archives import MAX_NAME, as_content, check_tar
 from chalicelib.usecases.files import archive_by_hash, save_archive, use
 from tests.api.uploads import tar
 from tests.world import nouns as b
@@ -43,6 +43,24 @@ def test_the_longest_path_of_linux_is_taken_and_no_longer_one() -> None:
     check_tar(tar((path(4096), b"1")))
     with pytest.raises(Invalid, match="too long: 4096 characters at most"):
         check_tar(tar((path(4097), b"1")))
+
+
+def test_what_is_no_tar_is_refused() -> None:
+    for check in (check_tar, as_content):
+        with pytest.raises(Invalid, match="The upload isn't a tar archive"):
+            check(b"no tar" * 200)
+
+
+def test_as_content_names_and_hard_links_begin_at_the_folder_and_other_links_stay() -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:") as packed:
+        packed.addfile(tarfile.TarInfo("a"))
+        for name, kind in (("hard", tarfile.LNKTYPE), ("soft", tarfile.SYMTYPE)):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = kind, "a"
+            packed.addfile(link)
+    with tarfile.open(fileobj=io.BytesIO(as_content(out.getvalue()))) as found:
+        assert [(each.name, each.linkname) for each in found] == [("./a", ""), ("./hard", "./a"), ("./soft", "a")]
 
 
 def test_an_archive_may_end_with_its_last_byte() -> None:

@@ -50,6 +50,15 @@ def test_its_hosts_are_shown_it(rig: Rig) -> None:
     assert certificates.of_gateway(rig.world.plane, gateway["id"]) == []  # nobody is asked for one
 
 
+def test_it_is_shown_until_it_expires(rig: Rig) -> None:
+    gateway = made(rig, certificate=given())
+    until = round((SINCE + timedelta(days=90)).timestamp()) * SECOND
+    rig.world.at = until - 1
+    assert HOST in shown(rig, gateway)
+    rig.world.at = until
+    assert shown(rig, gateway) == {}
+
+
 def test_its_key_is_sealed_and_shown_to_nobody(rig: Rig) -> None:
     gateway = made(rig, certificate=given())
     secret = KEY.splitlines()[1]

@@ -50,6 +50,11 @@ def test_a_fleet_has_so_many_hosts() -> None:
     assert "1001 hosts, and a fleet has at most 1000" in said
 
 
+def test_a_host_needs_a_key_of_its_own_or_of_all() -> None:
+    (said,) = refused(ssh_key=None, hosts=["h1"])
+    assert "no private key to log in to" in said
+
+
 def test_a_host_is_listed_once() -> None:
     (said,) = refused(hosts=["h1", {"hostname": "h2", "port": 2200}, {"hostname": "h1", "port": 22}, "h2"])
     assert said == "configuration.ssh_config.hosts.2: h1 is listed twice (also as number 0)"

@@ -113,6 +113,14 @@ def test_what_cannot_be_is_refused_by_name(
         assert said.startswith(("gateway: ", "https: "))
 
 
+def test_who_names_another_gateway_is_told_which_there_are(rig: Rig) -> None:
+    made(rig)
+    asked = {"run_spec": spec(gateway="nope")}
+    assert rig.refused("P/runs/get_plan", asked).endswith("(write `gateway: edge`)")
+    made(rig, "west")
+    assert rig.refused("P/runs/get_plan", asked).endswith("(write `gateway: edge`, or one of west)")
+
+
 def test_the_name_of_the_models_host_is_taken(rig: Rig) -> None:
     made(rig, default=True)
     assert "choose another name" in rig.refused("P/runs/get_plan", {"run_spec": spec("gateway")})

@@ -19,6 +19,12 @@ from chalicelib.usecases import serving
 from tests.api.rig import ADMIN, Rig, submit, task
 from tests.world import nouns as b
 
+MODEL = {"type": "chat", "name": "my-org/tiny", "format": "openai"}
+ROUTED = [
+    {"name": "a", "replicas": 1, "commands": ["a"]},
+    {"name": "r", "replicas": 1, "commands": ["r"], "router": {"type": "sglang"}},
+]
+
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
@@ -52,11 +58,24 @@ def told(rig: Rig, run: Run) -> Served:
         ({"strip_prefix": False}, {"strip_prefix": False}),
         ({"rate_limits": [{"rps": 2, "prefix": "/v1"}]}, {"rate_limits": (RateLimit(rps=2, prefix="/v1"),)}),
         ({"model": "my-org/tiny"}, {"model": ServedModel(name="my-org/tiny", prefix="/v1")}),
+        ({"model": {**MODEL, "prefix": "/v2"}}, {"model": ServedModel(name="my-org/tiny", prefix="/v2")}),
+        ({"groups": ROUTED}, {"routed": True}),
         ({"replicas": 0}, {"off": True}),
         ({"replicas": "0..1", "scaling": {"metric": "rps", "target": 1}}, {"off": False}),
-        ({}, {"auth": True, "strip_prefix": True, "rate_limits": (), "model": None, "port": 8000, "off": False}),
+        (
+            {},
+            {
+                "auth": True,
+                "strip_prefix": True,
+                "rate_limits": (),
+                "model": None,
+                "port": 8000,
+                "off": False,
+                "routed": False,
+            },
+        ),
     ],
-    ids=["auth", "strip_prefix", "rate_limits", "model", "off", "asleep", "nothing"],
+    ids=["auth", "strip_prefix", "rate_limits", "model", "prefix", "routed", "off", "asleep", "nothing"],
 )
 def test_doors_are_told_what_the_configuration_says(rig: Rig, fields: dict[str, Any], want: dict[str, Any]) -> None:
     found = told(rig, begun(rig, **fields)[0])

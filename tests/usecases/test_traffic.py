@@ -126,7 +126,7 @@ def test_a_door_that_begins_anew_has_nothing_under_way(world: World) -> None:
     assert not other.quiet, "that is another door's to say"
     assert world.woken == [f"run/{runs['busy'].id}"]
     opened(world.plane, "server")
-    assert len(world.woken) == 1
+    assert len(world.woken) == 1 and kept(world, runs["busy"]) == found
 
 
 def test_many_services_at_once(world: World) -> None:
