@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +40,20 @@ class Over(threading.Event):
 
     def __init__(self, is_last: Callable[[], bool]) -> None:
         super().__init__()
-        self.is_last, self.waits = is_last, list[int]()
+        self.is_last, self.waits = is_last, list[float | None]()
 
     def wait(self, timeout: float | None = None) -> bool:
-        self.waits.append(round(timeout or 0))
+        self.waits.append(timeout)
         if self.is_last():
             self.set()
         return self.is_set()
 
 
-def asks(folder: Path, *answers: Any) -> tuple[list[int], bool]:
+def asks(folder: Path, *answers: Any, each_takes: float = 0.0) -> tuple[list[float | None], bool]:
     """For how long it waits after each answer, and whether it ends."""
     plane = Asked(*answers)
-    program = GatewayProgram(str(folder), Nginx(str(folder), Listens(["0"])), plane, lambda line: None)
+    nginx, clock = Nginx(str(folder), Listens(["0"])), count(step=each_takes)
+    program = GatewayProgram(str(folder), nginx, plane, lambda line: None, lambda: next(clock))
     program._over = over = Over(lambda: not plane.answers)
     program._poll()
     program._relays.close()
@@ -60,6 +62,10 @@ def asks(folder: Path, *answers: Any) -> tuple[list[int], bool]:
 
 def test_it_asks_as_often_as_the_control_plane_says(tmp_path: Path) -> None:
     assert asks(tmp_path, {}, {"ask_in": 7}, {"ask_in": 0.1}, {"ask_in": "30"}) == ([1, 7, 1, 30], False)
+
+
+def test_the_time_in_which_the_control_plane_held_a_question_is_part_of_the_pause(tmp_path: Path) -> None:
+    assert asks(tmp_path, {"ask_in": 7}, {"ask_in": 30}, each_takes=25.0) == ([0, 5], False)
 
 
 def test_it_asks_ever_more_seldom_what_isnt_answered_or_makes_no_sense(tmp_path: Path) -> None:

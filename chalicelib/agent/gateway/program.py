@@ -42,8 +42,15 @@ class Source(Protocol):
 
 
 class GatewayProgram:
-    def __init__(self, folder: str, nginx: Nginx, plane: Source, log: Callable[[str], None]) -> None:
-        self._folder, self._nginx, self._plane, self._log = folder, nginx, plane, log
+    def __init__(
+        self,
+        folder: str,
+        nginx: Nginx,
+        plane: Source,
+        log: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder, self._nginx, self._plane, self._log, self._clock = folder, nginx, plane, log, clock
         self._control = Control(nginx.control)
         self._asks = Asks(nginx.asks, plane.rights, lambda run: self._look_now.set(), log, nginx.group)
         self._orders: "queue.SimpleQueue[List[Order]]" = queue.SimpleQueue()
@@ -139,7 +146,7 @@ class GatewayProgram:
     def _poll(self) -> None:
         pause = AGAIN
         while not self._over.is_set():
-            began = time.monotonic()
+            began = self._clock()
             try:
                 word = self._plane.word(self._word.get("version", ""))
                 good = "services" not in word or self.take(word)
@@ -152,7 +159,7 @@ class GatewayProgram:
                     return
                 self._log("the control plane: %s" % problem)
                 pause = min(SELDOM, 2 * pause)
-            self._over.wait(max(0.0, began + pause - time.monotonic()))  # it may have waited itself
+            self._over.wait(max(0.0, began + pause - self._clock()))  # it may have waited itself
 
     # What was counted ---------------------------------------------------------------------------------------------
 
