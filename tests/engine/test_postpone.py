@@ -58,6 +58,15 @@ def test_of_a_large_unit_as_much_is_put_off_as_one_commit_holds_with_the_event(p
     assert (len(moved), len(told(place))) == (MAX_CHANGES - 1, 1)
 
 
+def test_what_is_due_is_put_off_behind_many_that_arent(place: Engine) -> None:
+    jobs = [place.run(f"run-{number}", due=False) for number in range(MAX_CHANGES + 10)]
+    in_order = [record.key for record in place.store.query("gsi1", f"queue/{b.PROJECT}", limit=1000).records]
+    last = max(jobs, key=lambda job: in_order.index(nouns.key_of(job)))
+    place.save(place.again(last).with_(due_at=place.at))
+    fail(place, f"queue/{b.PROJECT}")
+    assert dues(place, last)[1] == 10 * SECOND
+
+
 def test_what_isnt_due_yet_stays_as_it_is(place: Engine) -> None:
     job = due_run(place)
     place.save(place.again(job).with_(due_at=place.at + 1))

@@ -384,7 +384,7 @@ def test_a_missing_secret_ends_the_job_and_names_it(cluster: Cluster) -> None:
     job = cluster.place(env={"TOKEN": "${{ secrets.nope }}"})
     answer = cluster.agent.say()
     after = cluster.job(job)
-    assert (after.status, after.reason) == (JobStatus.terminated, JobReason.terminated_by_server)
+    assert (after.status, after.reason, after.log_end) == (JobStatus.terminated, JobReason.terminated_by_server, 0)
     assert "`nope`" in after.message and answer["tasks"] == [] and not cluster.instance.claims
 
 

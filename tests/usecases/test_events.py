@@ -13,6 +13,7 @@ from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN, HistoryStore
 from chalicelib.store.memory import MemoryStore
+from chalicelib.usecases import events
 from chalicelib.usecases.events import PAGE, EventFilter, gone_actors, list_events
 from tests.harness.examples import seeds
 from tests.world.time import NOW
@@ -97,6 +98,14 @@ def test_a_reader_sees_their_projects_and_what_is_theirs_of_the_rest(store: Memo
 def test_filters(store: MemoryStore, wanted: dict[str, Any], ids: str) -> None:
     frozen = {name: frozenset(value) if isinstance(value, set) else value for name, value in wanted.items()}
     assert seen(store, **frozen) == ids
+
+
+@pytest.mark.parametrize(("target", "ids"), [(("run", "r1"), "a"), (("fleet", "f1"), "c")])
+def test_what_is_said_of_a_run_or_fleet_is_found_whatever_happened_since(
+    target: tuple[str, str], ids: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST", 2)
+    assert seen(store, targets=frozenset({target})) == ids
 
 
 def test_within_a_gateway_is_what_is_said_of_it_and_of_its_machines() -> None:
