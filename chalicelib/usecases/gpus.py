@@ -43,9 +43,9 @@ class GpuGroup:
 class GpuView:
     """How to group and show GPUs."""
 
-    by: frozenset[str] = frozenset()  # besides the model: backend, region, count
-    reverse: bool = False  # the most expensive first
-    whole: bool = False  # existing machines count whole, not with the requested share
+    by: frozenset[str]  # besides the model: backend, region, count
+    reverse: bool  # the most expensive first
+    whole: bool  # existing machines count whole, not with the requested share
 
 
 def list_gpus(

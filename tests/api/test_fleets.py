@@ -108,6 +108,8 @@ def test_a_change_begins_anew_what_had_come_to_nothing(rig: Rig) -> None:
     create(rig, fleet(nodes={"min": 1, "target": 1, "max": 3}))
     found = fleet_of(rig, made["id"])
     assert (found.failed, found.consolidation_attempt, found.paused_until, found.to_create) == ((), 0, None, 1)
+    create(rig, fleet(nodes={"min": 0, "target": 0, "max": 3}))
+    assert fleet_of(rig, made["id"]).to_create == 0
 
 
 def test_one_that_is_too_large_for_a_record_is_refused(rig: Rig) -> None:

@@ -184,6 +184,8 @@ def test_there_is_one_default(rig: Rig) -> None:
     assert defaults(rig) == ["two"]
     made(rig, "two", domain="example.org")  # left open: it stays
     assert defaults(rig) == ["two"]
+    made(rig, "five", default=False)
+    assert defaults(rig) == ["two"]
     made(rig, "two", domain="example.org", default=False)
     assert defaults(rig) == []
     said = rig.refused("P/gateways/set_default", {"name": "two", "gateway_project": "other"})

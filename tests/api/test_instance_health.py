@@ -9,6 +9,7 @@ import pytest
 from chalicelib.domain.instances import Health, Instance, Trouble
 from chalicelib.domain.instants import MINUTE, iso
 from chalicelib.domain.tenants import ProjectRole
+from chalicelib.usecases import health
 from chalicelib.usecases.health import check_put
 from tests.api.rig import Rig, fleet
 from tests.api.test_fleets import add_instance, create
@@ -56,6 +57,14 @@ def test_a_part_of_the_history(rig: Rig, instance: Instance) -> None:
     assert [each["collected_at"] for each in listed(rig, after=times[0])] == [times[2], times[1]]
     assert [each["collected_at"] for each in listed(rig, before=times[1])] == [times[0]]
     assert listed(rig, after=times[2]) == []
+
+
+def test_of_a_long_history_the_newest_before_a_moment_are_shown(
+    rig: Rig, instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "MOST", 3)
+    times = [iso(check(rig, instance, ago)) for ago in (50, 40, 30, 20, 10)]
+    assert [each["collected_at"] for each in listed(rig, before=times[3])] == [times[2], times[1]]
 
 
 def test_an_instance_that_isnt_there(rig: Rig, instance: Instance) -> None:

@@ -112,6 +112,7 @@ def test_what_runs_costs_and_waits(busy: Rig) -> None:
     assert values(found, "dstack_run_count_total") == [3] and values(found, "dstack_run_count_failed_total") == [1]
     assert values(found, "dstack_run_count_done_total") == [0]
     assert sum(values(found, "dstack_runs")) == 2
+    assert all(labels.keys() == {"dstack_project_name", "dstack_status"} for labels, _ in found["dstack_runs"])
     assert values(found, "dstack_queue_jobs") == [1] and values(found, "dstack_queue_age_seconds") == [3600]
     assert values(found, "dstack_project_price_dollars_per_hour") == [
         values(found, "dstack_instance_price_dollars_per_hour")[0]

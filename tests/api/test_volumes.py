@@ -173,6 +173,11 @@ def test_what_is_wrong_is_named(rig: Rig, fields: dict[str, Any], said: str) -> 
     assert rig.ok("P/volumes/list") == []
 
 
+def test_a_specification_that_is_too_large_isnt_looked_at(rig: Rig) -> None:
+    tags = {f"tag-{n:05}": "x" * 200 for n in range(1_250)}
+    assert "the limit is 250 KB" in rig.refused("P/volumes/create", volume(tags=tags, nonsense=1))
+
+
 def test_the_largest_that_its_backend_makes_is_taken(rig: Rig) -> None:
     assert create(rig, size="16000GB")["configuration"]["size"] == 16_000
 

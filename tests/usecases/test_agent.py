@@ -488,7 +488,8 @@ def test_calls_are_frequent_while_something_changes_and_rare_when_nothing_does(c
     assert cluster.agent.say()["next_sync_in"] == 2.0
     assert cluster.agent.say(running(job))["next_sync_in"] == 10.0
     cluster.world.clock.pass_(301)
-    assert cluster.agent.say(running(job))["next_sync_in"] == 60.0
+    for listens in (None, True):
+        assert cluster.agent.say(running(job, listens=listens))["next_sync_in"] == 60.0
 
 
 def test_more_ends_in_one_message_than_a_commit_takes_are_applied_one_after_the_other(world: World) -> None:
