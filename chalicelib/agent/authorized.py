@@ -151,7 +151,9 @@ def _read(folder: int) -> Tuple[Optional[str], int]:
     except FileNotFoundError:
         return None, 0o600
     with os.fdopen(file, "rb") as source:
-        return source.read().decode("utf-8", "surrogateescape"), stat.S_IMODE(os.fstat(source.fileno()).st_mode)
+        mode = os.fstat(source.fileno()).st_mode
+        found = source.read() if stat.S_ISREG(mode) else b""  # a pipe may have no end
+        return found.decode("utf-8", "surrogateescape"), stat.S_IMODE(mode)
 
 
 def _write(folder: int, text: str, entry: "pwd.struct_passwd", mode: int) -> None:

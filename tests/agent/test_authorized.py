@@ -117,6 +117,18 @@ def test_a_link_isnt_followed(host: Host, tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").read_text() == "precious"
 
 
+def test_a_pipe_in_its_place_holds_no_keys(host: Host) -> None:
+    host.file.parent.mkdir()
+    os.mkfifo(host.file)
+    kept = os.open(host.file, os.O_RDWR)
+    try:
+        host.withdraw("task-1")
+        host.allow([ANN], "task-1", 2201)
+    finally:
+        os.close(kept)
+    assert host.file.is_file() and len(host.lines()) == 1
+
+
 def test_an_unknown_user(host: Host) -> None:
     with pytest.raises(KeyError):
         host.allow([ANN], "one", 2201, user="nobody-here")
