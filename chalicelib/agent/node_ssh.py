@@ -108,13 +108,17 @@ def _list_user(folder: TaskFolder, account: TaskAccount, home: str) -> Tuple[str
         )
     with open("/etc/passwd", encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
-    text += "" if not text or text.endswith("\n") else "\n"
     entry = "%s:x:%d:%d::%s:/bin/sh\n" % (account.name, account.uid, account.gid, home)
     path = os.path.join(folder.path, "users")
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as out:
-        out.write(text + entry)
+        out.write(with_line(text, entry))
     os.chmod(path, 0o644)
     return path, ""
+
+
+def with_line(text: str, line: str) -> str:
+    """The last line of a file that somebody edited may lack its end."""
+    return text + line if not text or text.endswith("\n") else text + "\n" + line
 
 
 # In a container -------------------------------------------------------------------------------------------------------

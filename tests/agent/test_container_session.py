@@ -218,3 +218,23 @@ def test_a_client_that_says_no_more_is_not_looked_at_again() -> None:
         assert [stdin.fileno() in look for look in pump.looks] == [True, *[False] * (len(pump.looks) - 1)]
     os.close(noticed)
     os.close(tell)
+
+
+def test_what_nobody_reads_yet_is_left_with_the_engine() -> None:
+    """Or the session would hold all that the command ever says."""
+    ours, engine = socket.socketpair()
+    noticed, tell = os.pipe()
+    read, write = os.pipe()
+    os.write(tell, b"1")
+    engine.sendall(framed(1, b"more"))
+    held = ours.fileno()
+
+    def signalled(_: bytes) -> None:
+        os.close(read)
+
+    with Path(os.devnull).open("rb") as stdin, engine:
+        pump = Watched(stdin.fileno(), write, write, ours, framed(1, b"x" * BUFFER * 2), False, noticed, signalled)
+        assert not pump.run()
+        assert held not in pump.looks[0]
+    for each in (write, noticed, tell):
+        os.close(each)

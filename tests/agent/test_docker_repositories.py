@@ -140,6 +140,11 @@ def test_what_is_no_folder_is_said_to_be_none(engine: Engine) -> None:
         owner_of(DockerClient(engine.socket), NAME, "app")
 
 
+def test_an_engine_that_does_not_answer_says_nothing_of_a_place(tmp_path: Path) -> None:
+    with pytest.raises(DockerError):
+        taken(DockerClient(str(tmp_path / "no.sock")), NAME, "/x")
+
+
 @pytest.mark.parametrize(("if_exists", "puts"), [("skip", 1), ("error", 0)])
 def test_a_place_that_is_taken_is_left_alone(bench: Bench, if_exists: str, puts: int) -> None:
     bench.engine.holds |= {"/app/": b"", "/app/mine": b""}

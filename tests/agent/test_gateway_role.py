@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent.gateway.command import taken
 from chalicelib.agent.gateway.packages import InstallError, Packages
 from chalicelib.agent.gateway_role import AGAIN, ORDER, SELDOM, GatewayRole, remove, running
 
@@ -110,3 +111,8 @@ def test_a_program_that_runs_as_it_should_is_left_alone(tmp_path: Path) -> None:
     role.look()
     assert running(there) == process > 0 and not logged
     remove(str(tmp_path), there)
+
+
+def test_a_gateways_folder_is_one_programs_whose_lock_says_which(tmp_path: Path) -> None:
+    assert taken(str(tmp_path)) and running(str(tmp_path)) == os.getpid()
+    assert not taken(str(tmp_path))

@@ -134,6 +134,20 @@ def test_nobody_exchanges_a_folder_between_the_check_and_the_engine(tmp_path: Pa
         run("umount", str(source.with_name("moved") / "sub"))
 
 
+def test_a_folder_that_was_missing_is_given_to_the_containers_user_and_no_other_is(
+    tmp_path: Path, shared: Path
+) -> None:
+    (shared / "theirs").mkdir(mode=0o750)
+    task = TaskFolder(str(tmp_path / "agent"), str(uuid.uuid4()))
+    task.create({})
+    wants = TaskVolumes(task, [folder(shared / name, f"/{name}") for name in ("theirs", "new")])
+    wants.for_container()
+    wants.hand_over(lambda: (1234, 1235))
+    assert TaskVolumes(task, []).release() == {}
+    found = [(shared / name).stat() for name in ("theirs", "new")]
+    assert [(each.st_uid, each.st_gid, each.st_mode & 0o777) for each in found] == [(0, 0, 0o750), (1234, 1235, 0o755)]
+
+
 # Folders in the place of disks ----------------------------------------------------------------------------------------
 
 
@@ -176,6 +190,21 @@ def test_a_folder_that_somebody_sees_mounted_is_held(workshop: Workshop, bound: 
         assert ended["held"] == [entry["volume"]] and "can't be unmounted yet" in ended["held_by"]
     workshop.until(lambda: "held" not in workshop.state(task), task)
     assert not Path(point).exists()
+
+
+def test_a_folder_that_another_namespace_has_mounted_is_held(workshop: Workshop, bound: Path, path: str) -> None:
+    entry = in_place(bound, path)
+    task = workshop.start(f"touch {path}/up; {WAIT.format(path)}", volumes=[entry])
+    workshop.running(task)
+    workshop.until((bound / "up").exists, task)
+    stranger = ("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo in; exec cat")
+    with subprocess.Popen(stranger, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as onlooker:
+        assert onlooker.stdin and onlooker.stdout and onlooker.stdout.readline() == "in\n"
+        (bound / "go").touch()
+        assert f"by cat (process {onlooker.pid})" in workshop.exited(task)["held_by"]
+        onlooker.stdin.close()
+    workshop.until(lambda: "held" not in workshop.state(task), task)
+    assert not Path(Holds().point(entry["volume"])).exists()
 
 
 # Disks ----------------------------------------------------------------------------------------------------------------

@@ -23,12 +23,9 @@ def main(arguments: List[str]) -> int:
     options = parser().parse_args(arguments)
     folder = os.path.abspath(options.folder or options.data.rstrip("/") + "-gateway")
     os.makedirs(folder, exist_ok=True)
-    lock = take_lock(os.path.join(folder, "lock"))
-    if lock is None:
+    if not taken(folder):
         log("a gateway is already running in %s" % folder)
         return 0
-    os.ftruncate(lock, 0)
-    os.write(lock, b"%d\n" % os.getpid())  # the process to signal to stop
     raise_files()
     listens = Listens(options.http or ["80"], options.https or [])
     nginx = Nginx(folder, listens, options.workers, options.user)
@@ -37,6 +34,16 @@ def main(arguments: List[str]) -> int:
         signal.signal(number, lambda *_: gateway.stop())
     gateway.run()
     return 0
+
+
+def taken(folder: str) -> bool:
+    """Is the folder this process's now, until it ends? Its lock says whom to signal to stop."""
+    lock = take_lock(os.path.join(folder, "lock"))
+    if lock is None:
+        return False
+    os.ftruncate(lock, 0)
+    os.write(lock, b"%d\n" % os.getpid())
+    return True
 
 
 def raise_files() -> None:

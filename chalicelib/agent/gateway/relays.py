@@ -223,7 +223,6 @@ class GatewayRelay:
             os.unlink(self._path)
         for stream in self._dialling:
             self.relays.expected.pop(stream, None)
-        self._dialling.clear()
         while self._waiting:
             self._waiting.popleft()[0].close()
         self._wanted = 0
