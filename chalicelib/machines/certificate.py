@@ -37,6 +37,7 @@ CERTIFICATE = StateMachine(
         "ordered": f"{spoken(TO_HEAR)} for the gateway to answer at the host, then it is ordered again",
         "validating": f"the authority is asked {every(LOOK_EVERY)}, then less often, for {spoken(TO_VALIDATE)}",
         "finalizing": "the same time",
-        "issued": "two thirds of the certificate's life; dropped when it expires and its host hasn't been used",
+        "issued": "two thirds of the certificate's life; dropped when it expires and its host hasn't been used for "
+        f"{spoken(UNUSED)}",
     },
 )

@@ -140,3 +140,9 @@ def test_of_a_node_the_last_submission_counts_and_no_other_nodes() -> None:
 def test_a_fleet_has_only_the_specs_that_it_was_given() -> None:
     with pytest.raises(Bug, match="fleet f has no spec number 3"):
         Reader(MemoryStore()).fleet_spec("f", 3)
+
+
+@pytest.mark.parametrize("jobs", [(), (b.job(PLAIN),)])
+def test_a_run_has_a_spec_at_its_deployment(jobs: tuple[Job, ...]) -> None:
+    with pytest.raises(Bug, match="has no spec at deployment 0"):
+        Reader(stored(PLAIN, *jobs)).run_row(PLAIN)

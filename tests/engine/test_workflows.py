@@ -197,6 +197,18 @@ def test_a_state_may_ask_again_from_the_moment_on_at_which_no_attempt_is_in_flig
         assert answered(snapshot, StepCall("place")).error == error
 
 
+@pytest.mark.parametrize(
+    ("undo", "status", "error"),
+    [(False, WorkflowStatus.running, "Transient"), (True, WorkflowStatus.undoing, NOT_YET)],
+)
+def test_a_step_that_failed_is_asked_for_again_by_its_error_and_its_undoing_by_none(
+    undo: bool, status: WorkflowStatus, error: str
+) -> None:
+    course = Course(TENT, Meadow(), None)
+    failed = course.workflow.with_(status=status, reason="Transient", act_until=None)
+    assert answered(WorkflowSnapshot(course.engine.at, failed, TENT), StepCall("place", undo=undo)).error == error
+
+
 def test_the_history_says_what_was_done_and_undone() -> None:
     course = Course(TENT, Meadow(), Fault("refused", "sheet"))
     course.play()

@@ -83,6 +83,12 @@ def test_what_waits_for_its_quota_takes_no_place_from_others() -> None:
     }
 
 
+def test_who_has_more_than_a_smaller_quota_allows_breaks_no_rule() -> None:
+    used = usage(quota(jobs=1), ann=Amounts(jobs=2))
+    (message,) = outcome(decide(asks("a"), fleets=(machines(1),), used=used)).values()
+    assert message.startswith("waiting for quota: ")
+
+
 def test_every_step_that_gives_a_place_away_commits_the_quota() -> None:
     of = quota(gpus=9)
     plan = decide(asks("a"), asks("b"), asks("c"), fleets=(machines(1),), used=usage(of))

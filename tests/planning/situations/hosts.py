@@ -63,6 +63,8 @@ WRONG: dict[str, Any] = {"reason": "Unfit", "message": "it has no systemd"}
 situation("a host is to be set up", host, **YOUNG)
 situation("a host is being set up", host, (ADD_HOST, "running", {}), **YOUNG)
 situation("a host that was set up reports", host, (ADD_HOST, "running", {}), heard=True, **YOUNG)
+ELSEWHERE = ADDED.with_(internal_ip="10.0.0.9")
+situation("a host reports that is elsewhere", host, at=ELSEWHERE, heard=True, **YOUNG)
 situation("a host was set up too late", host, (ADD_HOST, "undone", LATE), **YOUNG)
 situation("a host couldn't be set up", host, (ADD_HOST, "undone", WRONG), **YOUNG)
 situation("a host is to be cleared", host, (ADD_HOST, "done", {}), **ENDING)

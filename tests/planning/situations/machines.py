@@ -202,6 +202,15 @@ situation(
     nodes="1..2",
     due_at=NOW,
 )
+situation(
+    "an ending host of a fleet that must have it and pauses",
+    instance,
+    bought=False,
+    status="terminating",
+    nodes="1..2",
+    due_at=NOW,
+    fleet={"paused_until": NOW + HOUR, "due_at": NOW + HOUR},
+)
 situation("a terminated machine", instance, status="terminated")
 
 # --- with volumes, and with an end that is known ----------------------------------------------------------------------
