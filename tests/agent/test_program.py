@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 from chalicelib.agent import gpus, networks
 from chalicelib.agent.inventory import Inventory, Runner
-from chalicelib.agent.program import Address, AgentProgram, Every, Rounds, new_session
+from chalicelib.agent.program import Address, AgentProgram, Every, Rounds, log, new_session
 from chalicelib.agent.roster import Fetch, Roster
 from chalicelib.agent.spool import SpoolWriter
 from chalicelib.agent.task_runtime import CONTAINER, TaskError, TaskUsage
@@ -573,3 +575,11 @@ def test_a_session_begins_with_what_is_on_disk(tmp_path: Path) -> None:
     assert len(first.body["boot"]) == 16
     with pytest.raises(TaskError):
         Played(tmp_path).create("..", {}, [])
+
+
+def test_what_is_logged_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python before 3.9 keeps it back where that is a file."""
+    file = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(file))
+    log("the server: refused")
+    assert file.getvalue().endswith(b" the server: refused\n")

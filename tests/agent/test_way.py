@@ -114,6 +114,13 @@ def test_a_way_that_is_none_is_explained(text: str) -> None:
         way.connected("http://plane", text, 1.0)
 
 
+@pytest.mark.parametrize(("name", "error"), [("a" * 64, OSError), ("ä" * 64, ValueError)])
+def test_only_a_name_beyond_ascii_is_put_into_it(name: str, error: type[Exception]) -> None:
+    """Which needs tables that an agent otherwise never loads; a resolver judges plain names."""
+    with pytest.raises(error):
+        way.connected(f"http://{name}", "", 1.0)
+
+
 @pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
 def test_where_no_port_is_named_it_is_that_of_the_scheme(scheme: str, port: int) -> None:
     address = ".".join(["127", *(str(secrets.randbelow(200) + 1) for _ in range(3))])  # one that no other test has

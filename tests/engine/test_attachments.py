@@ -13,8 +13,11 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Attachment, AttachmentState, Volume
-from chalicelib.planning.attachments import AttachVolume, DetachVolume
+from chalicelib.engine.effects.attachments import Attachments
+from chalicelib.planning.attachments import AttachVolume, DetachVolume, DiskAt
 from chalicelib.planning.transitions import Draft
+from chalicelib.store import nouns
+from chalicelib.store.port import Delete
 from tests.world import nouns as b
 from tests.world.gangs import jobs_of, task
 from tests.world.ports import Books
@@ -306,6 +309,24 @@ def test_a_run_that_is_stopped_gives_its_volume_back(stage: Runs, reason: RunRea
     stage.ends(run)
     stage.until(lambda: stage.states == [])
     assert stage.plugged() == []
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_provider_isnt_asked_for_a_machine_that_is_over(stage: Runs, recorded: bool) -> None:
+    """It may list it no more, and a disk is taken away all the same."""
+    run = stage.start()
+    stage.until(lambda: stage.states == [ATTACHED])
+    stage.reports(run)
+    machine, left = stage.machine(run), list[DetachVolume]()
+    stage.lost = lambda effect: isinstance(effect, DetachVolume) and not left.append(effect)  # type: ignore[func-returns-value]
+    stage.ends(run)
+    stage.until(lambda: bool(left))
+    there = stage.place.again(machine)
+    stage.place.save(there.with_(status=InstanceStatus.terminated))
+    if not recorded:
+        stage.place.store.commit([Delete(nouns.key_of(there))])
+    stage.script.faults.append(Fault("list_owned", "Transient", times=9))
+    assert isinstance(Attachments(stage.acting).move(left[-1]), DiskAt)
 
 
 def end(stage: Runs, machine: Instance) -> None:
