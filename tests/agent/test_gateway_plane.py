@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,13 @@ import pytest
 
 from chalicelib.agent.gateway.plane import WAIT, PlaneClient
 from chalicelib.agent.link import LinkError
-from tests.agent.test_link import Answer, Plane
+from tests.agent.played_plane import Answer, Plane
 
 
 @pytest.fixture
 def plane() -> Iterator[Plane]:
-    plane = Plane()
-    thread = threading.Thread(target=plane.server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield plane
-    plane.server.shutdown()
-    thread.join()
-    plane.server.server_close()
+    with Plane().serving() as plane:
+        yield plane
 
 
 @pytest.fixture

@@ -4,74 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from chalicelib.agent.link import Link, LinkError
-
-
-@dataclass
-class Answer:
-    status: int = 200
-    body: bytes = b"{}"
-    headers: dict[str, str] = field(default_factory=dict)
-    length: int | None = None  # what the head says, where that isn't true
-    hangs_up: bool = False  # after the answer, without a word
-
-
-class Plane:
-    """A server that gives the answers it was told, in turn, and keeps what it was asked on which connection."""
-
-    def __init__(self) -> None:
-        plane = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Nothing."""
-
-            def do_POST(self) -> None:
-                data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                plane.asked.append((self.client_address[1], self.command, self.path, dict(self.headers), data))
-                answer = plane.answers.pop(0) if plane.answers else Answer()
-                if answer.status == 0:
-                    self.close_connection = True
-                    return
-                self.send_response(answer.status)
-                for name, value in answer.headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(answer.body) if answer.length is None else answer.length))
-                self.end_headers()
-                self.wfile.write(answer.body)
-                self.close_connection = answer.hangs_up or answer.length is not None
-
-            do_GET = do_POST
-
-        self.asked: list[tuple[int, str, str, dict[str, str], bytes]] = []
-        self.answers: list[Answer] = []
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    @property
-    def connections(self) -> int:
-        return len({port for port, *_ in self.asked})
+from tests.agent.played_plane import Answer, Plane
 
 
 @pytest.fixture
 def plane() -> Iterator[Plane]:
-    plane = Plane()
-    thread = threading.Thread(target=plane.server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield plane
-    plane.server.shutdown()
-    thread.join()
-    plane.server.server_close()
+    with Plane().serving() as plane:
+        yield plane
 
 
 @pytest.fixture

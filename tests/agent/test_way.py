@@ -20,7 +20,7 @@ from chalicelib.agent import streams, way
 from chalicelib.agent.gateway.nginx import pin_of
 from chalicelib.agent.link import Link, LinkError
 from chalicelib.agent.program import Address
-from tests.agent.test_link import Plane
+from tests.agent.played_plane import Plane
 
 NAME = "plane.test"  # nobody resolves it
 
@@ -52,12 +52,8 @@ def relayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
     context.load_cert_chain(file)
     context.sni_callback = lambda made, name, of: names.append(name)
     plane.server.socket = context.wrap_socket(plane.server.socket, server_side=True)
-    thread = threading.Thread(target=plane.server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield plane, names
-    plane.server.shutdown()
-    thread.join()
-    plane.server.server_close()
+    with plane.serving():
+        yield plane, names
 
 
 def via(plane: Plane) -> str:
