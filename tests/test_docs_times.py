@@ -23,6 +23,7 @@ from chalicelib.domain.serving import BODY
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.services import ProbeConfig, ScalingSpec
 from chalicelib.domain.specs.sign_on import SignOnProvider
+from chalicelib.domain.tenants import LEAST_CHARGE
 from chalicelib.identity import openid
 from chalicelib.machines import gateway, instance, job, run
 from chalicelib.planning import asking, costs, erasing, orphans, rollout, scaling, subscriptions, volumes
@@ -181,6 +182,10 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
     "reference/retention.md": [
         ("Every ten minutes a bounded number", embedded.ERASE_EVERY),
         ("one point in five minutes", us(metrics._SLOT)),
+        ("A user may keep 2 GB", SizeLimits.uploads),
+        ("counting as 4 KB", LEAST_CHARGE),
+        ("which is 2 MB", SizeLimits.upload),
+        ("one day if no run", erasing.UNUSED_DAYS * DAY),
         ("longer than 70 minutes", metrics.SHORT_SECONDS),
         ("keeps 16 MB of the freed space", sqlite._ROOM * PAGE),
         ("up to 64 MB every", sqlite._STEP * sqlite._STEPS * PAGE),

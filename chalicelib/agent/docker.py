@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, List, Optional,
 from urllib.parse import quote
 
 from .docker_client import DockerAway, DockerClient, DockerError, registry_header, split_image
+from .image_access import ImageAccess
 from .later import Later
 from .task_runtime import COLUMNS, CONTAINER, READ_BYTES, ROWS, Began, TaskError, TaskUsage
 from .tasks import TaskFolder
@@ -57,11 +58,10 @@ class DockerRuntime:
     name = "docker"
     isolation = CONTAINER
 
-    def __init__(
-        self, owner: str, path: str, users_told: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._docker, self._owner, self._clock = DockerClient(path), owner, clock
+    def __init__(self, data: str, path: str, users_told: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self._docker, self._owner, self._clock = DockerClient(path), data, clock  # an agent is known by its folder
         self._users = Users(users_told)  # git runs as one of them, if root runs the agent
+        self._access = ImageAccess(data)
         self._storage, self._storage_until = "", 0.0
 
     def problem(self) -> str:
@@ -130,10 +130,15 @@ class DockerRuntime:
         return work
 
     def _provide(self, began: Began, image: str) -> None:
-        """The image on this machine: pulled, unless it is here already under a tag that isn't `latest`."""
+        """The image on this machine: pulled, unless it is here already under a tag that isn't `latest`, and for this
+        project."""
         name, tag = split_image(image)
-        local = self._docker.image(image) is not None
-        if local and tag != "latest":
+        project = str(began.spec.get("project_id") or "")
+        before = self._image_id(image)
+        # What a supervisor that was killed had pulled has no record yet.
+        resumed = began.state.get("state") == "pulling"
+        allowed = bool(before) and not resumed and self._access.allows(project, before)
+        if allowed and tag != "latest":
             return
         began.report("pulling", pull=Pull().progress())
         try:
@@ -141,8 +146,24 @@ class DockerRuntime:
         except DockerError as problem:
             if isinstance(problem, DockerAway):
                 raise
-            if not local:
+            if not allowed:
                 raise TaskError("creating_container_error", unpulled(image, problem.message)) from None
+        else:
+            allowed = True
+        finally:
+            # Also when the task is ended meanwhile: the engine may have been faster.
+            self._record(project, before if not resumed else "", self._image_id(image), allowed)
+
+    def _record(self, project: str, before: str, now: str, allowed: bool) -> None:
+        if now and now != before:
+            self._access.restrict(now)
+        if now and allowed:
+            self._access.allow(project, now)
+            self._access.forget_all_but(self._docker.image_ids())
+
+    def _image_id(self, image: str) -> str:
+        """Empty if the engine has none of that name."""
+        return str((self._docker.image(image) or {}).get("Id") or "")
 
     def _pull(self, began: Began, name: str, tag: str) -> None:
         pull, reported = Pull(), time.monotonic()

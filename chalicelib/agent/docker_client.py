@@ -225,6 +225,10 @@ class DockerClient:
     def image(self, name: str) -> Optional[Dict[str, Any]]:
         return self._found("/images/%s/json" % quote(name, safe="/:@"))
 
+    def image_ids(self) -> List[str]:
+        found = self.call("GET", "/images/json", {"all": 1})
+        return [str(each.get("Id") or "") for each in found or []]
+
     def _found(self, path: str) -> Optional[Dict[str, Any]]:
         try:
             found = self.call("GET", path)

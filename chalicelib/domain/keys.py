@@ -36,7 +36,8 @@
 | RuleCount | automated/<project> | <rule>              |                                    |                        |
 | Subscription | subscriptions | webhook/<name>, rule/<name> |                              |                        |
 | Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
-| Archive   | archive/<id>     | status                  | archives, used#id                  |                        |
+| Archive   | archive/<id>     | status                  | archives or unused-archives, used#id |                      |
+| UserUploads | user/<id>      | uploads                 |                                    |                        |
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
 | Renewal   | renewal          | form                    |                                    |                        |
 | Round     | round            | blobs                   |                                    |                        |
@@ -70,6 +71,7 @@ ENDED_GATEWAYS = "ended-gateways"
 CLOSINGS = "closings"
 CLOSED = "closed"
 ARCHIVES = "archives"
+UNUSED_ARCHIVES = "unused-archives"  # that no run was submitted with
 
 SUBSCRIPTIONS = "subscriptions"  # webhooks and rules, and how far each has come
 PRESENCES = "presences"  # agents that have to report
@@ -221,6 +223,10 @@ def event_at(key: Key) -> Micros:
 
 def user(user_id: str) -> Key:
     return Key(f"user/{user_id}", STATUS)
+
+
+def uploads(user_id: str) -> Key:
+    return Key(f"user/{user_id}", "uploads")
 
 
 def user_name(name: str) -> Key:

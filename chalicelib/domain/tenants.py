@@ -193,7 +193,29 @@ class Archive(Noun):
     blob: str
     size: int
     used_at: Micros = 0  # when it was last uploaded, asked for or needed, to the day
+    submitted: bool = True  # a run was submitted with it
+    charged_to: str = ""  # the user among whose uploads it counts
     erased: bool = False  # as good as gone: its bytes are being deleted
 
     def place(self) -> keys.Place:
-        return keys.Place(keys.archive(self.id), keys.by_time(keys.ARCHIVES, self.used_at, self.id))
+        partition = keys.ARCHIVES if self.submitted else keys.UNUSED_ARCHIVES
+        return keys.Place(keys.archive(self.id), keys.by_time(partition, self.used_at, self.id))
+
+
+LEAST_CHARGE = 4096  # bytes: each archive has records, too
+
+
+class UserUploads(Noun):
+    """How much a user keeps on the server: written in the commits that store and erase their archives."""
+
+    id: str  # the user's
+    size: int = 0  # bytes
+
+    def plus(self, size: int) -> UserUploads:
+        return self.with_(size=self.size + max(size, LEAST_CHARGE))
+
+    def minus(self, size: int) -> UserUploads:
+        return self.with_(size=max(0, self.size - max(size, LEAST_CHARGE)))
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.uploads(self.id))

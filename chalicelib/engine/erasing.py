@@ -26,7 +26,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.keys import Key
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
-from chalicelib.domain.tenants import Archive, Project
+from chalicelib.domain.tenants import Archive, Project, UserUploads
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.leftovers import Leftovers
 from chalicelib.engine.ports import Clock
@@ -269,7 +269,8 @@ class Eraser:
     # --- archives ----------------------------------------------------------------------------------------------------
 
     def _archives(self, until: Micros, done: Erased) -> None:
-        listed = [record.key for record in self._oldest("gsi1", keys.ARCHIVES, self._kept.archives)]
+        unused = self._oldest("gsi1", keys.UNUSED_ARCHIVES, erasing.UNUSED_DAYS)
+        listed = [record.key for record in (*self._oldest("gsi1", keys.ARCHIVES, self._kept.archives), *unused)]
         found = nouns.find_many(self._store, Archive, listed) if listed else []
         old = [each for each in found if each and erasing.archive_goes(each, self._kept, self._clock.now())]
         asked = [archive for archive in old if not archive.erased]
@@ -279,7 +280,7 @@ class Eraser:
                 return
             with _apart(f"erasing archive {archive.id}"):
                 if archive.id in used:
-                    self._store.commit([nouns.put(archive.with_(used_at=self._clock.now()))])
+                    self._store.commit([nouns.put(archive.with_(used_at=self._clock.now(), submitted=True))])
                 else:
                     self._archive(archive, done)
 
@@ -299,12 +300,19 @@ class Eraser:
     def _archive(self, archive: Archive, done: Erased) -> None:
         """Marked first, so that nothing relies on it while its bytes are deleted."""
         if not archive.erased:
-            marked = archive.with_(erased=True)
-            self._store.commit([nouns.put(marked)])
+            marked = archive.with_(erased=True, charged_to="")
+            self._store.commit([nouns.put(marked), *self._discharge(archive)])
             archive = marked.with_(version=marked.version + 1)
         self._blobs.delete(archive.blob)
         self._store.commit([Delete(nouns.key_of(archive), archive.version)])
         done.archives.append(archive.id)
+
+    def _discharge(self, archive: Archive) -> Iterator[Change]:
+        """What it took of its user's uploads is free again."""
+        uploads = nouns.find(self._store, UserUploads, keys.uploads(archive.charged_to)) if archive.charged_to else None
+        if uploads is not None:
+            left = uploads.minus(archive.size)
+            yield nouns.put(left) if left.size else Delete(nouns.key_of(uploads), uploads.version)
 
     # --- events ------------------------------------------------------------------------------------------------------
 

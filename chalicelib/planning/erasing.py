@@ -17,6 +17,7 @@ from chalicelib.domain.tenants import Archive, Project
 from chalicelib.domain.volumes import Volume
 
 AT_REST: Micros = DAY  # after which no record can be on its way to a blob any more, nor the rest to half a file
+UNUSED_DAYS = 1  # for an archive that no run was submitted with
 MOST_SUBMISSIONS = 100  # of each job of a live run, or of a whole service: every look at the run reads them all
 
 
@@ -78,7 +79,8 @@ def gateway_goes(gateway: Gateway, kept: Retention, now: Micros) -> bool:
 
 def archive_goes(archive: Archive, kept: Retention, now: Micros) -> bool:
     """Provided that no live run uses it."""
-    return archive.erased or archive.used_at <= now - kept.archives * DAY
+    days = kept.archives if archive.submitted else UNUSED_DAYS
+    return archive.erased or archive.used_at <= now - days * DAY
 
 
 def is_settled(written_at: Micros, now: Micros) -> bool:

@@ -308,6 +308,7 @@ def agent_task(
         "id": job.id,
         "name": job.name,
         "project": project_name,
+        "project_id": job.project_id,
         "run_name": job.run_name,
         "commands": [neighbours.filled(nodes.filled(command), known) for command in spec.commands],
         "env": {**instance.env, **task_env(job, spec, nodes), **neighbours.environment(spec, known), **spec.env},

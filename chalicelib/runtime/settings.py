@@ -124,7 +124,10 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "services_domain": env.get("DSTACK_SERVER_SERVICES_DOMAIN", ServerSettings.services_domain),
         "trust_jobs": _switch(env, "DSTACK_SERVER_TRUST_JOBS", ServerSettings.trust_jobs),
         "authority": _authority(env),
-        "limits": SizeLimits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", SizeLimits.upload)),
+        "limits": SizeLimits(
+            upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", SizeLimits.upload),
+            uploads=_number(env, "DSTACK_SERVER_USER_UPLOADS_LIMIT", SizeLimits.uploads),
+        ),
         "images": _images(env),
         "retention": _retention(env),
     }

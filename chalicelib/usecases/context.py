@@ -38,6 +38,7 @@ class SizeLimits:
 
     body: int = 8 * 1024 * 1024
     upload: int = 2 * 1024 * 1024
+    uploads: int = 2 * 1024 * 1024 * 1024  # of a user, together
     answer: int = 4 * 1024 * 1024
     log_bytes_per_hour: int = 50 * 1024 * 1024
 

@@ -1,7 +1,8 @@
 """Uploaded archives: content under its own hash, checked before it is stored (`archives`).
 
-An archive that hasn't been used for long is erased (`engine/erasing.py`). Uploading it, looking it up, or submitting a
-run with it counts as use; that is recorded once a day, so it usually costs no write.
+An archive that hasn't been used for long is erased (`engine/erasing.py`), one that no run was submitted with after a
+day. Uploading it, looking it up, or submitting a run with it counts as use; that is recorded once a day, so it usually
+costs no write. Each counts among the uploads of whoever stored it, of which a user may keep so many bytes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from chalicelib.domain import keys
 from chalicelib.domain.ids import is_id
 from chalicelib.domain.instants import DAY
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.domain.tenants import Archive, User, archive_id
+from chalicelib.domain.tenants import Archive, User, UserUploads, archive_id
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.usecases.archives import check_tar
 from chalicelib.usecases.context import TRIES, Plane
 
+UPLOAD_TRIES = 4 * TRIES  # all uploads of a user write one record
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -34,29 +36,44 @@ def save_archive(plane: Plane, user: User, name: str, content: bytes) -> Archive
     """Stores an uploaded archive of files; the same content again is the same archive."""
     check_upload(plane, name, content)
     check_tar(content)
-    return keep(plane, user.id, "archives", name, content)
+    return keep(plane, user, user.id, "archives", name, content)
 
 
-def keep(plane: Plane, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
+def keep(plane: Plane, user: User, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
     """Store content whose hash was checked. The bytes come first, so no record lacks them."""
-    for _ in range(TRIES):
+    for _ in range(UPLOAD_TRIES):
         known = nouns.find(plane.store, Archive, keys.archive(archive_id(owner_id, hash_)))
         if known is not None and not known.erased:
             if _use(plane, known):
                 return known
             continue
+        uploads = _charged(plane, user, len(content))
         # The bytes of an erased one may be deleted at any moment, so the new ones have another name.
         blob = f"{folder}/{owner_id}/{hash_}" + ("" if known is None else f"-{plane.random_id()}")
         version, now = 0 if known is None else known.version, plane.clock.now()
         archive = Archive(id=archive_id(owner_id, hash_), owner_id=owner_id, hash=hash_, blob=blob, size=len(content))
-        archive = archive.with_(used_at=now, version=version)
+        archive = archive.with_(used_at=now, submitted=False, charged_to=user.id, version=version)
         plane.blobs.put(blob, content)
         try:
-            plane.store.commit([nouns.put(archive)])
+            plane.store.commit([nouns.put(archive), nouns.put(uploads)])
         except Conflict:
-            continue  # a concurrent upload of the same content, or the old archive was erased: look again
+            continue  # another upload of this user or of the same content, or the old archive was erased: look again
         return archive
     raise Contended("This archive keeps changing.", hint="Try again.")
+
+
+def _charged(plane: Plane, user: User, size: int) -> UserUploads:
+    """The user's uploads with so many bytes more. Raises Refused if that is too much."""
+    known = nouns.find(plane.store, UserUploads, keys.uploads(user.id)) or UserUploads(id=user.id)
+    charged, limit = known.plus(size), plane.limits.uploads
+    if charged.size > limit:
+        raise Refused(
+            f"Your uploads would take {charged.size / 2**20:.1f} MB on the server; "
+            f"a user may keep {limit / 2**20:g} MB there.",
+            hint="An upload that no run was submitted with is erased after a day, others some time after their last "
+            "run. Leave out files you don't need, or ask whoever runs the server for more room.",
+        )
+    return charged
 
 
 def use(plane: Plane, project_id: str, spec: RunSpec) -> None:
@@ -67,20 +84,21 @@ def use(plane: Plane, project_id: str, spec: RunSpec) -> None:
         ids.append(archive_id(project_id, spec.repo_code_hash))
     wanted = [keys.archive(id_) for id_ in dict.fromkeys(ids)]
     for archive in nouns.find_many(plane.store, Archive, wanted) if wanted else ():
-        if archive is not None and (archive.erased or not _use(plane, archive)):
+        if archive is not None and (archive.erased or not _use(plane, archive, submitted=True)):
             raise Refused(
                 "The files of this run were just erased, because they hadn't been used for long.", hint="Apply again."
             )
 
 
-def _use(plane: Plane, archive: Archive) -> bool:
+def _use(plane: Plane, archive: Archive, submitted: bool = False) -> bool:
     """Record that it is used; False if it was erased meanwhile."""
     now, found = plane.clock.now(), archive
     for _ in range(TRIES):
-        if found.used_at > now - DAY // 2:
+        used = found.with_(used_at=now, submitted=found.submitted or submitted)
+        if found.used_at > now - DAY // 2 and used.submitted == found.submitted:
             return True
         try:
-            plane.store.commit([nouns.put(found.with_(used_at=now))])
+            plane.store.commit([nouns.put(used)])
         except Conflict:
             again = _find(plane, archive.id)
             if again is None:

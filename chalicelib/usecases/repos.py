@@ -139,7 +139,7 @@ def save_code(plane: Plane, user: User, project: Project, repo_id: str, name: st
     repo = get_repo(plane, user, project, repo_id, with_creds=False).repo
     check_upload(plane, name, content)
     patch = orjson.loads(repo.info)["repo_type"] == "remote"  # what is sent for it are the changes to a commit
-    return keep(plane, project.id, "code", name, content if patch else as_content(content))
+    return keep(plane, user, project.id, "code", name, content if patch else as_content(content))
 
 
 def _creds(plane: Plane, repo: Repo) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class Engine:
     containers: dict[str, Container] = field(default_factory=dict)
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     pulls: list[dict[str, Any]] = field(default_factory=list)  # the lines that a pull prints
+    brings: dict[str, dict[str, Any]] = field(default_factory=dict)  # the images that a pull brings
     faults: dict[str, tuple[int, str]] = field(default_factory=dict)  # "METHOD /path" → status and text; 0 hangs up
     cut_short: str = ""  # "METHOD /path" of a request whose answer breaks off
     requests: list[Request] = field(default_factory=list)
@@ -137,9 +138,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(200, b"".join(json.dumps(event).encode() + b"\n" for event in engine.events))
             case ["GET", "_ping"]:
                 self._say(200, b"OK", "text/plain")
+            case ["GET", "images", "json"]:
+                self._json([{"Id": image.get("Id")} for image in engine.images.values()])
             case ["GET", "images", *name, "json"]:
                 self._found(engine.images.get("/".join(name)), f"No such image: {'/'.join(name)}")
             case ["POST", "images", "create"]:
+                engine.images |= engine.brings
                 self._say(200, b"".join(json.dumps(line).encode() + b"\r\n" for line in engine.pulls))
             case ["GET", "containers", "json"]:
                 label = json.loads(request.query["filters"])["label"][0].split("=")

@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.agent.docker import DockerRuntime, container_name
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor
+from tests.harness import registry
 from tests.harness.docker import DockerEngine
 from tests.harness.images import BUSYBOX, PYTHON
 
@@ -25,6 +26,21 @@ class TestDockerRuntime(RuntimeConformance):
         state = workshop.exited(workshop.start("true", image="registry.invalid/no/such:1"))
         assert state["reason"] == "creating_container_error"
         assert "registry.invalid/no/such:1" in state["message"]
+
+    def test_a_private_image_that_another_project_pulled_isnt_run(
+        self, workshop: Workshop, docker_engine: DockerEngine
+    ) -> None:
+        login = {"username": "theirs", "password": "hush"}
+        with registry.beside(docker_engine.folder.name, 1, "theirs:hush") as image:
+            for project, auth, want in (
+                ("theirs", login, "exited with status 127"),  # it runs, but has no shell
+                ("others", None, "can't be pulled: "),
+                ("others", {**login, "password": "guessed"}, "can't be pulled: "),
+                ("theirs", None, "exited with status 127"),
+            ):
+                task = workshop.start("true", image=image, project_id=project, registry_auth=auth)
+                assert want in workshop.exited(task)["message"], project
+                assert docker_engine.api.image(image)
 
     def test_user(self, workshop: Workshop) -> None:
         task = workshop.start("id -u; id -g", user={"username": "somebody"})

@@ -38,7 +38,7 @@ class Bench:
     """A supervisor's side of `begin`, without a process: what was reported, how often it waited."""
 
     def __init__(self, folder: Path, engine: Engine) -> None:
-        self.engine, self.runtime = engine, DockerRuntime("owner", engine.socket)
+        self.engine, self.runtime = engine, DockerRuntime(str(folder), engine.socket)
         self.folder = TaskFolder(str(folder), "t")
         self.folder.create({})
         self.reports: list[tuple[str, dict[str, Any]]] = []
@@ -71,7 +71,10 @@ class Bench:
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     with docker_engine.running(tmp_path) as engine:
-        engine.images[IMAGE] = {"Config": {"WorkingDir": "/app", "User": "app", "Env": ["VIRTUAL_ENV=/venv"]}}
+        engine.images[IMAGE] = {
+            "Id": "sha256:a9",
+            "Config": {"WorkingDir": "/app", "User": "app", "Env": ["VIRTUAL_ENV=/venv"]},
+        }
         yield engine
 
 
@@ -145,7 +148,7 @@ def test_a_task_is_created_attached_to_and_only_then_started(bench: Bench) -> No
     wanted = ["create", "archive", "attach", "start", "resize"]
     assert [line.split("/")[-1] for line in bench.engine.asked() if line.split("/")[-1] in wanted] == wanted
     assert bench.engine.request("POST /containers/create").query == {"name": NAME}
-    assert bench.container.body["Labels"] == {"dstack.task": "t", "dstack.agent": "owner"}
+    assert bench.container.body["Labels"] == {"dstack.task": "t", "dstack.agent": bench.folder.data}
     assert bench.engine.request(f"POST /containers/{NAME}/attach").query == {
         "stdout": "1",
         "stderr": "1",
@@ -170,7 +173,7 @@ def test_the_container_gets_the_images_python_the_folder_and_the_gpus(bench: Ben
     [(None, {}, "root"), (None, {"User": "app"}, "app"), ({"uid": 7}, {"User": "app"}, "7")],
 )
 def test_who_runs_it_is_reported(bench: Bench, user: Any, config: dict[str, Any], want: str) -> None:
-    bench.engine.images[IMAGE] = {"Config": config}
+    bench.engine.images[IMAGE] = {"Id": "sha256:a9", "Config": config}
     bench.begin(user=user)
     assert bench.reports[-1][1]["username"] == want
 
@@ -311,7 +314,7 @@ def test_a_missing_image_is_pulled_with_the_credentials_of_its_registry(bench: B
 
 
 def test_what_is_called_latest_is_asked_for_anew_and_does_without(bench: Bench) -> None:
-    bench.engine.images["app"] = {}
+    bench.engine.images["app"] = {"Id": "sha256:b0"}
     bench.engine.pulls = [{"error": "registry is down"}]
     bench.begin(image="app")
     assert len(bench.engine.asked("POST /images/create")) == 1
@@ -570,7 +573,8 @@ def test_usage_is_one_look(bench: Bench) -> None:
 
 
 def test_remove_and_sweep(bench: Bench) -> None:
-    for task, owner in [("t", "owner"), ("kept", "owner"), ("lost", "owner"), ("theirs", "another agent")]:
+    own = bench.folder.data
+    for task, owner in [("t", own), ("kept", own), ("lost", own), ("theirs", "another agent")]:
         labels = {"dstack.task": task, "dstack.agent": owner}
         bench.engine.container(container_name(task), body={"Labels": labels})
     bench.runtime.remove(bench.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,30 @@ def test_another_content_type_is_refused(rig: Rig, kind: str) -> None:
 def test_an_upload_over_the_limit_says_how_large_it_is(rig: Rig) -> None:
     text = message(upload(rig, FILES, multipart(tar(("a", b"x" * 3_000_000)))))
     assert "2.9 MB" in text and "limit is 2 MB" in text
+
+
+def test_a_user_keeps_so_many_bytes_of_files_and_code_together(rig: Rig) -> None:
+    rig.world.plane = replace(rig.world.plane, limits=SizeLimits(uploads=30_000))
+    rig.ok("P/repos/init", {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None})
+    first = upload(rig, FILES, multipart(tar(("a", b"1"))))
+    assert upload(rig, FILES, multipart(tar(("a", b"1")))).json == first.json, "the same again takes no more"
+    assert upload(rig, "P/repos/upload_code", multipart(tar(("a", b"1"))), query={"repo_id": "none"}).status == 200
+    for path, query in ((FILES, {}), ("P/repos/upload_code", {"repo_id": "none"})):
+        text = message(upload(rig, path, multipart(tar(("b", b"2"))), query=query))
+        assert "a user may keep" in text and "erased after a day" in text
+    assert len(rig.world.plane.blobs.list("")) == 2, "what is refused is nowhere"
+    token = rig.user("ann")
+    assert upload(rig, FILES, multipart(tar(("b", b"2"))), token=token).status == 200, (
+        "each has an allowance of their own"
+    )
+
+
+def test_however_small_an_upload_is_it_takes_room(rig: Rig) -> None:
+    rig.world.plane = replace(rig.world.plane, limits=SizeLimits(uploads=8192))
+    rig.ok("P/repos/init", REMOTE)
+    for number in range(3):
+        reply = upload(rig, "P/repos/upload_code", multipart(b"%d" % number), query={"repo_id": "r-1"})
+        assert (reply.status == 200) is (number < 2)
 
 
 def test_a_full_disk_is_told_and_nothing_is_kept(tmp_path) -> None:

@@ -18,7 +18,7 @@ from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.tenants import Archive, Project, ProjectRole
+from chalicelib.domain.tenants import Archive, Project, ProjectRole, UserUploads
 from chalicelib.engine.erasing import BATCH, Erased, Eraser
 from chalicelib.planning.erasing import MOST_SUBMISSIONS
 from chalicelib.store import nouns
@@ -253,6 +253,7 @@ def with_files(sent: Any) -> dict[str, Any]:
 
 def test_an_archive_that_nobody_uses_goes_with_its_bytes_and_can_be_uploaded_again(rig: Rig) -> None:
     sent = archive(rig)
+    ended(rig, **with_files(sent))
     later(rig, 29.9)
     assert turn(rig).archives == []
     later(rig, 0.2)
@@ -266,6 +267,7 @@ def test_an_archive_that_nobody_uses_goes_with_its_bytes_and_can_be_uploaded_aga
 @pytest.mark.parametrize("how", ["asked for", "uploaded", "submitted"])
 def test_an_archive_that_is_used_stays(rig: Rig, how: str) -> None:
     sent = archive(rig)
+    ended(rig, **with_files(sent))
     later(rig, 29)
     if how == "asked for":
         rig.ok("/api/files/get_archive_by_hash", {"hash": sent["hash"]})
@@ -277,6 +279,29 @@ def test_an_archive_that_is_used_stays(rig: Rig, how: str) -> None:
     assert turn(rig).archives == []
     later(rig, 1)
     assert turn(rig).archives == [sent["id"]]
+
+
+def test_an_archive_that_no_run_was_submitted_with_goes_after_a_day(rig: Rig) -> None:
+    sent = archive(rig)
+    later(rig, 0.9)
+    rig.ok("/api/files/get_archive_by_hash", {"hash": sent["hash"]})
+    rig.ok("P/runs/get_plan", {"run_spec": {**task(), **with_files(sent)}})
+    later(rig, 0.9)
+    assert turn(rig).archives == [], "it was asked for within a day"
+    later(rig, 0.2)
+    assert turn(rig).archives == [sent["id"]]
+
+
+def test_what_an_erased_archive_took_of_its_users_uploads_is_free_again(rig: Rig) -> None:
+    archive(rig)
+    upload(rig, FILES, multipart(tar(("b", b"2"))))
+    owner = nouns.find_target(rig.world.plane.store, keys.user_name("admin"))
+    assert owner is not None
+    kept = nouns.find(rig.world.plane.store, UserUploads, keys.uploads(owner[0]))
+    assert kept is not None and kept.size > 20_000
+    later(rig, 1.1)
+    assert len(turn(rig).archives) == 2
+    assert nouns.find(rig.world.plane.store, UserUploads, keys.uploads(owner[0])) is None
 
 
 def test_an_archive_of_a_live_run_stays_however_long_it_waits(rig: Rig) -> None:

@@ -1,8 +1,8 @@
 """A registry with one image of any size, served to an engine in the engine's own network namespace.
 
-    python -m tests.harness.registry MIB     # prints its port; the image is 127.0.0.1:PORT/big:1
+    python -m tests.harness.registry MIB [USER:PASSWORD]   # prints its port; the image is 127.0.0.1:PORT/big:1
 
-The image has one layer of random bytes, which can't be compressed.
+The image has one layer of random bytes, which can't be compressed. With a login it is a private one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -53,11 +54,18 @@ def digest(data: bytes) -> str:
 
 class Handler(BaseHTTPRequestHandler):
     blobs: dict[str, tuple[str, bytes]]
+    login: str = ""
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""
 
     def do_GET(self) -> None:
+        if self.login and self.headers.get("Authorization") != f"Basic {b64encode(self.login.encode()).decode()}":
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="private"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         name = self.path.rpartition("/")[2]
         kind, data = ("text/plain", b"") if self.path == "/v2/" else self.blobs.get(name, ("", b""))
         self.send_response(200 if kind else 404)
@@ -73,9 +81,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def beside(namespace: str, mib: int) -> Iterator[str]:
+def beside(namespace: str, mib: int, login: str = "") -> Iterator[str]:
     """The name of the image, which an engine in that namespace can pull."""
-    argv = ["nsenter", f"--net=/run/netns/{namespace}", sys.executable, "-m", "tests.harness.registry", str(mib)]
+    argv = ["nsenter", f"--net=/run/netns/{namespace}", sys.executable, "-m", "tests.harness.registry", str(mib), login]
     root = Path(__file__).parents[2]
     with subprocess.Popen(argv, cwd=root, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -87,6 +95,7 @@ def beside(namespace: str, mib: int) -> Iterator[str]:
 
 if __name__ == "__main__":
     Handler.blobs = blobs_of(int(sys.argv[1]))
+    Handler.login = "".join(sys.argv[2:])
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         print(server.server_port, flush=True)
         server.serve_forever()

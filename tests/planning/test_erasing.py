@@ -146,6 +146,8 @@ def test_an_archive_goes_after_its_last_use_or_if_its_end_has_begun() -> None:
     archive = Archive(id="a", owner_id="u", hash="h", blob="b", size=1, used_at=NOW)
     assert not archive_goes(archive, KEPT, NOW + 10 * DAY - 1) and archive_goes(archive, KEPT, NOW + 10 * DAY)
     assert archive_goes(archive.with_(erased=True), KEPT, NOW)
+    unused = archive.with_(submitted=False)
+    assert not archive_goes(unused, KEPT, NOW + DAY - 1) and archive_goes(unused, KEPT, NOW + DAY)
 
 
 @pytest.mark.parametrize(
