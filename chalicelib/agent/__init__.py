@@ -6,6 +6,7 @@
 `courier`, `link`   a thread that talks to the server, and one request over a kept connection
 `tasks`          a folder for each task; what is on disk is the truth, so an agent may be killed at any moment
 `supervisor`     a small process for each task that outlives the agent: owns its output and its exit status
+`steps`          in which of its commands a job ended
 `task_runtime`   what `process` (plain processes) and `docker` (through `docker_client`) implement for a supervisor
 `process_tree`   the processes of a task, found through /proc
 `spool`          a task's output on disk, framed, by byte offset

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
 from urllib.parse import quote
 
+from . import steps
 from .docker_client import DockerAway, DockerClient, DockerError, registry_header, split_image
 from .image_access import ImageAccess
 from .later import Later
@@ -26,12 +27,14 @@ from .tasks import TaskFolder
 from .users import Users
 
 if TYPE_CHECKING:
+    import tarfile
     import tempfile
 
     from . import docker_repositories, fabric, files, listening, logins, node_ssh, process_tree, visibility
     from .visibility import TaskCards
 else:
-    tempfile, docker_repositories, fabric = Later("tempfile"), Later(".docker_repositories"), Later(".fabric")
+    tarfile, tempfile = Later("tarfile"), Later("tempfile")
+    docker_repositories, fabric = Later(".docker_repositories"), Later(".fabric")
     files, listening, logins, node_ssh = Later(".files"), Later(".listening"), Later(".logins"), Later(".node_ssh")
     process_tree, visibility = Later(".process_tree"), Later(".visibility")
 
@@ -188,7 +191,10 @@ class DockerRuntime:
                 files.repack(archive, target, files.is_place(mapping["path"]), packed)
                 self._put(name, packed)
         with tempfile.TemporaryFile(dir=began.folder.path) as packed:
-            files.lone_file(files.HOSTFILE, began.spec.get("hostfile") or "", packed)
+            ours = {files.HOSTFILE: (began.spec.get("hostfile") or "", 0o644)}
+            if began.spec.get("steps"):
+                ours[steps.PLACE] = ("", 0o666)  # whoever the job becomes writes to it
+            files.lone_files(ours, packed)
             self._put(name, packed)
 
     def _equip(self, began: Began, name: str, user: str) -> str:
@@ -329,6 +335,7 @@ def container_body(
     given, told = visibility.in_container(cards, bool(spec.get("privileged")))
     advice = visibility.in_process(cards) if spec.get("privileged") else {}  # which sees all nodes of its host
     places = {**advice, **files.with_places(spec, where, home_of(spec), "/" + files.HOSTFILE, venv), **told}
+    places.update(steps.variable(spec, "/" + steps.PLACE))
     if spec.get("home_dir"):
         places.setdefault("HOME", spec["home_dir"])
     files_soft, files_hard = open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
@@ -523,6 +530,12 @@ class DockerWork:
 
     def out_of_memory(self) -> bool:
         return self._out_of_memory
+
+    def step(self) -> str:
+        try:
+            return docker_repositories.text_of(self._docker, self._name, "/" + steps.PLACE)
+        except (DockerError, OSError, tarfile.TarError):
+            return ""  # the engine is restarting: the job has ended all the same
 
     def finish(self) -> bytes:
         return b""  # the container has ended, and its output was read to the end

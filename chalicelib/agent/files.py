@@ -114,13 +114,14 @@ def clear(path: str) -> None:
         os.unlink(path)
 
 
-def lone_file(path: str, text: str, out: BinaryIO) -> None:
-    """A tar stream that, unpacked at `/`, puts `text` at `path` for everybody to read."""
-    data = text.encode()
-    member = tarfile.TarInfo(path.strip("/"))
-    member.size, member.mode = len(data), 0o644
+def lone_files(found: Dict[str, Tuple[str, int]], out: BinaryIO) -> None:
+    """A tar stream that, unpacked at `/`, puts each text at its path, with its mode."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
-        packed.addfile(member, io.BytesIO(data))
+        for path, (text, mode) in found.items():
+            data = text.encode()
+            member = tarfile.TarInfo(path.strip("/"))
+            member.size, member.mode = len(data), mode
+            packed.addfile(member, io.BytesIO(data))
 
 
 def repack(

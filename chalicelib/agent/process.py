@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         process_tree,
         repositories,
         session_command,
+        steps,
         users,
         visibility,
     )
@@ -46,7 +47,8 @@ else:
     accounts, cgroups, fabric, files = Later(".accounts"), Later(".cgroups"), Later(".fabric"), Later(".files")
     listening, logins, namespaces = Later(".listening"), Later(".logins"), Later(".namespaces")
     node_ssh, process_tree, repositories = Later(".node_ssh"), Later(".process_tree"), Later(".repositories")
-    session_command, users, visibility = Later(".session_command"), Later(".users"), Later(".visibility")
+    session_command, steps, users = Later(".session_command"), Later(".steps"), Later(".users")
+    visibility = Later(".visibility")
 
 DRAIN_SECONDS = 20.0  # to wait for killed processes, and again for their last output; busy machines are slow
 PROCESSES_MOST = 16384  # of a user that is the task's own
@@ -112,9 +114,12 @@ class ProcessRuntime:
         )
         if equipped.path:
             environment["PATH"] = equipped.path + ":" + environment["PATH"]
+        place = os.path.join(os.path.dirname(scratch) if scratch else folder.path, "command")
+        steps.make(place, account.uid, account.gid)
         group = cgroups.TaskGroup(folder.task)
         group.make(spec.get("cpu"), spec.get("memory_bytes"))
-        work = ProcessWork(spec, environment, where, account, group, folder, equipped.users)
+        started = dict(environment, **steps.variable(spec, place))  # but not sessions
+        work = ProcessWork(spec, started, where, account, group, folder, place, equipped.users)
         uid = None if account.held is None else account.held.uid
         session_command.admit(folder, account, environment, where, equipped.users)
         began.report("running", username=account.name, working_dir=where, uid=uid, message=equipped.problem)
@@ -217,9 +222,11 @@ class ProcessWork:
         account: TaskAccount,
         group: TaskGroup,
         folder: TaskFolder,
+        place: str,  # of the file that the task's shell writes to (`steps`)
         users_list: str = "",  # a file to see in the place of the machine's
     ) -> None:
         self._group, self._out_of_memory, self._held, self._folder = group, False, account.held, folder
+        self._place = place
         # The supervisor also keeps the terminal's other end open: it must not read as ended if the task closes its
         # output for a while.
         self._master, self._slave = os.openpty()
@@ -331,6 +338,9 @@ class ProcessWork:
 
     def out_of_memory(self) -> bool:
         return self._out_of_memory
+
+    def step(self) -> str:
+        return steps.read(self._place)
 
     def finish(self) -> bytes:
         """The first process has exited; end those it left behind, then read the terminal to its end."""

@@ -16,7 +16,7 @@ import signal
 import time
 from typing import Any, Deque, Dict, Optional, Tuple
 
-from . import logins, process_tree, repositories
+from . import logins, process_tree, repositories, steps
 from .spool import SpoolWriter
 from .task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micros
 from .tasks import FINAL, FULL, TaskFolder, make_pipe
@@ -203,6 +203,11 @@ class Supervisor:
                 drain(self._requests)
 
     def _words(self, work: Work, status: int) -> str:
+        words = self._end(work, status)
+        name = steps.name(self._spec, work.step()) if words and not self._cause and self._spec.get("steps") else ""
+        return "%s: %s" % (name, words) if name else words
+
+    def _end(self, work: Work, status: int) -> str:
         if status == 137 and work.out_of_memory():
             return "killed: it used more memory than its limit of %d MiB" % (self._spec.get("memory_bytes", 0) >> 20)
         if self._cause == "max_duration_exceeded":

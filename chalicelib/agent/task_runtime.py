@@ -94,6 +94,10 @@ class Work(Protocol):
         """After the end: was it killed for exceeding its memory limit?"""
         ...
 
+    def step(self) -> str:
+        """After the end: what the task's shell wrote about the command that it began last (`steps`)."""
+        ...
+
     def finish(self) -> bytes:
         """After the end: leave no process behind, return the last of the output."""
         ...

@@ -69,7 +69,10 @@ class JobSpec(Value):
     replica_group: str = "0"
     app_specs: tuple[AppSpec, ...] = ()
     user: UnixUser | None = None
+    shell: str | None = None  # runs the commands, one after the other; None: they are an argv; clients ignore it
+    before: tuple[str, ...] = ()  # what the shell runs ahead of them; so too
     commands: tuple[str, ...]
+    after: tuple[str, ...] = ()  # and behind them; so too
     env: dict[str, str]
     home_dir: str | None = None
     image_name: str

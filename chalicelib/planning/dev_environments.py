@@ -20,11 +20,19 @@ mkdir -p "$to.part" || exit
   tar xzf - -C "$to.part" --strip-components 1 2>/dev/null && mv "$to.part" "$to" || {{ rm -rf "$to.part"; exit 1; }}"""
 
 
-def commands(config: DevEnvironmentConfiguration, run_name: str) -> tuple[str, ...]:
-    """Shell commands, one after the other until one fails."""
+_WAIT = """\
+if command -v tail >/dev/null; then tail -f /dev/null
+else while read -r dstack_line </dev/tty; do :; done
+fi"""
+
+
+def commands(
+    config: DevEnvironmentConfiguration, run_name: str
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Shell commands: before the user's, the user's, and after them."""
     editor = EDITORS[config.ide] if config.ide else None
     fetch = (_fetching(editor, config.version),) if editor and config.version else ()
-    return (*fetch, *config.init, *(f"echo {word}" for word in _told(editor, run_name)), "tail -f /dev/null")
+    return fetch, config.init, ("\n".join([*(f"echo {line}" for line in _told(editor, run_name)), _WAIT]),)
 
 
 def _fetching(editor: Editor, written: str) -> str:

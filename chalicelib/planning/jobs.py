@@ -21,7 +21,7 @@ from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, T
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.errors import Invalid, Problem
-from chalicelib.planning import dev_environments, inner_engine, neighbours, services
+from chalicelib.planning import command_lists, dev_environments, inner_engine, neighbours, services
 from chalicelib.planning.cards import vendor_of
 from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.mounts import folder, has_folders, mounts_of
@@ -129,7 +129,7 @@ def _job_spec(
         jobs_per_replica=nodes,
         app_specs=_apps(config),
         user=_user(config.user),
-        commands=_commands(config, name),
+        **_commands(config, name),
         env={key: str(value) for key, value in config.env.items()},
         home_dir=config.home_dir,
         image_name=_image(config, images),
@@ -190,34 +190,31 @@ def _image(config: RunConfiguration, images: DefaultImages) -> str:
     return chosen.replace("{python}", config.python or images.python)
 
 
-def _commands(config: RunConfiguration, run_name: str) -> tuple[str, ...]:
-    """An argv. With an entrypoint the commands are its arguments; else a shell runs them until one fails."""
+def _commands(config: RunConfiguration, run_name: str) -> dict[str, Any]:
+    """With an entrypoint the commands are its arguments; else a shell runs them until one fails."""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
     if isinstance(config, DevEnvironmentConfiguration):
-        commands = dev_environments.commands(config, run_name)
-    else:
-        commands = config.commands if isinstance(config, TaskConfiguration | ServiceConfiguration) else ()
+        before, commands, after = dev_environments.commands(config, run_name)
+    elif isinstance(config, TaskConfiguration | ServiceConfiguration):
+        commands = config.commands
     if config.entrypoint is not None and config.docker:
         message = "`docker` starts its engine in a shell before your commands, which an `entrypoint` would replace"
         raise Invalid([Problem(message, path="entrypoint", hint="put it first in `commands`", code="exclusive")])
     if config.entrypoint is not None:
-        return (*shlex.split(config.entrypoint), *commands)
-    if not commands:
-        return ()
+        return {"commands": (*shlex.split(config.entrypoint), *commands)}
+    if not commands and not after:
+        return {"commands": ()}
     if config.docker:
-        commands = (inner_engine.START, *commands)
+        before = (inner_engine.START, *before)
     shell = config.shell or ("/bin/sh" if config.image or config.docker else "/bin/bash")
-    return (_SHELLS.get(shell, shell), "-i", "-c", " && ".join(_grouped(command) for command in commands))
+    return {"shell": _SHELLS.get(shell, shell), "before": before, "commands": commands, "after": after}
 
 
 def _single_branch(config: RunConfiguration) -> bool:
     """Somebody who works on the code wants the other branches too."""
     return not isinstance(config, DevEnvironmentConfiguration) if config.single_branch is None else config.single_branch
-
-
-def _grouped(command: str) -> str:
-    """`server & && client` isn't valid shell; `{ server & } && client` is."""
-    command = command.strip()  # a YAML block ends with a newline, and no `&&` may follow one
-    return f"{{ {command} }}" if command.endswith("&") else command
 
 
 def _user(written: str | None) -> UnixUser | None:
@@ -310,14 +307,13 @@ def agent_task(
         "project": project_name,
         "project_id": job.project_id,
         "run_name": job.run_name,
-        "commands": [neighbours.filled(nodes.filled(command), known) for command in spec.commands],
+        **_run(spec, [neighbours.filled(nodes.filled(command), known) for command in spec.commands]),
         "env": {**instance.env, **task_env(job, spec, nodes), **neighbours.environment(spec, known), **spec.env},
         "image": spec.image_name,
         "runtime": spec.runtime,
         "isolated": spec.isolated or not own,
         "user": None if spec.user is None else spec.user.model_dump(),
         "working_dir": spec.working_dir,
-        "shell": spec.commands[0] if spec.commands[1:3] == ("-i", "-c") else None,
         "privileged": spec.privileged,
         "docker": spec.docker,
         "ports": sorted({app.port for app in spec.app_specs}),
@@ -342,6 +338,15 @@ def agent_task(
         "home_dir": None if spec.home_dir == ANY_HOME else spec.home_dir,
         **_replica(spec),
     }
+
+
+def _run(spec: JobSpec, commands: list[str]) -> dict[str, Any]:
+    """What the agent executes, with what to call each command if the job ends in it."""
+    if spec.shell is None:
+        joined = spec.commands[1:3] == ("-i", "-c")  # of a spec that was stored when they were one text
+        return {"commands": commands, "shell": spec.commands[0] if joined else None}
+    argv = command_lists.argv(spec.shell, [*spec.before, *commands, *spec.after])
+    return {"commands": argv, "shell": spec.shell, "steps": command_lists.names(spec.before, commands, spec.after)}
 
 
 def _replica(spec: JobSpec) -> dict[str, Any]:

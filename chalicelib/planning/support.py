@@ -7,6 +7,7 @@ a field that isn't listed, so a new field can't slip in.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, NodeGroup,
 from chalicelib.domain.specs.services import ReplicaGroup, ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.errors import Problem
-from chalicelib.planning import neighbours, services
+from chalicelib.planning import command_lists, neighbours, services
 from chalicelib.planning.combine import merged_fleet, merged_run
 from chalicelib.planning.jobs import RESERVED_PORTS
 from chalicelib.planning.mounts import first_folder, wrong_mounts
@@ -260,7 +261,7 @@ def refusals(run_spec: RunSpec) -> list[Problem]:
     """Every field of a run that isn't built and is set to something."""
     config = run_spec.configuration
     found = [*refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_too_long(run_spec)]
-    found += wrong_mounts(config.volumes)
+    found += [*wrong_mounts(config.volumes), *_shell_refusals(config)]
     if isinstance(config, DevEnvironmentConfiguration):
         found += _editor_refusals(config)
     elif isinstance(config, TaskConfiguration):
@@ -298,6 +299,23 @@ def _editor_refusals(config: DevEnvironmentConfiguration) -> Iterator[Problem]:
         text = f"`{config.version[:60]}` isn't a version of {editor.name}"
         hint = f"write the commit that `{editor.command} --version` prints"
         yield Problem(text, path="configuration.version", hint=hint)
+
+
+def _shell_refusals(config: AnyConfiguration) -> Iterator[Problem]:
+    """A shell that can't run a list of commands, and what can't be passed to any program."""
+    if posixpath.basename(config.shell or "") in command_lists.FOREIGN:
+        text = f"`commands` are in the language of POSIX shells, and `{config.shell}` has one of its own"
+        hint = f"leave `shell` out, and run a script: `{posixpath.basename(config.shell or '')} SCRIPT`"
+        yield Problem(text, path="configuration.shell", hint=hint, code="unsupported")
+    if isinstance(config, DevEnvironmentConfiguration):
+        yield from command_lists.unusable("configuration.init", config.init)
+    else:
+        yield from command_lists.unusable("configuration.commands", config.commands)
+        groups: Sequence[NodeGroup | ReplicaGroup] = config.groups or ()
+        for at, group in enumerate(groups):
+            yield from command_lists.unusable(f"configuration.groups.{at}.commands", group.commands)
+    for name, value in config.env.items():
+        yield from command_lists.too_long(f"configuration.env.{name}", f"{name}={value}", "a variable")
 
 
 def _too_long(run_spec: RunSpec) -> Iterator[Problem]:

@@ -24,6 +24,7 @@ from chalicelib.agent import build
 from chalicelib.agent.process_tree import living
 from chalicelib.agent.roster import Roster
 from chalicelib.agent.task_runtime import TaskRuntime
+from chalicelib.planning import command_lists
 from tests.harness.conformance import Conformance
 
 PATIENCE = 120.0  # seconds: two busy cores are slow
@@ -56,6 +57,11 @@ class Workshop:
         self.roster.create(task, wanted, [])
         self.roster.launch(task, self.fetch)
         return task
+
+    def commands(self, *items: str, **spec: Any) -> str:
+        """The same of a list of commands, as planning has it run."""
+        argv = command_lists.argv(self.shell, items)
+        return self.start("", commands=argv, shell=self.shell, steps=command_lists.names((), items, ()), **spec)
 
     def fetch(self, url: str, place: str) -> None:
         Path(place).write_bytes(Path(url).read_bytes())
@@ -121,6 +127,24 @@ class RuntimeConformance(Conformance):
         state = workshop.exited(workshop.start(f"exit {status}"))
         assert state["exit_status"] == status
         assert state["reason"] == ("done_by_runner" if status == 0 else "container_exited_with_error")
+
+    def test_an_end_names_the_command_that_it_came_in(self, workshop: Workshop) -> None:
+        commands = ["cd /tmp", "echo here", "sh -c 'exit 3'", "echo never"]
+        task = workshop.commands(*commands)
+        state = workshop.exited(task)
+        assert (state["exit_status"], state["message"]) == (3, "command 3 (`sh -c 'exit 3'`): exited with status 3")
+        assert workshop.log(task).endswith(b"here\r\n"), "some shells greet"
+        state = workshop.exited(workshop.commands("echo a", "exec sh -c 'kill -9 $$'", "echo never"))
+        assert state["message"] == "command 2 (`exec sh -c 'kill -9 $$'`): killed by signal SIGKILL"
+
+    def test_stop_ends_a_list_of_commands_once_its_program_has_cleaned_up(self, workshop: Workshop) -> None:
+        cleans = "trap 'sleep 0.2; echo cleaned; exit 0' INT; echo ready; while :; do sleep 0.05; done"
+        task = workshop.commands("echo a", f'sh -c "{cleans}"', "echo never")
+        workshop.says(task, b"ready")
+        workshop.roster.stop(task, NEVER)
+        state = workshop.exited(task)
+        assert (state["reason"], state["message"]) == ("terminated_by_user", "")
+        assert workshop.log(task).endswith(b"a\r\nready\r\ncleaned\r\n")
 
     def test_death_by_signal_is_128_and_the_signal(self, workshop: Workshop) -> None:
         state = workshop.exited(workshop.start("sh -c 'kill -9 $$'; exit $?"))

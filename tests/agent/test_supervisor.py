@@ -65,6 +65,7 @@ class Work:
     def signal_firmly(self): calls.append("firmly")
     def kill(self): calls.append("kill")
     def out_of_memory(self): return told.get("out_of_memory", False)
+    def step(self): return told.get("step", "")
     def finish(self): return told.get("last", "").encode()
 
 class Runtime:
@@ -120,6 +121,29 @@ def test_an_end_in_words(tmp_path: Path, told: dict[str, Any], reason: str, mess
     assert (state["state"], state["reason"], state["message"]) == ("exited", reason, message)
     assert (state["id"], state["exit_status"], state["username"], calls) == ("t", told["status"], "u", [])
     assert state["at"] >= state["running_at"] > 1_700_000_000_000_000
+
+
+NAMES = ["command 1 (`make`)", "command 2 (`train`)", ""]
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"status": 3, "step": "1\n2\n"}, "command 2 (`train`): exited with status 3"),
+        ({"status": 137, "step": "1\n"}, "command 1 (`make`): killed by signal SIGKILL"),
+        ({"status": 3, "step": "1\n2\n3\n"}, "exited with status 3"),
+        ({"status": 3, "step": "nonsense"}, "exited with status 3"),
+        ({"status": 0, "step": "2\n"}, ""),
+    ],
+)
+def test_an_end_names_the_command_that_it_came_in(tmp_path: Path, told: dict[str, Any], message: str) -> None:
+    assert played(tmp_path, told, steps=NAMES)[0]["message"] == message
+
+
+def test_an_end_that_was_asked_for_names_none(tmp_path: Path) -> None:
+    told = {"status": 130, "dies_of": "politely", "ends": False, "step": "1\n"}
+    state, _ = played(tmp_path, told, {"stop": True, "grace": 60}, steps=NAMES)
+    assert (state["message"], state["reason"]) == ("", "terminated_by_user")
 
 
 def test_all_output_counts_the_last_of_it_too(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ Its script is run here by a real shell, with stand-ins for what it would wait fo
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,13 @@ from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.support import refusals
+from tests.planning.shells import SHELLS, execute, placed, sent
 from tests.planning.test_run import World
 from tests.world import nouns as b
 
 COMMIT = "8951cd3ad688e789573d7f51750d67ae4a0bea7d"
 PATH = "/usr/bin:/bin"
+CONNECT = "Connect to this dev environment while attached: ssh work"
 
 
 def spec(**configuration: Any) -> RunSpec:
@@ -44,11 +45,9 @@ def tools(tmp_path: Path) -> Path:
 
 def printed(run: RunSpec, tools: Path, status: int = 0) -> list[str]:
     """The lines of its job."""
-    shell, _, option, script = b.job_spec(run).commands
-    env = {"PATH": f"{tools}:{PATH}", "HOME": str(tools.parent), "DSTACK_WORKING_DIR": "/work"}
-    ended = subprocess.run([shell, option, script], env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr) == (status, "")
-    return ended.stdout.splitlines()
+    found = execute(sent(run), tools.parent, PATH=f"{tools}:{PATH}", DSTACK_WORKING_DIR="/work")
+    assert found.status == status
+    return found.lines
 
 
 @pytest.mark.parametrize(
@@ -62,18 +61,39 @@ def printed(run: RunSpec, tools: Path, status: int = 0) -> list[str]:
 )
 def test_it_prints_the_link_of_its_editor(ide: str, name: str, link: str, tools: Path) -> None:
     told = printed(spec(ide=ide, image="busybox"), tools)
-    connect = "Connect to this dev environment while attached: ssh work"
-    assert told == [connect, f"Open it in {name}:", f"  {link}", "tail -f /dev/null"]
+    assert told == [CONNECT, f"Open it in {name}:", f"  {link}", "tail -f /dev/null"]
 
 
 def test_without_an_editor_it_tells_only_how_to_log_in(tools: Path) -> None:
-    connect = "Connect to this dev environment while attached: ssh work"
-    assert printed(spec(), tools) == [connect, "tail -f /dev/null"]
+    assert printed(spec(), tools) == [CONNECT, "tail -f /dev/null"]
 
 
 def test_its_init_commands_come_first_and_must_succeed(tools: Path) -> None:
     assert printed(spec(init=["echo one", "echo two"]), tools)[:2] == ["one", "two"]
     assert printed(spec(init=["echo one", "false", "echo two"]), tools, status=1) == ["one"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_of_its_init_commands_runs_whole(shell: str, tools: Path, tmp_path: Path) -> None:
+    def lines(*init: str, status: int = 0) -> list[str]:
+        return printed(spec(ide="vscode", image="x", shell=placed(shell, tmp_path), init=init), tools, status)
+
+    stays = "tail() { :; }"  # a busybox has its own
+    assert lines(stays, "echo a\necho b   # the tools\n")[:3] == ["a", "b", CONNECT]
+    assert lines("sh -c 'exit 1'", "echo a;\necho b  \n", status=1) == []
+
+
+def test_the_end_of_its_init_is_told_by_name(tools: Path, tmp_path: Path) -> None:
+    run = spec(ide="vscode", version=COMMIT, init=["echo one", "false"])
+    found = execute(sent(run), tmp_path, PATH=f"{tools}:{PATH}")
+    assert (found.status, found.step) == (1, "command 2 (`false`)")
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])  # busybox has a `tail` inside
+def test_an_image_need_not_have_tail(shell: str, tmp_path: Path) -> None:
+    run = spec(image="x", shell=placed(shell, tmp_path))
+    found = execute(sent(run), tmp_path, typed=b"a line\n\x04", PATH=str(tmp_path / "nothing"))
+    assert (found.status, found.lines[-1]) == (0, CONNECT), "it waits for the terminal's end"
 
 
 @pytest.mark.parametrize("downloader", ["curl", "wget"])

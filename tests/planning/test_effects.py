@@ -219,7 +219,7 @@ CONFIGURATION: dict[str, Case] = {
     "env": ({"A": "1"}, lambda s: s.task["env"]["A"], "1"),
     "shell": ("/bin/zsh", lambda s: s.task["commands"][0], "/bin/zsh"),
     "priority": (7, lambda s: s.effective.configuration.priority, 7),
-    "commands": (["a", "b"], lambda s: s.task["commands"][-1], "a && b"),
+    "commands": (["a", "b"], lambda s: s.task["commands"][-2:], ["a", "b"]),
     # The client packs and uploads what these name: the plan keeps them, and the archives do the work.
     "files.local_path": (
         [{"local_path": "/x", "path": "y"}],
@@ -262,8 +262,8 @@ SERVICE: dict[str, Case] = {
 }
 DEV_ENVIRONMENT: dict[str, Case] = {
     "ide": ("zed", lambda s: "zed://ssh/train$DSTACK_WORKING_DIR" in s.task["commands"][-1], True),
-    "version": ("abc123", lambda s: ".vscode-server/bin/abc123" in s.task["commands"][-1], True),
-    "init": (["make deps"], lambda s: s.task["commands"][-1].startswith("make deps && "), True),
+    "version": ("abc123", lambda s: ".vscode-server/bin/abc123" in s.task["commands"][-2], True),
+    "init": (["make deps"], lambda s: s.task["commands"][-2], "make deps"),
 }
 SPEC: dict[str, Case] = {
     "run_name": ("other", lambda s: s.job.job_name, "other-0-0"),

@@ -10,6 +10,7 @@ from chalicelib.domain.job_specs import spec_of
 from chalicelib.domain.jobs import Assignment
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid
+from chalicelib.planning import command_lists, inner_engine
 from chalicelib.planning.jobs import agent_task, effective, job_specs
 from chalicelib.planning.nodes import one_node, task_env
 from chalicelib.planning.services import first_replicas, first_scales
@@ -24,7 +25,7 @@ EXPECTED: dict[str, Any] = {
     "replica_group": "0",
     "app_specs": [],
     "user": None,
-    "commands": ["/bin/sh", "-i", "-c", "ls"],
+    "commands": ["ls"],
     "env": {"A": "5"},
     "home_dir": "/home/user",
     "image_name": "ubuntu",
@@ -75,22 +76,26 @@ def test_the_job_of_a_plain_task_is_what_clients_expect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "argv"),
+    ("config", "shell", "commands"),
     [
-        ({"commands": ["a", "b"]}, ["/bin/bash", "-i", "-c", "a && b"]),
-        ({"commands": ["a"], "image": "x"}, ["/bin/sh", "-i", "-c", "a"]),
-        ({"commands": ["a"], "shell": "sh"}, ["/bin/sh", "-i", "-c", "a"]),
-        ({"commands": ["serve &", "wait"]}, ["/bin/bash", "-i", "-c", "{ serve & } && wait"]),
-        ({"commands": ["if a; then\n  b\nfi\n", "c"]}, ["/bin/bash", "-i", "-c", "if a; then\n  b\nfi && c"]),
+        ({"commands": ["a", " b &\n"]}, "/bin/bash", ["a", " b &\n"]),
+        ({"commands": ["a"], "image": "x"}, "/bin/sh", ["a"]),
+        ({"commands": ["a"], "shell": "sh"}, "/bin/sh", ["a"]),
+        ({"commands": ["a"], "image": "x", "shell": "/opt/zsh"}, "/opt/zsh", ["a"]),
         (
             {"commands": ["--port", "8 0"], "image": "x", "entrypoint": "python -m 'my app'"},
+            None,
             ["python", "-m", "my app", "--port", "8 0"],
         ),
-        ({"commands": [], "image": "x"}, []),
+        ({"commands": [], "image": "x"}, None, []),
     ],
 )
-def test_commands(config: dict[str, Any], argv: list[str]) -> None:
-    assert list(b.job_spec(b.run_spec(**config)).commands) == argv
+def test_commands(config: dict[str, Any], shell: str | None, commands: list[str]) -> None:
+    spec = b.job_spec(b.run_spec(**config))
+    assert (spec.shell, list(spec.commands)) == (shell, commands)
+    sent = agent_task(b.job(b.run()), spec, b.host(), "main")
+    assert sent["commands"] == (commands if shell is None else command_lists.argv(shell, commands))
+    assert sent["shell"] == shell
 
 
 @pytest.mark.parametrize(
@@ -245,7 +250,8 @@ def test_a_home_is_the_users_own_unless_another_is_named() -> None:
 
 def test_an_engine_is_started_before_the_jobs_commands() -> None:
     spec = b.job_spec(b.run_spec(docker=True, commands=["docker ps", "echo done"]))
-    assert spec.commands[:3] == ("/bin/sh", "-i", "-c") and spec.commands[3].endswith("; fi && docker ps && echo done")
+    assert (spec.shell, spec.before, spec.commands) == ("/bin/sh", (inner_engine.START,), ("docker ps", "echo done"))
+    assert agent_task(b.job(b.run()), spec, b.host(), "main")["commands"][-3:] == [*spec.before, *spec.commands]
     assert spec.privileged and spec.docker
     with pytest.raises(Invalid, match="put it first in `commands`"):
         b.job_spec(b.run_spec(docker=True, entrypoint="python"))
@@ -256,7 +262,7 @@ def test_a_task_has_every_field_of_the_protocol() -> None:
     protocol = (
         "id name project project_id run_name commands env image user working_dir shell privileged registry_auth cpu "
         "memory_bytes shm_bytes gpus gpu_devices max_duration stop_duration files repo hostfile volumes home_dir "
-        "runtime isolated docker ports host_user"
+        "runtime isolated docker ports host_user steps"
     )
     assert set(task) == set(protocol.split())
     assert (task["cpu"], task["memory_bytes"], task["gpus"]) == (0, 0, 0)
@@ -299,7 +305,8 @@ def test_a_task_in_full() -> None:
         "project": "main",
         "project_id": job.project_id,
         "run_name": "train",
-        "commands": ["/bin/sh", "-i", "-c", "true"],
+        "commands": command_lists.argv("/bin/sh", ["true"]),
+        "steps": [],
         "image": "x",
         "runtime": "docker",
         "user": {"uid": 1000, "username": None, "gid": None, "groupname": "video"},

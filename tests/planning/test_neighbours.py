@@ -48,7 +48,8 @@ def test_a_command_gets_the_addresses_that_it_names() -> None:
     lead, other = specs_of(groups=BOTH)
     assert needed(lead) == frozenset() and needed(other) == {(0, 0), (0, 1)}
     sent = task(other, addresses={(0, 0): "10.0.0.7", (0, 1): "10.0.0.8"})
-    assert sent["commands"][-1] == "serve --first 10.0.0.7:8000 && see 10.0.0.8"
+    assert sent["commands"][-2:] == ["serve --first 10.0.0.7:8000", "see 10.0.0.8"]
+    assert sent["steps"][1] == "command 2 (`see 10.0.0.8`)"
     assert sent["network"] == task(lead)["network"] == "host", "whoever is named is reached in its host's network"
     assert "network" not in task(*specs_of(replicas=2))
 
