@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.docker import DockerRuntime, container_name
-from chalicelib.planning.jobs import job_specs
+from chalicelib.planning.jobs import agent_task, job_specs
 from tests.agent.runtime_conformance import Workshop
 from tests.harness.docker import DockerEngine, bring
 from tests.harness.images import ENGINE, engine_image
@@ -28,7 +28,8 @@ def workshop(tmp_path: Path, docker_engine: DockerEngine) -> Iterator[Workshop]:
 
 def commands(*wanted: str) -> list[str]:
     """As a plan has them for `docker: true`."""
-    return list(job_specs(b.run_spec(docker=True, commands=list(wanted)), images=b.Images())[0].commands)
+    spec = job_specs(b.run_spec(docker=True, commands=list(wanted)), images=b.Images())[0]
+    return list(agent_task(b.job(b.run()), spec, b.host(), "main")["commands"])
 
 
 def volumes(engine: DockerEngine) -> int:

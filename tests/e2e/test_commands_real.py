@@ -46,7 +46,7 @@ def ended(server: Server, name: str) -> tuple[int, list[str]]:
 
 def page_of(server: Server, name: str) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(f"{server.url}/proxy/services/main/{name}/", timeout=PATIENCE) as found:
+        with urllib.request.urlopen(f"{server.url}/proxy/services/main/{name}/hi.html", timeout=PATIENCE) as found:
             return found.status, found.read()
     except urllib.error.HTTPError as problem:
         return problem.code, b""
@@ -76,7 +76,7 @@ def test_each_node_of_a_task(server: Server) -> None:
 
 
 def test_a_service(server: Server) -> None:
-    pages = ["mkdir -p w\necho hi > w/index.html  # a page\n", "cd w && exec python3 -m http.server 8000"]
+    pages = ["cd /tmp\necho hi > hi.html  # a page\n", "cd . && exec python3 -m http.server $DSTACK_SERVICE_PORT"]
     apply(server, "pages", type="service", port=8000, auth=False, commands=pages)
     try:
         until("the page", lambda: page_of(server, "pages") == (200, b"hi\n"))

@@ -72,6 +72,17 @@ def test_exit_status_and_stop(server: Server) -> None:
     )
 
 
+def test_a_dev_environment_stays_in_an_image_without_tail(server: Server) -> None:
+    spec = task("bare", "true", image=BUSYBOX)
+    del spec["configuration"]["commands"]
+    spec["configuration"]["type"] = "dev-environment"
+    submit(server, spec)
+    until("it to say how to connect", lambda: "Connect to" in log_of(server, "bare"))
+    server.call("/api/project/main/runs/stop", {"runs_names": ["bare"], "abort": False})
+    run = wait_for(server, "bare", "terminated", "failed", "done")
+    assert (run["status"], run["latest_job_submission"]["termination_reason"]) == ("terminated", "terminated_by_user")
+
+
 def test_a_container_outlives_server_and_agent_and_loses_no_line(server: Server) -> None:
     counting = f"for i in {{1..{LINES}}}; do echo line $i; sleep 0.1; done"
     submit(server, task("counting", counting))
