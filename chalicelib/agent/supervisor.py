@@ -205,7 +205,7 @@ class Supervisor:
     def _words(self, work: Work, status: int) -> str:
         words = self._end(work, status)
         name = steps.name(self._spec, work.step()) if words and not self._cause and self._spec.get("steps") else ""
-        return "%s: %s" % (name, words) if name else words
+        return "%s in %s" % (words, name) if name else words
 
     def _end(self, work: Work, status: int) -> str:
         if status == 137 and work.out_of_memory():

@@ -67,7 +67,7 @@ def names(before: Sequence[str], commands: Sequence[str], after: Sequence[str]) 
     if len(before) + len(commands) + len(after) < 2:
         return []
     of_commands = [f"command {number} (`{_begun(text)}`)" for number, text in enumerate(commands, 1)]
-    return [*("preparing the job" for _ in before), *of_commands, *("" for _ in after)]
+    return [*("the job's preparation" for _ in before), *of_commands, *("" for _ in after)]
 
 
 def _begun(command: str) -> str:
@@ -81,7 +81,7 @@ def unusable(path: str, commands: Sequence[str]) -> Iterator[Problem]:
     """Lists and items that no shell could be given."""
     if len(commands) > MOST:
         text = f"a job runs at most {MOST} commands, and this list has {len(commands)}"
-        hint = "put them into a script, bring it along with `files`, and run that"
+        hint = "move them into a script, and bring that along with `files:`"
         yield Problem(text, path=path, hint=hint, code="too-large")
     for at, command in enumerate(commands):
         yield from too_long(f"{path}.{at}", command, "a command")
@@ -91,4 +91,6 @@ def too_long(path: str, text: str, what: str) -> Iterator[Problem]:
     size = len(text.encode())
     if size > LONGEST:
         found = f"{what} has at most {LONGEST // 1000} KB, and this one has {-(-size // 1000)}"
-        yield Problem(found, path=path, hint="put it into a file and bring that along with `files`", code="too-large")
+        yield Problem(
+            found, path=path, hint="move it into a file, and bring that along with `files:`", code="too-large"
+        )

@@ -132,10 +132,10 @@ class RuntimeConformance(Conformance):
         commands = ["cd /tmp", "echo here", "sh -c 'exit 3'", "echo never"]
         task = workshop.commands(*commands)
         state = workshop.exited(task)
-        assert (state["exit_status"], state["message"]) == (3, "command 3 (`sh -c 'exit 3'`): exited with status 3")
+        assert (state["exit_status"], state["message"]) == (3, "exited with status 3 in command 3 (`sh -c 'exit 3'`)")
         assert workshop.log(task).endswith(b"here\r\n"), "some shells greet"
         state = workshop.exited(workshop.commands("echo a", "exec sh -c 'kill -9 $$'", "echo never"))
-        assert state["message"] == "command 2 (`exec sh -c 'kill -9 $$'`): killed by signal SIGKILL"
+        assert state["message"] == "killed by signal SIGKILL in command 2 (`exec sh -c 'kill -9 $$'`)"
 
     def test_stop_ends_a_list_of_commands_once_its_program_has_cleaned_up(self, workshop: Workshop) -> None:
         cleans = "trap 'sleep 0.2; echo cleaned; exit 0' INT; echo ready; while :; do sleep 0.05; done"

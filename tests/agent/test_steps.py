@@ -9,13 +9,13 @@ import pytest
 
 from chalicelib.agent import steps
 
-SPEC = {"steps": ["preparing the job", "command 1 (`a`)", "command 2 (`b`)", ""]}
+SPEC = {"steps": ["the job's preparation", "command 1 (`a`)", "command 2 (`b`)", ""]}
 
 
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("1\n", "preparing the job"),
+        ("1\n", "the job's preparation"),
         ("1\n2\n3\n", "command 2 (`b`)"),
         ("1\n2\n3\n4\n", ""),
         *((odd, "") for odd in ("", "\n", "0\n", "5\n", "-1\n", "x", "2x", "\u0662", "9" * 5000, "1\n2\nx\n")),

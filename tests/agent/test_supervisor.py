@@ -129,8 +129,8 @@ NAMES = ["command 1 (`make`)", "command 2 (`train`)", ""]
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        ({"status": 3, "step": "1\n2\n"}, "command 2 (`train`): exited with status 3"),
-        ({"status": 137, "step": "1\n"}, "command 1 (`make`): killed by signal SIGKILL"),
+        ({"status": 3, "step": "1\n2\n"}, "exited with status 3 in command 2 (`train`)"),
+        ({"status": 137, "step": "1\n"}, "killed by signal SIGKILL in command 1 (`make`)"),
         ({"status": 3, "step": "1\n2\n3\n"}, "exited with status 3"),
         ({"status": 3, "step": "nonsense"}, "exited with status 3"),
         ({"status": 0, "step": "2\n"}, ""),

@@ -55,11 +55,11 @@ def page_of(server: Server, name: str) -> tuple[int, bytes]:
 def test_the_first_that_fails_ends_the_job_and_is_named(server: Server) -> None:
     apply(server, "block", commands=[FAILING, "# fetch\necho fetching\necho more", "rm /no/such || true", "echo end"])
     assert ended(server, "block") == (3, ["installing"])
-    assert "command 1 (`sh -c 'echo installing; exit 3'`): exited with status 3" in server.cli("logs", "-d", "block")
+    assert "exited with status 3 in command 1 (`sh -c 'echo installing; exit 3'`)" in server.cli("logs", "-d", "block")
     apply(server, "pipe", commands=["echo a", "echo b |", "cat"])
     status, said = ended(server, "pipe")
     assert status == 2 and said[0] == "a" and "syntax error" in said[1]
-    assert "command 2 (`echo b |`): exited with status 2" in server.cli("logs", "-d", "pipe")
+    assert "exited with status 2 in command 2 (`echo b |`)" in server.cli("logs", "-d", "pipe")
 
 
 def test_each_runs_whole(server: Server) -> None:
@@ -87,7 +87,7 @@ def test_a_service(server: Server) -> None:
 def test_the_init_of_a_dev_environment(server: Server) -> None:
     apply(server, "broken", type="dev-environment", ide="vscode", init=["sh -c 'exit 1'", "echo a;\necho b  \n"])
     assert ended(server, "broken") == (1, [])
-    assert "command 1 (`sh -c 'exit 1'`): exited with status 1" in server.cli("logs", "-d", "broken")
+    assert "exited with status 1 in command 1 (`sh -c 'exit 1'`)" in server.cli("logs", "-d", "broken")
     apply(server, "works", type="dev-environment", ide="vscode", init=["echo a\necho b   # the tools\n"])
     until("it to say how to connect", lambda: "vscode://" in log_of(server, "works"))
     assert log_of(server, "works").splitlines()[:2] == ["a", "b"]

@@ -338,10 +338,11 @@ def test_what_couldnt_be_applied_isnt_stored(rig: Rig, spec: dict[str, Any], sai
 
 
 def test_what_is_too_large_for_a_record_isnt_stored(rig: Rig) -> None:
-    rest = LARGEST - len(orjson.dumps(spec_of("hello", env={"A": ""})))
+    other = "b" * 60_000  # no single variable may be that large
+    rest = LARGEST - len(orjson.dumps(spec_of("hello", env={"A": "", "B": other})))
     for long in ("é" * (rest // 2), "a" * rest):
-        rig.ok("P/automations/add", {"spec": spec_of("hello", env={"A": long})})
-        longer = spec_of("hello", env={"A": long + "é"})
+        rig.ok("P/automations/add", {"spec": spec_of("hello", env={"A": long, "B": other})})
+        longer = spec_of("hello", env={"A": long + "é", "B": other})
         assert "at most 150 KB can be stored" in rig.refused("P/automations/add", {"spec": longer})
 
 

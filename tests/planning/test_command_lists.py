@@ -141,7 +141,7 @@ def test_a_bash_goes_on_with_what_only_it_has(tmp_path: Path) -> None:
 def test_a_command_is_called_by_its_number_and_the_first_line_that_says_something() -> None:
     commands = ("a", "\n# fetch\n  b\x1b[31m \n c", "x" * 100)
     found = command_lists.names(("prepare",), commands, ("wait",))
-    assert found == ["preparing the job", "command 1 (`a`)", "command 2 (`b`)", f"command 3 (`{'x' * 59}…`)", ""]
+    assert found == ["the job's preparation", "command 1 (`a`)", "command 2 (`b`)", f"command 3 (`{'x' * 59}…`)", ""]
     assert command_lists.names((), ("a",), ()) == [], "the job's only one"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from chalicelib.agent import chunks
+from chalicelib.agent import chunks, steps
 from chalicelib.agent.commands import Abort, Carry, Command, End, Keep, PutLog, Remove, Start, Stop
 from chalicelib.agent.session import AgentSession, Message
 from chalicelib.backends.simulated.cloud import Boot
@@ -37,6 +37,7 @@ class Task:
     spec: dict[str, Any]
     state: str = "preparing"
     exit_status: int | None = None
+    step: int = 0  # which of its commands it began last
     log: list[tuple[int, bytes]] = field(default_factory=list)  # when, and what
     reason: str = ""
     listens: bool = True  # a service's replica, once it runs …
@@ -278,7 +279,9 @@ class Host:
         report: dict[str, Any] = {"id": task.id, "state": task.state, "at": self.time.now()}
         if task.state == "exited":
             failed = task.reason == "container_exited_with_error"
-            message = f"exited with status {task.exit_status}" if failed else ""
+            name = steps.name(task.spec, str(task.step))
+            words = f"exited with status {task.exit_status}"
+            message = (f"{words} in {name}" if name else words) if failed else ""
             report.update(exit_status=task.exit_status, reason=task.reason, message=message, log_end=len(task.output))
         if task.state == "running" and task.spec.get("service_port"):
             report.update(_served(task))

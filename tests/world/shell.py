@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from chalicelib.planning import command_lists
 from tests.world.hosts import STARTING, Host, Task
 
 Sleep = float
@@ -48,19 +49,24 @@ class Shell:
     def _steps(self, host: Host, task: Task) -> Iterator[Sleep]:
         """Writes the task's output and ends it; yields how long to sleep."""
         status = 0
-        for operator, words in commands(task.spec["commands"][-1], task.spec["env"]):
-            if (operator == "&&") is not (status == 0) and operator:
-                continue
-            word, rest = words[0], words[1:]
-            if word == "exit":
-                host.write(task, b"exit\n")  # an interactive shell says so
-                host.exit(task, int(rest[0]))
-                return
-            if word == "sleep":
-                yield float(rest[0])
-                status = 0
-            else:
-                status = self._do(host, task, word, rest)
+        scripts = task.spec["commands"][len(command_lists.argv("", [])) :]
+        for script in scripts:
+            task.step += 1
+            for operator, words in commands(script, task.spec["env"]):
+                if (operator == "&&") is not (status == 0) and operator:
+                    continue
+                word, rest = words[0], words[1:]
+                if word == "exit":
+                    host.write(task, b"exit\n")  # an interactive shell says so
+                    host.exit(task, int(rest[0]))
+                    return
+                if word == "sleep":
+                    yield float(rest[0])
+                    status = 0
+                else:
+                    status = self._do(host, task, word, rest)
+            if status:
+                break
         host.exit(task, status)
 
     def _do(self, host: Host, task: Task, word: str, rest: list[str]) -> int:
