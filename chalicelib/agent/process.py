@@ -114,7 +114,7 @@ class ProcessRuntime:
         )
         if equipped.path:
             environment["PATH"] = equipped.path + ":" + environment["PATH"]
-        place = os.path.join(os.path.dirname(scratch) if scratch else folder.path, "command")
+        place = os.path.join(accounts.outside(folder.task) if account.foreign else folder.path, "command")
         steps.make(place, account.uid, account.gid)
         group = cgroups.TaskGroup(folder.task)
         group.make(spec.get("cpu"), spec.get("memory_bytes"))

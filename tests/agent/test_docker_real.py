@@ -47,6 +47,17 @@ class TestDockerRuntime(RuntimeConformance):
         assert workshop.exited(task)["username"] == "somebody"
         assert workshop.log(task).split() == [b"1234", b"1234"]
 
+    def test_whoever_a_job_is_its_end_names_the_command_that_it_came_in(self, workshop: Workshop) -> None:
+        for user in ("somebody", "4321:4321"):
+            state = workshop.exited(workshop.commands("set -C", "id -u", "exit 6", user=user))
+            assert state["message"] == "exited with status 6 in command 3 (`exit 6`)"
+
+    def test_what_a_job_puts_in_the_place_of_the_numbers_says_nothing(self, workshop: Workshop) -> None:
+        state = workshop.exited(
+            workshop.commands("id -u", "exec 3>/dstack/command; echo 99 >&3", "exec sh -c 'exit 6'")
+        )
+        assert state["message"].startswith("exited with status 6")
+
     def test_limits_reach_the_container(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
         task = workshop.start("sleep 60", memory_bytes=64 << 20, cpu=0.5, shm_bytes=8 << 20)
         workshop.running(task)

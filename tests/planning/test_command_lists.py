@@ -12,7 +12,7 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning import command_lists
 from chalicelib.planning.jobs import agent_task
 from chalicelib.planning.support import refusals
-from tests.planning.shells import SHELLS, ended
+from tests.planning.shells import SHELLS, ended, execute, placed, sent
 from tests.world import nouns as b
 
 FAILING = 'sh -c "exit 3"'
@@ -98,6 +98,14 @@ def test_an_interrupt_ends_the_job_once_its_program_has_ended(shell: str, tmp_pa
     program = "trap 'echo cleaned up; exit 0' INT; kill -INT $PPID $$"
     found = ended(shell, [f'sh -c "{program.replace("$", chr(92) + "$")}"', "echo never"], tmp_path)
     assert found.status != 0 and "cleaned up" in found.lines and "never" not in found.lines
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_agent_that_is_older_than_the_names_runs_them_all_the_same(shell: str, tmp_path: Path) -> None:
+    task = sent(b.run_spec(image="x", shell=placed(shell, tmp_path), commands=["echo a", FAILING, "echo never"]))
+    del task["steps"]
+    found = execute(task, tmp_path)
+    assert (found.lines, found.status, found.step) == (["a"], 3, "")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
