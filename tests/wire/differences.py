@@ -232,9 +232,10 @@ def page() -> str:
         "`type: preset` sends no request of its own on either side: there an agent works on the user's machine,\n"
         "and here the command says that it isn't available yet. Archives of `files` are compared by what is in them,\n"
         "not by their bytes.\n"
-        "\n`commands` and `init` travel alike, but run otherwise. The server there joins them with `&&` into one text:\n"
-        "after one that fails, a block, `x || true` or `a; b` still runs, and a comment hides the rest. Here each runs\n"
-        "whole, in one shell, and the first that fails ends the job: see [tasks](../guides/tasks.md#commands).\n"
+        "\n`commands` and `init` travel alike, but run otherwise. The server there joins them with `&&` into one\n"
+        "text: after one that fails, a block, `x || true` or `a; b` still runs, and a comment hides the rest. Here\n"
+        "each runs whole, in one shell, and the first that fails ends the job: see\n"
+        "[tasks](../guides/tasks.md#commands).\n"
     ]
     return "".join(parts)
 
