@@ -1,34 +1,25 @@
 """What a checkout contains: where it was cloned from, at which commit, and everything that changed since.
 
-A job clones the upstream branch and applies the difference. So the difference is taken against the upstream's commit as
-this machine last saw it: unpushed commits, staged and unstaged changes, and untracked files. Ignored files are left
-out. The patch must apply anywhere, so the user's own diff settings are ignored.
+A job clones the upstream branch with its submodules and applies the difference. So the difference is taken against the
+upstream's commit as this machine last saw it: unpushed commits, staged and unstaged changes, untracked files, and what
+differs within submodules and other repositories inside. What Git ignores is left out.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from chalicelib.errors import DstackError
-from cli.git import GitResult, git
-from cli.remotes import fault
+from cli.git_filters import compare_as_seen
+from cli.submodules import inner_repositories, open_inner
+from cli.work_tree import Asking, WorkTree, open_work_tree
 
-FITTING = (
-    "--binary",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--no-relative",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-    "--unified=3",
-    "--inter-hunk-context=0",
-    "--submodule=short",
-    "--find-renames",
-)
+PART = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -39,49 +30,59 @@ class Checkout:
     user_name: str | None
     user_email: str | None
     patch: bytes
-    left_out: tuple[str, ...] = ()  # folders that are separate repositories
-
-
-@dataclass(frozen=True)
-class Asking:
-    """One folder under examination."""
-
-    folder: Path
-    env: Mapping[str, str]
-    said_by: str  # the flag or field that named it
-
-    def git(self, *words: str, given: bytes = b"", index: Path | None = None) -> GitResult:
-        also = {"GIT_INDEX_FILE": str(index), "GIT_LITERAL_PATHSPECS": "1"} if index else {"GIT_OPTIONAL_LOCKS": "0"}
-        return git(*words, env=self.env, folder=self.folder, given=given, also=also)
-
-    def must(self, *words: str, given: bytes = b"", index: Path | None = None) -> bytes:
-        said = self.git(*words, given=given, index=index)
-        if said.status:
-            raise self.refused(f"git {words[0]} failed: {said.why}", "see whether `git status` works there")
-        return said.out
-
-    def refused(self, what: str, hint: str) -> DstackError:
-        return fault(self.said_by, what, hint)
+    stored: tuple[str, ...] = ()  # files that jobs have in the form in which a filter stores them
 
 
 def read_checkout(folder: Path, env: Mapping[str, str], *, said_by: str) -> Checkout:
     asking = Asking(folder, env, said_by)
     _check_root(asking)
     branch, remote, upstream = _upstream(asking)
-    settings = _settings(asking)
+    settings = asking.settings(r"user\.(name|email)|remote\..*\.url")
     address = settings.get(f"remote.{remote}.url")
     if not address:
         raise asking.refused(f"the branch {branch} follows {remote}, which has no address", "see `git remote -v`")
-    commit = asking.git("rev-parse", "--verify", "--quiet", f"{upstream.reference}^{{commit}}")
-    if commit.status:
-        raise asking.refused(
-            f"the branch {branch} follows {upstream.branch} at {remote}, which isn't known here",
-            f"push it with `git push -u {remote} {branch}`, or fetch it with `git fetch {remote}`",
-        )
-    patch, left_out = _patch(asking, commit.text)
-    return Checkout(
-        address, upstream.branch, commit.text, settings.get("user.name"), settings.get("user.email"), patch, left_out
-    )
+    commit = asking.git("rev-parse", "--verify", "--quiet", upstream.reference)
+    with tempfile.TemporaryDirectory(prefix="dstack-") as scratch:
+        tree = open_work_tree(asking, Path(scratch) / "top")
+        if commit.status or not tree.has(commit.text):
+            raise asking.refused(
+                f"the branch {branch} follows {upstream.branch} at {remote}, which isn't known here",
+                f"push it with `git push -u {remote} {branch}`, or fetch it with `git fetch {remote}`",
+            )
+        patch, stored = _difference(tree, commit.text, (Path(scratch) / str(number) for number in itertools.count()))
+    name, email = settings.get("user.name"), settings.get("user.email")
+    return Checkout(address, upstream.branch, commit.text, name, email, patch, tuple(stored))
+
+
+def largest_parts(patch: bytes, count: int = 3) -> list[tuple[str, int]]:
+    """The files that take most of a patch, and how many bytes of it."""
+    starts = [(found.start(), _name(found[1])) for found in PART.finditer(patch)]
+    ends = [start for start, _ in starts[1:]] + [len(patch)]
+    sized = [(name, end - start) for (start, name), end in zip(starts, ends, strict=True)]
+    return sorted(sized, key=lambda part: part[1], reverse=True)[:count]
+
+
+def _name(pair: bytes) -> str:
+    """The file in `a/NAME b/NAME`, as a patch begins with it; quoted in the manner of C if it is odd."""
+    second = pair[len(pair) // 2 + 1 :]
+    if second.startswith(b'"'):
+        second = second.strip(b'"').decode("unicode_escape").encode("latin-1")
+    return os.fsdecode(second.removeprefix(b"b/"))
+
+
+def _difference(tree: WorkTree, base: str | None, free: Iterator[Path]) -> tuple[bytes, list[str]]:
+    """The patch, and the files that stay as they are stored. `free`: folders for the repositories inside."""
+    tree.notice_everything()
+    fresh, untracked = tree.unknown()
+    inside = list(inner_repositories(tree, base, untracked))
+    before = base or tree.empty()
+    stored = [f"{tree.prefix}{name}" for name in compare_as_seen(tree, before)]
+    patch = tree.patch(before, fresh)
+    for one in inside:
+        more, as_stored = _difference(open_inner(tree, one, next(free)), one.base, free)
+        patch += more
+        stored += as_stored
+    return patch, stored
 
 
 def _check_root(asking: Asking) -> None:
@@ -90,17 +91,10 @@ def _check_root(asking: Asking) -> None:
         raise asking.refused(f"{folder} doesn't exist", "name the folder of a checkout, or the address of a repository")
     if not folder.is_dir():
         raise asking.refused(f"{folder} is a file", "name the folder of a checkout; single files go into `files`")
-    found = asking.git("rev-parse", "--show-toplevel")
-    if found.status and "work tree" in found.err:
-        raise asking.refused(f"{folder} is a bare repository", "name a checkout of it")
-    if found.status:
+    top = asking.top()
+    if not folder.samefile(top):
         raise asking.refused(
-            f"{folder} isn't a checkout of a Git repository ({found.why})",
-            "upload other folders with `files`",
-        )
-    if not folder.samefile(found.text):
-        raise asking.refused(
-            f"{folder} is within the checkout {found.text}",
+            f"{folder} is within the checkout {top}",
             "name that folder to use all of it, or upload part of it with `files`",
         )
 
@@ -118,7 +112,7 @@ def _upstream(asking: Asking) -> tuple[str, str, UpstreamBranch]:
         raise asking.refused("no branch is checked out (a detached HEAD)", "check one out with `git switch BRANCH`")
     branch = head.text
     fields = "%(upstream)%00%(upstream:remotename)%00%(upstream:remoteref)"
-    said = asking.must("for-each-ref", f"--format={fields}", f"refs/heads/{branch}").decode(errors="surrogateescape")
+    said = asking.must("for-each-ref", f"--format={fields}", f"refs/heads/{branch}")
     reference, remote, followed = [*said.rstrip("\n").split("\0"), "", ""][:3]
     if remote == ".":
         raise asking.refused(
@@ -131,28 +125,3 @@ def _upstream(asking: Asking) -> tuple[str, str, UpstreamBranch]:
             f"push it with `git push -u origin {branch}`",
         )
     return branch, remote, UpstreamBranch(reference, followed.removeprefix("refs/heads/"))
-
-
-def _settings(asking: Asking) -> dict[str, str]:
-    """The addresses of the remotes as written, and the committer."""
-    said = asking.git("config", "--null", "--get-regexp", r"^(user\.(name|email)|remote\..*\.url)$")
-    found = {}
-    for entry in said.out.decode(errors="surrogateescape").split("\0"):
-        name, _, value = entry.partition("\n")
-        if name.startswith("user.") or name not in found:  # the most specific name wins, and the first address
-            found[name] = value
-    return found
-
-
-def _patch(asking: Asking, commit: str) -> tuple[bytes, tuple[str, ...]]:
-    known = asking.must("diff", *FITTING, commit)
-    listed = asking.must("ls-files", "--others", "--exclude-standard", "-z").split(b"\0")
-    fresh = [name for name in listed if name and not name.endswith(b"/")]
-    nested = tuple(name.decode(errors="replace") for name in listed if name.endswith(b"/"))
-    if not fresh:
-        return known, nested
-    with tempfile.TemporaryDirectory(prefix="dstack-") as scratch:  # a separate index, so the user's stays unchanged
-        index = Path(scratch) / "index"
-        names = b"\0".join(fresh)
-        asking.must("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", given=names, index=index)
-        return known + asking.must("diff", *FITTING, index=index), nested

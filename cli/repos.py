@@ -67,10 +67,18 @@ class Brought:
             try:
                 session.client.upload(path, self.code_hash, self.patch)
             except Refused as error:
-                local = self.data["repo_type"] == "local"
-                what = "The folder" if local else "The patch with what changed since the last push or fetch"
-                advice = "Leave out large files." if local else "Push your commits, and leave out large files."
-                raise Refused(f"{what} can't be uploaded. {error.message}", hint=error.hint or advice) from None
+                raise Refused(
+                    f"{self._what()} can't be uploaded. {error.message}", hint=error.hint or "Leave out large files."
+                ) from None
+
+    def _what(self) -> str:
+        if self.data["repo_type"] == "local":
+            return "The folder"
+        from cli.checkout import largest_parts
+
+        parts = ", ".join(f"{name} ({size / 1e6:.1f} MB)" for name, size in largest_parts(self.patch) if size > 1e5)
+        what = "The patch with what changed since the last push or fetch"
+        return f"{what}, most of it {parts}," if parts else what
 
 
 @dataclass(frozen=True)
@@ -178,8 +186,9 @@ def _read(session: Session, wanted: NamedRepo) -> tuple[Remote, Brought]:
     from cli.checkout import read_checkout
 
     found = read_checkout(_place(session, wanted), terminal.env, said_by=said_by)
-    if found.left_out:
-        terminal.warn(f"Not included, as each is a repository of its own: {', '.join(found.left_out)}")
+    if stored := found.stored:
+        more = f" and {len(stored) - 10} more" if len(stored) > 10 else ""
+        terminal.warn(f"Jobs get these as the repository stores them, unfiltered: {', '.join(stored[:10])}{more}")
     remote = parse_remote(found.remote, terminal.home, said_by=said_by)
     data = _data(remote, found.branch, found.commit, found.user_name, found.user_email)
     return remote, Brought(remote.id, data, found.patch)

@@ -30,6 +30,11 @@ _HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"  # and the rest, as `agent/git.p
 _ADDRESS = re.compile(rf"(?:https|ssh)://(?:\w[\w.~+%-]*@)?{_HOST}(?::[0-9]{{1,5}})?/\S+|\w[\w.-]*@{_HOST}:[^\s-]\S*")
 _BRANCH = re.compile(r"[^\s\-~^:?*\[\\\x00-\x1f\x7f][^\s~^:?*\[\\\x00-\x1f\x7f]{0,254}")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
+# In a patch, what begins a line without a sign describes a file: this one is a submodule. Only of one with changes that
+# aren't committed there is neither a mode nor an id.
+_SUBMODULE = re.compile(
+    rb"^(?:index [0-9a-f.]{1,140} 160000|(?:new|deleted) file mode 160000|diff --git [^\n]*\n--- [^\n]*)$", re.MULTILINE
+)
 MAX_INFO, MAX_CREDS = 4_000, 10_000  # bytes of JSON
 
 
@@ -139,6 +144,13 @@ def save_code(plane: Plane, user: User, project: Project, repo_id: str, name: st
     repo = get_repo(plane, user, project, repo_id, with_creds=False).repo
     check_upload(plane, name, content)
     patch = orjson.loads(repo.info)["repo_type"] == "remote"  # what is sent for it are the changes to a commit
+    if patch and (found := _SUBMODULE.search(content)):
+        _, _, header = content[: found.end()].rpartition(b"diff --git ")
+        name = header.partition(b"\n")[0].rpartition(b" b/")[2].decode(errors="replace")
+        raise Refused(
+            f"The patch says that the submodule {name[:200]} has changed, and doesn't have the changes.",
+            hint="Push its commit and the commit that records it, or undo the change.",
+        )
     return keep(plane, user, project.id, "code", name, content if patch else as_content(content))
 
 

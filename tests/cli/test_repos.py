@@ -5,6 +5,7 @@ That the server is told the same as by the genuine client is proven in `tests/wi
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -224,16 +225,6 @@ def test_a_patch_makes_the_same_files(
     assert sh(work, env, modes) == sh(other, env, modes)
 
 
-def test_a_repository_within_stays_behind_and_is_named(
-    apply: Dstack, plane: Plane, work: Path, env: dict[str, str]
-) -> None:
-    sh(work, env, "git init -q inner; echo a > inner/a; git -C inner add .; git -C inner commit -qm x; echo b > b")
-    ended = apply("apply", "-y", "-d", "-P", ".")
-    assert ended.code == 0 and "Not included, as each is a repository of its own: inner/" in ended.err, ended
-    (uploaded,) = [asked for asked in plane.asked if "/repos/upload_code" in asked.path]
-    assert b"+++ b/b\n" in uploaded.raw and b"inner" not in uploaded.raw
-
-
 def test_another_repository_in_the_environment_is_not_meant(work: Path, env: dict[str, str], tmp_path: Path) -> None:
     """A hook of git's has such variables."""
     before = read_checkout(work, env, said_by="--repo")
@@ -264,13 +255,27 @@ def test_what_is_clean_needs_no_patch(apply: Dstack, plane: Plane) -> None:
     assert plane.bodies("/runs/get_plan")[0]["run_spec"]["repo_code_hash"] is None
 
 
-def test_a_patch_that_is_too_large_is_called_one(apply: Dstack, plane: Plane, work: Path) -> None:
-    (work / "new").write_text("n\n")
+def test_a_patch_that_is_too_large_is_called_one_and_names_its_largest_files(
+    apply: Dstack, plane: Plane, work: Path, env: dict[str, str]
+) -> None:
+    sh(work, env, "git init -q inner; echo small > small")
+    (work / "inner" / "large").write_bytes(os.urandom(300_000))
     plane.answers["/repos/upload_code"] = (400, {"detail": [{"msg": "The upload has 2.9 MB", "code": "error"}]})
     ended = apply("apply", "-y", "-d", "-P", ".")
     assert ended.code == 1 and "/runs/apply" not in plane.paths()
-    assert "The patch with what changed since the last push or fetch can't be uploaded. The upload has 2" in ended.err
-    assert "Push your commits" in ended.err
+    what = (
+        "The patch with what changed since the last push or fetch, most of it inner/large (0.4 MB), can't be uploaded."
+    )
+    assert f"{what} The upload has 2" in ended.err and "Leave out large files" in ended.err
+
+
+def test_what_jobs_get_as_it_is_stored_is_named(apply: Dstack, work: Path, env: dict[str, str]) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{hashlib.sha256(b'model').hexdigest()}\nsize 5\n"
+    (work / "m.bin").write_text(pointer)
+    sh(work, env, "echo '*.bin filter=lfs' > .gitattributes; git add .; git commit -qm lfs; git push -q")
+    (work / "m.bin").write_text("model")
+    ended = apply("apply", "-y", "-d", "-P", ".")
+    assert ended.code == 0 and "Jobs get these as the repository stores them, unfiltered: m.bin\n" in ended.err, ended
 
 
 def test_a_folder_that_is_no_checkout_goes_up_as_it_is(apply: Dstack, plane: Plane, work: Path) -> None:

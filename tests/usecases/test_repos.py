@@ -14,7 +14,7 @@ from chalicelib.agent.task_runtime import TaskError
 from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.tenants import Project, ProjectRole, Repo, User
-from chalicelib.errors import Forbidden
+from chalicelib.errors import Forbidden, Refused
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent_files import archive_content
@@ -99,6 +99,28 @@ def test_a_patch_is_sent_as_it_came_and_only_to_the_host_of_its_job(site: Site) 
     code = sent["repo"]["code"]
     assert code["url"] == f"/agent/files/{code['id']}" and sent["files"] == []
     assert archive_content(site.plane, site.cluster.agent.credential, code["id"]) == PATCH
+
+
+LINK = {
+    "moved": b"index 1234567..89abcde 160000\n--- a/li b\n+++ b/li b\n@@ -1 +1 @@\n-Subproject commit 12\n",
+    "dirty": b"--- a/li b\n+++ b/li b\n@@ -1 +1 @@\n-Subproject commit 12\n+Subproject commit 12-dirty",
+    "added": b"new file mode 160000\nindex 0000000..89abcde\n",
+    "removed": b"deleted file mode 160000\nindex 89abcde..0000000\n",
+}
+
+
+@pytest.mark.parametrize("change", LINK)
+def test_a_patch_that_only_says_that_a_submodule_has_changed_is_refused_by_its_name(site: Site, change: str) -> None:
+    """As plain `git diff` writes it: a job would run the old code."""
+    site.init("u", "t0ken")
+    with pytest.raises(Refused, match="the submodule li b has changed"):
+        site.code(
+            PATCH + b"index 1..2 100644\n--- a/a.txt\n+++ b/a.txt\ndiff --git a/li b b/li b\n" + LINK[change] + b"\n"
+        )
+    site.code(
+        PATCH
+        + b"index 1..2\n--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-index 1234567..89abcde 160000\n+new file mode 160000\n"
+    )
 
 
 def test_a_patch_of_nothing_is_none(site: Site) -> None:

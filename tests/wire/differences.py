@@ -88,6 +88,10 @@ PATCHES = {  # by their hash
     "odd": "71446a30889237bea1340e1ac9806413cb5e546f2e17ead563b05353a2e9e0fc",
     "unfit": "27be68430c29ddaf329da68360623e627d1e8a7ec601102f5c18a4e730371e83",
     "fit": "66a457f745c438fee7160b24d1529c4ed29604a8d0ff0eb14099356369736426",
+    "inside": "ffcc30be377bd0496a4d4331bc724af030ce3048ecbbcb982ad147fa8f8c8635",
+    "overlooked": "15289041801da3c815cd0831246e554aaeb5b5ac70e7c223ddccf609c2586422",
+    "dirty": "04109e4978019b453f92451d2fe0eaaaff38d665b009d0489c1b7e5a32993b32",
+    "submodule": "5c7a802a82dab3d1d33e4244e6198b5e6366b835234e0c04f0980dd5cc556afe",
 }
 MISREAD = "YAML 1.1 reads a different number from the one written; in quotes it stays as written."
 NEGATIVE = "There is no such amount; the genuine client sends it, and each cloud refuses it or reads it as zero."
@@ -212,6 +216,21 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(OTHERWISE, "A new file called `-x`, a new link to a folder",
                "They are included; there they are silently lost.", TASK, ("-P", "."), git=True,
                before="echo n > -x; mkdir d; ln -s d l", changed=((CODE, None, PATCHES["odd"]),)),
+    Difference(OTHERWISE, "A repository inside the checkout",
+               "Its files are included; there they are silently left out.", TASK, ("-P", "."), git=True,
+               before="git init -q in; echo n > in/n",
+               changed=((CODE, None, PATCHES["inside"]),)),
+    Difference(OTHERWISE, "A file that git was told to overlook: `skip-worktree`, `assume-unchanged`",
+               "Its changes are included; there they are silently left out.", TASK, ("-P", "."), git=True,
+               before="git update-index --skip-worktree .dstack.yml; echo '# n' >> .dstack.yml",
+               changed=((CODE, None, PATCHES["overlooked"]),)),
+    Difference(OTHERWISE, "A change in a submodule",
+               "Its files are included; there the patch only says that it has changed, which the server refuses.",
+               TASK, ("-P", "."), git=True,
+               before="export GIT_COMMITTER_DATE=1700000000Z GIT_AUTHOR_DATE=1700000000Z; git init -q ../s; cd ../s; "
+               "echo a > a; git add a; git commit -qm a; cd -; git -c protocol.file.allow=always submodule --quiet add "
+               "{folder}/s s; git commit -qm s; git push -q; echo b >> s/a",
+               changed=((CODE, PATCHES["dirty"], PATCHES["submodule"]),)),
     Difference(OTHERWISE, "`diff.noprefix` and the like among git's settings",
                "A patch made with them wouldn't apply.", TASK, ("-P", "."), git=True,
                before="echo n > new; git config diff.noprefix true",
