@@ -115,7 +115,8 @@ class JobAttachment:
             assert self._identity is not None, "a key was found"
             self._ways = ways_to(latest, alias, self._identity, self._proxy(), self.ssh)
         way = self._ways[0]
-        self.book.write(self._attached, way, self._endpoint(job) if way.proxy else None)
+        endpoint = self._endpoint(job) if way.proxy else None
+        self.book.write(self._attached, way, endpoint, self.ssh.options())
         self._told = False
         self.tunnel = self.ssh.start(self._attached.config, alias, self._forwards)
         self.book.note(self._attached, self.tunnel.pid)

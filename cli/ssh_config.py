@@ -3,7 +3,8 @@
 Each run has a folder `~/.dstack/ssh/runs/RUN` with its own `config` and `known_hosts`. The user's `~/.ssh/config`
 includes them all, on its first line: SSH takes the first value that it finds, so a `Host *` above would win. Every
 job's SSH server is at `localhost:PORT` of some machine, so each has a `HostKeyAlias` and known hosts of its own: two
-jobs would otherwise be taken for one whose key has changed.
+jobs would otherwise be taken for one whose key has changed. Whatever else a `Host *` might say that would keep SSH from
+getting there, or from running what was asked for, is set as well. What is a matter of taste stays the user's.
 
 Names, addresses and keys come from a server, and a line break in one of them would be a line of configuration: `Hop`
 and `JobHops` accept only what can be nothing else.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import ipaddress
 import itertools
 import json
 import os
@@ -24,7 +26,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +37,46 @@ ALIAS = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|[0-9A-Fa-f:]{2,45}(%[A-Za-z0-9._-]{1,20})?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}\$?")
 _KEY = re.compile(r"(ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]{1,50} [A-Za-z0-9+/]{16,4000}={0,3}")
+# An algorithm that is among OpenSSH's own anyway: `+` means those and this one, whatever the user's file says.
+OWN = (
+    "AddKeysToAgent no",
+    "AddressFamily any",
+    "CanonicalizeHostname no",
+    "CheckHostIP no",
+    "Ciphers +aes128-ctr",
+    "ClearAllForwardings no",
+    "ControlMaster no",  # a shared connection would be shared by every job at `localhost`
+    "ControlPath none",
+    "ExitOnForwardFailure no",  # a port of the user's own forwards may be in use
+    "GlobalKnownHostsFile none",
+    "KexAlgorithms +ecdh-sha2-nistp256",
+    "MACs +hmac-sha2-256",
+    "NoHostAuthenticationForLocalhost no",
+    "PKCS11Provider none",
+    "PermitLocalCommand no",
+    "ProxyUseFdpass no",
+    "PubkeyAcceptedKeyTypes +rsa-sha2-256",  # the name that old and new clients know
+    "PubkeyAuthentication yes",
+    "RemoteCommand none",
+    "RequestTTY auto",
+    "RevokedHostKeys none",
+    "Tunnel no",
+    "UpdateHostKeys no",
+    "VerifyHostKeyDNS no",
+    "ServerAliveInterval 10",
+    "ServerAliveCountMax 3",
+    "ConnectTimeout 10",
+)
+ANY_AUTHENTICATION = "gssapi-with-mic,hostbased,publickey,keyboard-interactive,password"  # as OpenSSH has it
+OF_RSA = "rsa-sha2-512,rsa-sha2-256,ssh-rsa"
+# To a client that doesn't know them, these would be mistakes in the file. Each with what `ssh -G` shows if it does.
+NEWER = {
+    "ForkAfterAuthentication no": "forkafterauthentication",
+    "KnownHostsCommand none": "sessiontype",  # it came before that, and isn't shown
+    "RequiredRSASize 1024": "requiredrsasize",
+    "SessionType default": "sessiontype",
+    "StdinNull no": "stdinnull",
+}
 END_SECONDS = 5.0  # for an `ssh` that was left
 INCLUDED = "ssh/runs/*/config"  # below the folder of our configuration
 WHY = "# The runs that dstack is attached to. First, because SSH takes the first value it finds."
@@ -91,14 +133,17 @@ class JobHops:
         return tuple(f"{self.alias}{name}" for name in ("_jump_host", "_host")[-len(self.hops) :]) if self.hops else ()
 
 
-def config_text(layout: JobHops, known_hosts: Path, first_seen: Path) -> str:
-    """`known_hosts`: the pinned keys of this run. `first_seen`: where keys of other hosts are kept at first contact."""
+def config_text(layout: JobHops, known_hosts: Path, first_seen: Path, options: Collection[str] = ()) -> str:
+    """`known_hosts`: the pinned keys of this run. `first_seen`: where keys of other hosts are kept at first contact.
+    `options`: what this machine's SSH knows, in small letters."""
+    common = [*OWN, *(line for line, shown in NEWER.items() if shown in options)]
     blocks, before = [], ""
     for name, hop in zip(layout.names, layout.hops, strict=True):
-        blocks.append(_block(name, hop, known_hosts, first_seen, _jump(before)))
+        blocks.append(_block(name, hop, known_hosts, first_seen, [*_jump(before, hop), *common]))
         before = name
-    proxy = ["ProxyCommand " + shlex.join(layout.proxy).replace("%", "%%")] if layout.proxy else _jump(before)
-    blocks.append(_block(layout.alias, layout.job, known_hosts, first_seen, proxy))
+    proxy = ["ProxyCommand " + shlex.join(layout.proxy).replace("%", "%%")]
+    way = proxy if layout.proxy else _jump(before, layout.job)
+    blocks.append(_block(layout.alias, layout.job, known_hosts, first_seen, [*way, *common]))
     return "\n".join(blocks)
 
 
@@ -107,23 +152,41 @@ def known_hosts_text(layout: JobHops) -> str:
     return "".join(f"{name} {hop.host_key}\n" for name, hop in pairs if hop.host_key)
 
 
-def _jump(name: str) -> list[str]:
-    return [f"ProxyJump {name}"] if name else []
+def _jump(name: str, hop: Hop) -> list[str]:
+    """Over the hop before it; without one it is reached from the address that its network suggests."""
+    if name:
+        return [f"ProxyJump {name}"]
+    return ["ProxyCommand none", *(f"BindAddress {address}" for address in _any_address(hop.host))]
 
 
-def _block(name: str, hop: Hop, known_hosts: Path, first_seen: Path, proxy: list[str]) -> str:
+def _any_address(host: str) -> list[str]:
+    """What makes `BindAddress` say nothing; there is no such value for a name that has to be looked up."""
+    if host == "localhost":
+        return [host]
+    try:
+        return ["::" if ipaddress.ip_address(host).version == 6 else "0.0.0.0"]  # noqa: S104 - nothing listens
+    except ValueError:
+        return []
+
+
+def _block(name: str, hop: Hop, known_hosts: Path, first_seen: Path, more: list[str]) -> str:
     lines = [f"HostName {hop.host.replace('%', '%%')}", f"Port {hop.port}", f"User {hop.user}"]
     lines += [f"IdentityFile {quoted(Path(path))}" for path in hop.identities]
-    lines += ["IdentitiesOnly yes"] if hop.identities and hop.identities_only else []
+    if hop.identities_only:
+        lines += [*(["IdentitiesOnly yes"] if hop.identities else []), "PreferredAuthentications publickey"]
+    else:
+        lines += [f"PreferredAuthentications {ANY_AUTHENTICATION}"]
     if hop.host_key:
         lines += [f"HostKeyAlias {name}", f"UserKnownHostsFile {quoted(known_hosts)}", "StrictHostKeyChecking yes"]
+        kind = hop.host_key.split()[0]
+        lines += [f"HostKeyAlgorithms {OF_RSA if kind == 'ssh-rsa' else kind}"]
     else:
+        lines += [f"HostKeyAlias {hop.host if hop.port == 22 else f'[{hop.host}]:{hop.port}'}"]
         lines += [f"UserKnownHostsFile {quoted(first_seen)}", "StrictHostKeyChecking accept-new"]
-    # A shared connection, as a user's `Host *` may want it, would be shared by every job at `localhost`.
-    lines += ["GlobalKnownHostsFile none", "ControlMaster no", "ControlPath none"]
-    lines += ["ServerAliveInterval 10", "ServerAliveCountMax 3", "ConnectTimeout 10", *proxy]
+        lines += ["HostKeyAlgorithms +ecdsa-sha2-nistp256"]
     shown = name.replace("_", "-")
-    return f"Host {name if shown == name else f'{name} {shown}'}\n" + "".join(f"    {line}\n" for line in lines)
+    begin = f"Host {name if shown == name else f'{name} {shown}'}\n"
+    return begin + "".join(f"    {line}\n" for line in [*lines, *more])
 
 
 def quoted(path: Path) -> str:
@@ -174,14 +237,20 @@ class Book:
             fcntl.flock(lock, fcntl.LOCK_SH)
         return Attached(folder, lock, folder.name == alias)
 
-    def write(self, attached: Attached, layout: JobHops, endpoint: dict[str, Any] | None = None) -> None:
+    def write(
+        self,
+        attached: Attached,
+        layout: JobHops,
+        endpoint: dict[str, Any] | None = None,
+        options: Collection[str] = (),
+    ) -> None:
         """The job's configuration, last, so that nobody reads it before what it refers to is there."""
         known_hosts = attached.folder / "known_hosts"
         with self._alone():
             if endpoint is not None:
                 replace_file(attached.folder / "endpoint.json", json.dumps(endpoint))
             replace_file(known_hosts, known_hosts_text(layout))
-            replace_file(attached.config, config_text(layout, known_hosts, self.folder / "known_hosts"))
+            replace_file(attached.config, config_text(layout, known_hosts, self.folder / "known_hosts", options))
 
     def note(self, attached: Attached, pid: int) -> None:
         """An `ssh` of this process, which would outlive it if it were killed."""

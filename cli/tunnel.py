@@ -106,18 +106,32 @@ class OpenSsh:
             raise Refused("There is no `ssh` on this machine.", hint="Install the OpenSSH client.") from None
         return SshTunnel(process, said)
 
+    def options(self) -> frozenset[str]:
+        """The options that it knows and shows, in small letters."""
+        return frozenset(line.partition(" ")[0] for line in self._explained("-F", "none", "--", "localhost"))
+
     def own_keys(self, host: str) -> tuple[str, ...]:
         """The key files that the user's own SSH configuration has for a host."""
-        words = ["ssh", "-G", "--", host]
-        try:
-            asked = subprocess.run(
-                words, env=dict(self.env), capture_output=True, text=True, timeout=END_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ()
-        named = [line.partition(" ")[2] for line in asked.stdout.splitlines() if line.startswith("identityfile ")]
+        lines = self._explained("--", host)
+        named = [line.partition(" ")[2] for line in lines if line.startswith("identityfile ")]
         paths = [Path(os.path.expanduser(name)) for name in named]  # noqa: PTH111 - `~` of the account, as SSH means it
         return tuple(str(path) for path in paths if path.is_file())
+
+    def _explained(self, *words: str) -> list[str]:
+        """What it would do; nothing if it doesn't say."""
+        try:
+            asked = subprocess.run(
+                ["ssh", "-G", *words],
+                env=dict(self.env),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=END_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        return asked.stdout.splitlines()
 
     def answers(self, hop: Hop) -> bool:
         """Whether something listens there, as seen from here."""

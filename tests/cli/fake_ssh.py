@@ -64,6 +64,9 @@ class FakeSsh:
         self.tunnels.append(tunnel)
         return tunnel
 
+    def options(self) -> frozenset[str]:
+        return frozenset({"sessiontype", "stdinnull"})
+
     def own_keys(self, host: str) -> tuple[str, ...]:
         return (f"/home/me/.ssh/for-{host}",)
 

@@ -77,7 +77,7 @@ def test_the_machine_is_reached_directly_if_it_answers(attach: Any) -> None:
     (started,) = ssh.started
     assert "Host train_host train-host\n    HostName 10.0.0.7\n    Port 22\n    User ubuntu\n" in started.config
     assert "Host train\n    HostName localhost\n    Port 40022\n    User worker\n" in started.config
-    assert "ProxyJump train_host" in started.config and "ProxyCommand" not in started.config
+    assert "ProxyJump train_host" in started.config and "cli.carry" not in started.config
     assert started.files["known_hosts"] == f"train {HOST_KEY}\n"
     assert "endpoint.json" not in started.files, "no token where none is needed"
 
@@ -103,7 +103,7 @@ def test_a_machine_that_cant_be_reached_is_reached_through_the_server(attach: An
 def test_a_way_that_fails_is_followed_by_the_next(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("x", "ubuntu@10.0.0.7: Permission denied (publickey)."), FakeTunnel("u")], reachable=True)
     assert "through the server" in attach(ssh=ssh, looks=4).err
-    assert ["ProxyCommand" in one.config for one in ssh.started] == [False, True]
+    assert ["cli.carry" in one.config for one in ssh.started] == [False, True]
 
 
 def test_where_no_way_leads_there_all_are_told(attach: Any) -> None:
@@ -286,7 +286,7 @@ def test_a_job_on_this_machine_is_logged_in_to_at_once(attach: Any) -> None:
     ssh = FakeSsh(reachable=True)
     assert "directly" in attach(to=local, ssh=ssh).err
     assert ssh.started[0].config.startswith("Host train\n    HostName localhost\n    Port 40022\n    User worker\n")
-    assert "Proxy" not in ssh.started[0].config
+    assert "ProxyCommand none\n" in ssh.started[0].config and "ProxyJump" not in ssh.started[0].config
     ssh = FakeSsh(reachable=False)
     assert "through the server" in attach(to=local, ssh=ssh).err, (
         "it is this machine's only if this client is there too"

@@ -18,7 +18,7 @@ import pytest
 
 from chalicelib.errors import Refused
 from cli.reach import ways_to
-from cli.ssh_config import Book, Hop, JobHops, config_text, include_in, known_hosts_text, with_include
+from cli.ssh_config import NEWER, Book, Hop, JobHops, config_text, include_in, known_hosts_text, with_include
 from tests.cli.fake_ssh import HOST_KEY, FakeSsh
 
 LINE = "Include ~/.dstack/ssh/runs/*/config"
@@ -101,6 +101,22 @@ def test_what_hosts_are_called_is_accepted(host: str) -> None:
 @pytest.mark.parametrize("user", ["root", "ubuntu", "first.last", "svc-ml", "DOMAIN\\ann", "ann@lab.org", "pc$"])
 def test_what_users_are_called_is_accepted(user: str) -> None:
     assert Hop("h", 22, user).user == user
+
+
+def test_options_that_a_client_doesnt_know_arent_written() -> None:
+    """Each would be a mistake in the configuration, for every host."""
+    texts = [config_text(JobHops("train", JOB), Path("/k"), Path("/f"), known) for known in ((), {"sessiontype"})]
+    newer = [[name for name in NEWER if f"    {name}\n" in text] for text in texts]
+    assert newer == [[], ["KnownHostsCommand none", "SessionType default"]]
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithms"),
+    [("ssh-rsa", "rsa-sha2-512,rsa-sha2-256,ssh-rsa"), ("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256")],
+)
+def test_a_pinned_key_is_asked_for_by_its_own_algorithms(key: str, algorithms: str) -> None:
+    hop = Hop("localhost", 40022, "root", f"{key} {HOST_KEY.split()[1]}")
+    assert f"    HostKeyAlgorithms {algorithms}\n" in config_text(JobHops("train", hop), Path("/k"), Path("/f"))
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

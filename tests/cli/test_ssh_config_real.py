@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import shutil
+import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.ssh_config import Attached, Book, Hop, JobHops, include_in
+from cli.tunnel import OpenSsh
+from tests.agent.ssh_client import key_pair
 from tests.cli.fake_ssh import HOST_KEY
+from tests.harness.debian import install
 
 TRAPS = """Host *
     User ann
@@ -33,7 +41,7 @@ class Home:
 
     def attach(self, layout: JobHops) -> None:
         self.attached.append(self.book.attach(layout.alias))
-        self.book.write(self.attached[-1], layout)
+        self.book.write(self.attached[-1], layout, options=OpenSsh(os.environ).options())
         include_in(self.own, self.folder / ".dstack")
 
     def asked(self, host: str) -> dict[str, str]:
@@ -68,7 +76,7 @@ def test_every_hop_is_as_written_whatever_the_user_has_for_all_hosts(home: Home)
     assert (there["proxyjump"], there["hostkeyalias"]) == ("train_jump_host", "train_host")
     first = home.asked("train-jump-host")
     assert (first["hostname"], first["port"], first["user"]) == ("login.lab", "2222", "bob")
-    assert first["stricthostkeychecking"] == "accept-new" and "hostkeyalias" not in first
+    assert first["stricthostkeychecking"] == "accept-new" and first["hostkeyalias"] == "[login.lab]:2222"
     assert first["userknownhostsfile"] == str(ours / "known_hosts") and first["identitiesonly"] == "no"
     assert first["identityfile"].startswith("/keys/lab"), "the user's key for that host is tried first"
 
@@ -112,3 +120,156 @@ def test_hosts_that_arent_ours_are_the_users(home: Home) -> None:
     home.attach(JobHops("train", Hop("localhost", 40022, "root")))
     elsewhere = home.asked("example")
     assert (elsewhere["user"], elsewhere["port"], elsewhere["proxyjump"]) == ("ann", "2200", "bastion")
+
+
+# One line of a `Host *` each: what would keep SSH from the job, or from what was asked of it there.
+TRAPS_OF_ONE_LINE = """
+AddKeysToAgent ask
+AddressFamily inet6
+BindAddress 192.0.2.1
+CanonicalizeHostname always
+CheckHostIP yes
+Ciphers aes256-cbc
+ClearAllForwardings yes
+ConnectTimeout 1
+ControlMaster auto
+ControlPath /tmp/shared
+ControlPersist yes
+ExitOnForwardFailure yes
+ForkAfterAuthentication yes
+GlobalKnownHostsFile /etc/none
+HostKeyAlgorithms ssh-dss
+HostKeyAlias same
+HostName elsewhere
+HostbasedAcceptedAlgorithms ssh-dss
+IdentitiesOnly yes
+KexAlgorithms diffie-hellman-group1-sha1
+MACs hmac-md5
+NoHostAuthenticationForLocalhost yes
+PKCS11Provider /nowhere/pkcs11.so
+PermitLocalCommand yes
+Port 2200
+PreferredAuthentications password
+ProxyCommand nc bastion %h %p
+ProxyJump bastion
+ProxyUseFdpass yes
+PubkeyAcceptedAlgorithms ssh-dss
+PubkeyAcceptedKeyTypes ssh-dss
+PubkeyAuthentication no
+RemoteCommand tmux attach
+RequestTTY force
+RequiredRSASize 16384
+RevokedHostKeys /nowhere/revoked
+ServerAliveCountMax 0
+ServerAliveInterval 0
+SessionType none
+StdinNull yes
+StrictHostKeyChecking ask
+Tunnel yes
+UpdateHostKeys ask
+User ann
+UserKnownHostsFile /dev/null
+VerifyHostKeyDNS yes
+""".strip().splitlines()
+OF_NO_USE = {"controlpersist", "hostbasedacceptedalgorithms"}  # without what they are about
+SOCKETS, PROXIES = {"bindaddress"}, {"proxyjump", "proxycommand"}  # SSH opens none where a proxy does
+ALLOWED = {"train_jump_host": {"identitiesonly"}}  # whose users may have other keys for it
+KEY = "/keys/mine"
+LAYOUTS = {
+    "through the server": JobHops("train", Hop("localhost", 40022, "root", HOST_KEY, (KEY,)), proxy=("carry", "x")),
+    "directly": JobHops("train", Hop("10.0.0.7", 22, "root", HOST_KEY, (KEY,))),
+    "over hosts": JobHops(
+        "train",
+        Hop("localhost", 40022, "root", HOST_KEY, (KEY,)),
+        (Hop("::1", 2222, "bob", "", (KEY,), identities_only=False), Hop("node", 22, "ubuntu", HOST_KEY, (KEY,))),
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("form", ["Host *\n    {}\n", "Match all\n    {}\n", "{}\n", "Match final all\n    {}\n"])
+def test_no_line_of_the_users_changes_the_way_to_a_job(tmp_path: Path, form: str, layout: str) -> None:
+    home = Home(tmp_path)
+    home.own.write_text("")
+    home.attach(LAYOUTS[layout])
+    ours, names = home.own.read_text(), ("train", *LAYOUTS[layout].names)
+    right = {name: home.asked(name) for name in names}
+    wrong = []
+    for line in TRAPS_OF_ONE_LINE:
+        home.own.write_text(ours + form.format(line))
+        for name in names:
+            found = home.asked(name)
+            changed = {key for key in {*found, *right[name]} if found.get(key) != right[name].get(key)} - OF_NO_USE
+            if changed - ALLOWED.get(name, set()) - (SOCKETS if right[name].keys() & PROXIES else set()):
+                wrong.append((name, line))
+    assert wrong == []
+
+
+def test_what_is_a_matter_of_taste_stays_the_users(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.own.write_text("Host *\n  LogLevel VERBOSE\n  Compression yes\n  ForwardAgent yes\n  SendEnv MY_*\n")
+    home.attach(LAYOUTS["directly"])
+    said = home.asked("train")
+    assert (said["loglevel"], said["compression"], said["forwardagent"]) == ("VERBOSE", "yes", "yes")
+    assert said["sendenv"] == "MY_*"
+
+
+SSHD = """
+HostKey {folder}/keys/host
+AuthorizedKeysFile {folder}/keys/user.pub
+StrictModes no
+UsePAM no
+PermitRootLogin prohibit-password
+PidFile none
+"""
+MORE_TRAPS = """
+LocalForward {port} localhost:80
+RemoteForward /nowhere/socket localhost:80
+DynamicForward {port}
+IdentityFile /nowhere/key
+IdentityFile none
+CertificateFile /nowhere/key-cert.pub
+KnownHostsCommand /bin/false
+BindInterface nowhere
+BatchMode yes
+SetEnv A=b
+""".strip().splitlines()
+
+
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A home that is attached to an SSH server, started for each connection."""
+    if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
+        install("openssh-server")
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    home = Home(tmp_path_factory.mktemp("reached"))
+    key, _ = key_pair(home.folder / "keys", "user")
+    _, host_key = key_pair(home.folder / "keys", "host")
+    (home.folder / "sshd").write_text(SSHD.format(folder=home.folder))
+    job = Hop("localhost", 22, getpass.getuser(), " ".join(host_key.split()[:2]), (str(key),))
+    home.own.write_text("")
+    home.attach(JobHops("train", job, proxy=("/usr/sbin/sshd", "-i", "-f", str(home.folder / "sshd"))))
+    yield home
+
+
+def talk(home: Home, block: str) -> str:
+    ours = home.own.read_text().partition("Host *")[0]
+    home.own.write_text(f"{ours}Host *\n{block}\n")
+    words = ["ssh", "-F", str(home.own), "train", "cat; echo and back"]
+    said = subprocess.run(words, input="there ", capture_output=True, text=True, timeout=60, check=False)
+    return said.stdout or said.stderr
+
+
+def test_ssh_gets_there_with_all_of_these_lines_and_runs_what_was_asked_for(reached: Home) -> None:
+    assert talk(reached, "\n".join(TRAPS_OF_ONE_LINE)) == "there and back\n"
+
+
+def test_ssh_gets_there_whatever_is_added_to_it(reached: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        failed = {}
+        for line in MORE_TRAPS:
+            said = talk(reached, f"{line.format(port=port)}\nExitOnForwardFailure yes")
+            if said != "there and back\n":
+                failed[line] = said
+    assert failed == {}
