@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chalicelib.errors import Refused
+from cli.from_server import private_key, token
 from cli.git import git
 from cli.remotes import Remote
 from cli.ssh_keys import read_key
@@ -66,13 +67,12 @@ class GivenCredentials:
 
 def stored_way(credentials: dict[str, str | None] | None) -> RepoWay | None:
     """The credentials stored on the server; None if there are none, or no secret among them."""
-    if not credentials or not (credentials.get("private_key") or credentials.get("oauth_token")):
-        return None
-    return RepoWay(
-        "with the credentials that the server keeps for you",
-        private_key=credentials.get("private_key"),
-        token=None if credentials.get("private_key") else credentials.get("oauth_token"),
-    )
+    said = "with the credentials that the server keeps for you"
+    if credentials and credentials.get("private_key"):
+        return RepoWay(said, private_key=private_key(credentials["private_key"]))
+    if credentials and credentials.get("oauth_token"):
+        return RepoWay(said, token=token(credentials["oauth_token"]))
+    return None
 
 
 def find_way(remote: Remote, ways: list[RepoWay], terminal: Terminal, *, branch: str | None) -> RepoWay:

@@ -18,6 +18,7 @@ from typing import Any
 
 from chalicelib.errors import DstackError, Refused
 from cli import forwards
+from cli.from_server import private_key, public_key
 from cli.reach import NoSshServer, NotKnownYet, alias_of, check_server, ways_to
 from cli.session import Session
 from cli.ssh_config import Attached, Book, JobHops, include_in, replace_file
@@ -196,8 +197,9 @@ class JobAttachment:
         user = self.session.client.post("/api/users/get_my_user")
         if not user.get("ssh_private_key"):
             raise Refused("The server didn't send your SSH key.", hint="Name one with --ssh-identity.")
-        known = run["run_spec"].get("ssh_key_pub") or user["ssh_public_key"]
-        if known.split()[:2] != user["ssh_public_key"].split()[:2]:
+        private, public = private_key(user["ssh_private_key"]), public_key(user["ssh_public_key"])
+        known = public_key(run["run_spec"].get("ssh_key_pub") or public)
+        if known.split()[:2] != public.split()[:2]:
             whose = "yours" if run.get("user") == user.get("username") else f"{run.get('user')}'s"
             raise Refused(
                 f"{self.name} was submitted with another key of {whose}, and only that one opens it.",
@@ -205,8 +207,8 @@ class JobAttachment:
             )
         name = hashlib.sha1(self.session.client.token.encode()).hexdigest()[:8]  # noqa: S324 - as other clients name it
         self.book.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(self.book.folder / name, user["ssh_private_key"])
-        replace_file(self.book.folder / f"{name}.pub", user["ssh_public_key"])
+        replace_file(self.book.folder / name, private)
+        replace_file(self.book.folder / f"{name}.pub", public)
         return self.book.folder / name
 
     def _proxy(self) -> tuple[str, ...]:

@@ -118,12 +118,12 @@ class Client:
             headers["Content-Type"] = content_type
         status, data = self._exchange(method, self._prefix + path, body, headers)
         try:
-            answer = json.loads(data) if data else None
-        except ValueError:
+            answer = _decoded(data)
+        except (ValueError, RecursionError):
             answer = None
             if status < 400:
                 raise Refused(
-                    f"The program at {self.url} is not a control plane: its response is not JSON.",
+                    f"The program at {self.url} is not a control plane: its response is not JSON in UTF-8.",
                     hint="Check the URL of the project: `dstack project list`.",
                 ) from None
         if status >= 400:
@@ -175,6 +175,14 @@ class Client:
             f"The connection to {self.url} was lost before the response arrived ({_words(error)}).",
             hint="Before you repeat the request, check with `dstack ps` or `dstack fleet` whether it was carried out.",
         )
+
+
+def _decoded(data: bytes) -> Any:
+    """Raises ValueError for anything but JSON whose texts can be written in UTF-8 again: half a character can't."""
+    answer = json.loads(data.decode()) if data else None
+    if b"\\u" in data:
+        json.dumps(answer, ensure_ascii=False).encode()
+    return answer
 
 
 def _address(url: str) -> SplitResult:

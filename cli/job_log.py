@@ -10,7 +10,7 @@ import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.errors import DstackError
+from chalicelib.errors import DstackError, Refused
 from cli.session import Session
 from cli.tables.runs import newest
 
@@ -40,7 +40,7 @@ class LogReader:
         anything = False
         while True:
             answer = self.session.client.in_project("logs/poll", self._body())
-            data = b"".join(base64.b64decode(entry["message"]) for entry in answer.get("logs") or ())
+            data = b"".join(_decoded(entry["message"]) for entry in answer.get("logs") or ())
             if len(data) > self.written:
                 fresh = data[self.written :]
                 self.session.terminal.write(fresh[self.skip :])
@@ -62,6 +62,15 @@ class LogReader:
             "limit": PAGE,
             "diagnose": self.diagnose,
         }
+
+
+def _decoded(message: object) -> bytes:
+    try:
+        return base64.b64decode(message if isinstance(message, str) else "?", validate=True)
+    except ValueError:
+        raise Refused(
+            f"The server sent a log that isn't base64: {str(message)[:40]!r}.", hint="Is there a proxy in between?"
+        ) from None
 
 
 class JobLog:

@@ -13,6 +13,7 @@ import typer
 from chalicelib.errors import NotFound
 from cli.client import Client
 from cli.config import resolve_endpoint
+from cli.from_server import is_word
 from cli.render import Table, render
 from cli.terminal import Terminal, terminal
 
@@ -123,6 +124,7 @@ def completer(kind: str) -> Callable[[str], list[str]]:
     """Completes a parameter with the remembered names of `kind`, without asking the server."""
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in read_names(names_path(Path.home())).get(kind, []) if name.startswith(incomplete)]
+        names = read_names(names_path(Path.home())).get(kind, [])
+        return [name for name in names if is_word(name) and name.startswith(incomplete)]
 
     return complete

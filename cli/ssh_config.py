@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from chalicelib.errors import Refused
+from cli.from_server import checked
 
 ALIAS = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|[0-9A-Fa-f:]{2,45}(%[A-Za-z0-9._-]{1,20})?")
@@ -82,15 +83,6 @@ INCLUDED = "ssh/runs/*/config"  # below the folder of our configuration
 WHY = "# The runs that dstack is attached to. First, because SSH takes the first value it finds."
 
 
-def _checked(pattern: re.Pattern[str], value: object, what: str) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise Refused(
-            f"The server sent {str(value)[:60]!r} as {what}, which it can't be, so nothing was written.",
-            hint="Is it the server you mean? `dstack project list` shows its address.",
-        )
-    return value
-
-
 @dataclass(frozen=True)
 class Hop:
     """An SSH server and how to log in to it."""
@@ -103,12 +95,12 @@ class Hop:
     identities_only: bool = True  # not the user's other keys as well
 
     def __post_init__(self) -> None:
-        _checked(_HOST, self.host, "a host's name")
-        _checked(_USER, self.user, "a user's name")
+        checked(_HOST, self.host, "a host's name")
+        checked(_USER, self.user, "a user's name")
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 1 <= self.port <= 65535:
-            _checked(re.compile("$^"), self.port, "a port")
+            checked(re.compile("$^"), self.port, "a port")
         if self.host_key:
-            _checked(_KEY, self.host_key, "a host's key")
+            checked(_KEY, self.host_key, "a host's key")
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ class JobHops:
     proxy: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _checked(ALIAS, self.alias, "a run's name")
+        checked(ALIAS, self.alias, "a run's name")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -223,7 +215,7 @@ class Book:
     def attach(self, alias: str, run_id: str = "") -> Attached:
         """Claims the folder of a job. What killed processes have left behind is removed. A run of another project may
         have the same name: then the second one gets a folder that the user's configuration doesn't include."""
-        _checked(ALIAS, alias, "a run's name")
+        checked(ALIAS, alias, "a run's name")
         runs = self.folder / "runs"
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -12,9 +13,12 @@ from chalicelib.errors import Refused
 from cli.callback import Callback
 from cli.client import Client
 from cli.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
+from cli.from_server import checked, seconds, web_address
+from cli.from_server import token as token_of
 from cli.parameters import command, new_group
 from cli.terminal import Terminal, terminal
 
+NAME = re.compile(r"[\w.-]{1,100}")
 app = new_group("Sign on with an account, and add the projects you may use.")
 
 
@@ -54,11 +58,12 @@ def login(
     name = _provider(client, provider)
     path = f"/api/auth/{quote(name, safe='')}"
     entered = _by_code(here, client, path) if device else _by_browser(here, client, path)
-    token = str(entered["creds"]["token"])
+    token = token_of(entered["creds"]["token"])
     here.say(f"You are {entered['username']} at {client.url}.")
     signed_on = Client(client.url, token, sleep=here.sleep, via=here.via)
     joined = [
-        project["project_name"] for project in signed_on.post("/api/projects/list", {"include_not_joined": False})
+        checked(NAME, project["project_name"], "a project's name")
+        for project in signed_on.post("/api/projects/list", {"include_not_joined": False})
     ]
     if not joined:
         raise Refused(
@@ -94,7 +99,7 @@ def _provider(client: Client, wanted: str | None) -> str:
 def _by_browser(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
     with Callback() as callback:
         asked = {"local_port": callback.port, "base_url": None}
-        address = str(client.post(f"{path}/authorize", asked)["authorization_url"])
+        address = web_address(client.post(f"{path}/authorize", asked)["authorization_url"])
         state = parse_qs(urlsplit(address).query).get("state", [""])[0]
         here.say(f"Sign on in your browser. If it doesn't open, go to\n\n  {address}\n")
         here.browse(address)
@@ -105,16 +110,16 @@ def _by_browser(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
 
 def _by_code(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
     begun = client.post(f"{path}/device")
-    here.say(f"Go to {begun['verification_uri']} in any browser and type\n\n  {begun['user_code']}\n")
+    here.say(f"Go to {web_address(begun['verification_uri'])} in any browser and type\n\n  {begun['user_code']}\n")
     if begun["verification_uri_complete"]:
-        here.say(f"or open {begun['verification_uri_complete']}")
+        here.say(f"or open {web_address(begun['verification_uri_complete'])}")
     return _asked_again(here, lambda: client.post(f"{path}/device_token", {"state": begun["state"]}), begun)
 
 
 def _asked_again(here: Terminal, ask: Callable[[], Any], begun: Mapping[str, Any]) -> Mapping[str, Any]:
-    until = here.now() + begun["expires_in"]
+    until = here.now() + seconds(begun["expires_in"])
     while here.now() < until:
-        here.sleep(begun["interval"])
+        here.sleep(seconds(begun["interval"]))
         entered: dict[str, Any] | None = ask()
         if entered is not None:
             return entered

@@ -12,7 +12,8 @@ from cli.ssh_config import Hop
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKx0gm0vqq7RDS1Gq2kDVd1oYyH4fUvu8bqWUnKa9xLx"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB1ySR2hMtUJ2nCkkL3xYGZlVh1VCRxZ3sjR0HkTtGtV"
-ME = {"username": "admin", "ssh_public_key": f"{PUBLIC}\n", "ssh_private_key": "the private key\n"}
+PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n"
+ME = {"username": "admin", "ssh_public_key": f"{PUBLIC}\n", "ssh_private_key": PRIVATE}
 
 
 @dataclass

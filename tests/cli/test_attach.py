@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Dstack, interrupt_at
-from tests.cli.fake_ssh import HOST_KEY, ME, PUBLIC, FakeSsh, FakeTunnel
+from tests.cli.fake_ssh import HOST_KEY, ME, PRIVATE, PUBLIC, FakeSsh, FakeTunnel
 from tests.cli.plane import Plane, finished, log_page, run, steps, submission
 
 
@@ -212,7 +212,7 @@ def test_the_users_key_is_kept_for_nobody_else(attach: Any, dstack: Dstack) -> N
     ssh = FakeSsh()
     attach(ssh=ssh)
     folder = dstack.terminal.home / ".dstack" / "ssh"
-    (key,) = [path for path in folder.iterdir() if path.is_file() and path.read_bytes() == b"the private key\n"]
+    (key,) = [path for path in folder.iterdir() if path.is_file() and path.read_text() == PRIVATE]
     assert key.stat().st_mode & 0o777 == 0o600 and folder.stat().st_mode & 0o777 == 0o700
     assert f"IdentityFile {key}\n    IdentitiesOnly yes" in ssh.started[0].config
     assert (folder / f"{key.name}.pub").read_text() == f"{PUBLIC}\n"
@@ -235,6 +235,14 @@ def test_a_configuration_that_cant_be_changed_is_no_obstacle(attach: Any, dstack
     told = attach().err
     assert "~/.ssh/config can't be changed" in told
     assert f"  ssh -F {dstack.terminal.home}/.dstack/ssh/runs/train/config train\n" in told
+
+
+@pytest.mark.parametrize("sent", [{"ssh_private_key": "key"}, {"ssh_public_key": "a\nb"}, {"ssh_private_key": 7}])
+def test_what_isnt_a_key_isnt_written(attach: Any, plane: Plane, dstack: Dstack, sent: dict[str, Any]) -> None:
+    plane.answers["/api/users/get_my_user"] = ME | sent
+    ended = attach()
+    assert ended.code == 1 and "which it can't be, so it wasn't used" in ended.err, ended
+    assert not [path for path in (dstack.terminal.home / ".dstack" / "ssh").glob("*") if path.is_file()]
 
 
 def test_another_key_is_asked_for_by_name(attach: Any, dstack: Dstack, plane: Plane) -> None:

@@ -118,6 +118,18 @@ def test_an_upload_is_a_form_whose_part_is_called_file(plane: Plane) -> None:
     assert b'name="file"; filename="abc"\r\n\r\n\x00tar\r\n\r\n--' in plane.asked[0].raw
 
 
+NOT_JSON = [b'{"a": "\xff"}', b'["\\ud800"]', b'"\xed\xa0\x80"', b"[" * 100_000, b"9" * 5000]
+
+
+@pytest.mark.parametrize("answer", NOT_JSON, ids=lambda value: value[:12])
+def test_what_isnt_json_in_utf_8_is_no_answer(plane: Plane, answer: bytes) -> None:
+    plane.answers["/runs/get"] = answer
+    with pytest.raises(Refused, match="its response is not JSON in UTF-8"):
+        client(plane).in_project("runs/get", {})
+    plane.answers["/runs/get"] = b'["\\ud83d\\ude00", "\xc3\xa9"]'
+    assert client(plane).in_project("runs/get", {}) == ["😀", "é"]
+
+
 @pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://[", "http://h:99999", "http://h:3 /x", "http://h\n"])
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(Refused, match="not a server's address"):

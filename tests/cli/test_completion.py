@@ -47,6 +47,14 @@ def test_commands_and_subcommands(home: Path, shell: str) -> None:
     assert "delete-instance" in completions(home, shell, "dstack fleet del")
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_name_that_a_shell_would_act_on_isnt_completed(home: Path, shell: str) -> None:
+    """A server may have sent it, and the shell puts it into the command line."""
+    names_path(home).write_text(json.dumps({"run": ["tra$(id)", "tra`id`", "tra;id", "tra id", 7, "train"]}))
+    found = completions(home, shell, "dstack logs tra")
+    assert "train" in found and "id" not in found
+
+
 def test_a_damaged_cache_completes_nothing(home: Path) -> None:
     names_path(home).write_text("{")
     assert completions(home, "bash", "dstack logs tra").strip() == ""

@@ -18,8 +18,9 @@ from cli.job_log import JobLog
 from cli.session import Session
 from cli.streams import Stream
 from cli.terminal import Terminal
+from tests.cli.conftest import Dstack
 from tests.cli.far_end import Far, FarEnd
-from tests.cli.plane import finished, run
+from tests.cli.plane import Plane, finished, run
 
 PATIENCE = 60.0
 JOB = {"job_spec": {"replica_num": 0, "job_num": 1}, "job_submissions": [{"id": "one", "status": "running"}]}
@@ -208,3 +209,13 @@ def test_a_job_that_prints_without_a_pause_is_looked_at_all_the_same() -> None:
     assert follow(session, "train", log=Flood(session, "train"))["status"] == "done" and not looks
     os.close(reads)
     os.close(writes)
+
+
+@pytest.mark.parametrize("message", ["€uro", "a", "YQ", "Y Q==", None, 7, ["YQ=="]], ids=repr)
+def test_what_isnt_base64_is_said(dstack: Dstack, plane: Plane, message: Any) -> None:
+    plane.answers |= {
+        "/runs/get": finished("train"),
+        "/logs/poll": {"logs": [{"message": message}], "next_token": None},
+    }
+    ended = dstack("logs", "train")
+    assert ended.code == 1 and "The server sent a log that isn't base64" in ended.err, ended

@@ -102,6 +102,34 @@ def test_a_code_that_nobody_types_ends(bare: Dstack, server: Plane) -> None:
     assert ended.code == 1 and "in time" in ended.err
 
 
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:alert(1)", "https://", "https://a b", 7])
+def test_only_web_addresses_are_opened_and_shown(bare: Dstack, server: Plane, address: Any) -> None:
+    opened: list[str] = []
+    server.answers["/api/auth/corp/authorize"] = {"authorization_url": address}
+    server.answers["/api/auth/corp/device"] = {**CODE, "verification_uri": address, "verification_uri_complete": None}
+    for flags in ((), ("--device",)):
+        ended = login(bare, server, *flags, browse=opened.append)
+        assert ended.code == 1 and "as a web address, which it can't be" in ended.err, ended
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "sent"),
+    [
+        ({"/api/auth/corp/callback": {**ENTERED, "creds": {"token": "a\nb"}}}, "something else as a token"),
+        ({"/api/projects/list": [{"project_name": "a: b"}]}, "'a: b' as a project's name"),
+        ({"/api/projects/list": [{"project_name": 7}]}, "'7' as a project's name"),
+    ],
+)
+def test_nothing_goes_into_the_configuration_that_isnt_what_it_should_be(
+    bare: Dstack, server: Plane, answers: dict[str, Any], sent: str
+) -> None:
+    server.answers |= answers
+    ended = login(bare, server)
+    assert ended.code == 1 and f"The server sent {sent}" in ended.err
+    assert not config_path(bare.terminal.home).exists()
+
+
 @pytest.mark.parametrize(
     ("answers", "args", "said"),
     [
