@@ -135,6 +135,12 @@ def _wrong_type(expected: str, hint: str = "") -> Callable[[Any, dict[str, Any]]
     return lambda value, _: (_expected(expected, value), hint, "wrong-type")
 
 
+def _pair(value: dict[Any, Any]) -> str:
+    """How an entry of a list becomes text again, of which YAML has made a mapping: `- echo a: b`."""
+    key = str(next(iter(value), ""))
+    return f'put text that holds ": " in quotes: `- "{key[:60]}: …"`' if len(value) == 1 else ""
+
+
 def _text(value: Any, _: dict[str, Any]) -> tuple[str, str, str]:
     quoted = isinstance(value, bool)
     hint = (
@@ -232,6 +238,8 @@ def _said(kind: str, entry: dict[str, Any], context: dict[str, Any], path: Path)
         return _no_such_type(kind.removeprefix(_UNKNOWN), value, entry["msg"])
     if kind == "value_error":
         return str(context.get("error", entry["msg"])), "", "invalid-value"
+    if kind == "string_type" and isinstance(value, dict) and path and isinstance(path[-1], int):
+        return _expected("text", value), _pair(value), "wrong-type"
     if say := SAYINGS.get(kind):
         return say(value, context)
     return f"{_shown(value)} can't be used here", "", "invalid-value"

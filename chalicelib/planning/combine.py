@@ -16,6 +16,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.specs.profiles import ProfileParams
+from chalicelib.domain.specs.references import EntityReference, FleetInstanceSelector, InstanceSelector
 from chalicelib.domain.specs.resources import CPUSpec, DiskSpec, GPUSpec, ResourcesSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.workloads import RunConfiguration
@@ -61,10 +62,18 @@ def as_placed(spec: RunSpec, project_name: Callable[[], str]) -> RunSpec:
     alone, however they were written."""
     config = merged_run(spec)
     if config.fleets and any(each.project for each in config.fleets):
-        own = project_name()
-        named = tuple(each.with_(project=None) if each.project == own else each for each in config.fleets)
-        config = config.with_(fleets=named)
+        config = config.with_(fleets=tuple(_ours(each, project_name) for each in config.fleets))
+    if config.instances and any(isinstance(each, FleetInstanceSelector) for each in config.instances):
+        config = config.with_(instances=tuple(_our_own(each, project_name) for each in config.instances))
     return spec.with_(configuration=config)
+
+
+def _ours(fleet: EntityReference, project_name: Callable[[], str]) -> EntityReference:
+    return fleet.with_(project=None) if fleet.project and fleet.project == project_name() else fleet
+
+
+def _our_own(one: InstanceSelector, project_name: Callable[[], str]) -> InstanceSelector:
+    return one.with_(fleet=_ours(one.fleet, project_name)) if isinstance(one, FleetInstanceSelector) else one
 
 
 def merged_fleet(spec: FleetSpec) -> FleetConfiguration:

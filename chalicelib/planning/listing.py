@@ -74,7 +74,7 @@ def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: b
     for instance in view.instances:
         if instance.status not in READY or instance.unreachable or instance.health == "failure":
             continue
-        if blocks := blocks_for(wants, query, instance):
+        if blocks := blocks_for(wants, query, instance, view.fleet.name):
             needed = instance.total_blocks if alone else blocks
             state = Availability.idle if needed <= instance.free_blocks else Availability.busy
             shown = instance.total_blocks if whole else needed
@@ -88,7 +88,7 @@ def _nothing(
     """Why a fleet has no instance that fits, and can't buy one. `order`: what of the `query` it may buy."""
     if view.spec.configuration.nodes is None:
         there = [i for i in view.instances if i.status in READY and not i.unreachable]
-        ill = next((i for i in there if i.health == "failure" and blocks_for(wants, query, i)), None)
+        ill = next((i for i in there if i.health == "failure" and blocks_for(wants, query, i, view.fleet.name)), None)
         if ill is not None:
             text = f"has {ill.name}, which would fit but isn't healthy: {ill.health_message}"
             return [Note(f"fleet `{view.fleet.name}`", text, "fix it, and it takes jobs again by itself")]
@@ -110,7 +110,9 @@ def only_unisolated(run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[Fleet
     wants = wants_of(run_spec, job_spec.with_(isolated=False))
     for view in fleets:
         query = combined(wants, view)
-        if not isinstance(query, Note) and (found := [i for i in view.instances if blocks_for(wants, query, i)]):
+        if not isinstance(query, Note) and (
+            found := [i for i in view.instances if blocks_for(wants, query, i, view.fleet.name)]
+        ):
             return found[0].name
     return ""
 

@@ -116,7 +116,7 @@ class Pool:
                     found.append(PoolShare(price, 1, rows & whole))
         anywhere = wants._replace(instances=()) if wants.instances else wants
         for alike in self._cut.values():
-            if blocks := blocks_for(anywhere, query, alike.one):
+            if blocks := blocks_for(anywhere, query, alike.one, self.view.fleet.name):
                 price = alike.one.offer.price * blocks / alike.one.total_blocks
                 found.append(PoolShare(price, blocks, alike.rows & chosen))
         return found
@@ -143,7 +143,8 @@ class Pool:
         """The machines that the run names; all if it names none."""
         if not wants.instances:
             return -1
-        return sum(1 << row for row, one in enumerate(self.machines) if selects(wants.instances, one))
+        fleet = self.view.fleet.name
+        return sum(1 << row for row, one in enumerate(self.machines) if selects(wants.instances, one, fleet))
 
     def _fitting(self, wants: Wants, query: Query) -> int:
         found = self._stock.offered(query) & self._whole
@@ -226,11 +227,11 @@ def unisolated(instance: Instance) -> bool:
     return without_docker(instance) and instance.isolation != "user"
 
 
-def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
-    """How many of the instance's blocks the job needs; 0: it doesn't fit."""
+def blocks_for(wants: Wants, query: Query, instance: Instance, fleet: str) -> int:
+    """How many of the instance's blocks the job needs; 0: it doesn't fit. `fleet`: its fleet's name for the project."""
     offer = instance.offer
     if (
-        not selects(wants.instances, instance)
+        not selects(wants.instances, instance, fleet)
         or (wants.container and without_docker(instance))
         or (wants.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)

@@ -14,16 +14,16 @@ class Selector(NamedTuple):
 
     name: str = ""
     address: str = ""
-    fleet: str = ""
+    fleet: str = ""  # `project/name` for one of another project
     num: int = 0
 
-    def takes(self, instance: Instance) -> bool:
+    def takes(self, instance: Instance, fleet: str) -> bool:
         if self.name:
             return instance.name == self.name
         if self.address:
             reached = instance.host.hostname if instance.host is not None else ""
             return self.address in (instance.hostname, instance.internal_ip, reached)
-        return instance.fleet_name == self.fleet and instance.num == self.num
+        return fleet == self.fleet and instance.num == self.num
 
     def __str__(self) -> str:
         return self.name or self.address or f"number {self.num} of fleet {self.fleet}"
@@ -38,9 +38,10 @@ def _selector(named: InstanceSelector) -> Selector:
         return Selector(name=named.name)
     if isinstance(named, InstanceHostnameSelector):
         return Selector(address=named.hostname)
-    return Selector(fleet=named.fleet.name, num=named.instance)
+    return Selector(fleet=str(named.fleet), num=named.instance)
 
 
-def selects(named: tuple[Selector, ...], instance: Instance) -> bool:
-    """May a run that names these take the instance? One that names none may take any."""
-    return not named or any([each.takes(instance) for each in named])
+def selects(named: tuple[Selector, ...], instance: Instance, fleet: str) -> bool:
+    """May a run that names these take the instance? One that names none may take any. `fleet`: the name by which the
+    run's project knows the instance's fleet."""
+    return not named or any([each.takes(instance, fleet) for each in named])

@@ -132,10 +132,7 @@ _RUNS_OWN = (*_RUN_PARAMS, "fleets", "utilization_policy", "startup_order", "sto
 def _params(prefix: str) -> dict[str, Support]:
     return {
         **_effects(prefix, *_PLACING, *_RUN_PARAMS, "fleets.name", "fleets.project"),
-        **_effects(f"{prefix}instances.", "name", "hostname", "fleet.name", "instance"),
-        f"{prefix}instances.fleet.project": NotBuilt(
-            "instances of other projects can't be named yet", "name the fleet in `fleets`: `project/name`"
-        ),
+        **_effects(f"{prefix}instances.", "name", "hostname", "fleet.project", "fleet.name", "instance"),
         **{f"{prefix}{name}": verdict for name, verdict in _PARAMS_REFUSED.items()},
         f"{prefix}schedule.cron": Supported(
             f"{SCHEDULE}::test_a_run_waits_for_its_next_start_and_again_once_that_has_ended"

@@ -122,7 +122,7 @@ def nearest(wants: Wants, query: Query, view: FleetView, instances: Iterable[Ins
     """What is wrong with the instance that comes closest."""
     subject = f"fleet `{view.fleet.name}`"
     instances = list(instances)
-    named = [instance for instance in instances if selects(wants.instances, instance)]
+    named = [instance for instance in instances if selects(wants.instances, instance, view.fleet.name)]
     if instances and not named:
         return _not_named(subject, wants)
     wrong = min((wrong_with(wants, query, instance) for instance in named), key=len, default=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from chalicelib.usecases.fleets import holder
 log = logging.getLogger(__name__)
 
 FLEET = "local"
+UNKNOWN = Resources(cpus=0, memory_mib=0)  # what a machine has, until its agent reports
 MOST_ENDED = 1_000  # how many fleets of this machine its user may have deleted
 
 
@@ -43,15 +44,24 @@ class LocalPlace:
     first: bool
 
 
-def ensure_fleet(plane: Plane, project: Project, blocks: str, hosts: int | None = None) -> tuple[LocalPlace, ...]:
+def ensure_fleet(
+    plane: Plane,
+    project: Project,
+    blocks: str,
+    hosts: int | None = None,
+    here: Callable[[], Resources] = lambda: UNKNOWN,
+) -> tuple[LocalPlace, ...]:
     """This machine's instances, created if missing, each split into `blocks`. `hosts`: how many, each with an agent of
-    its own; None: as many as there are. Several are a cluster."""
+    its own; None: as many as there are. Several are a cluster. `here`: what the machine has, if no agent has reported
+    it yet."""
     wanted: Blocks = "auto" if blocks == "auto" else int(blocks)
     for count in itertools.count(_first(plane, project)):
         fleet_id = _fleet_id(plane, count)
         fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet_id))
         if fleet is None:
             _make(plane, project, fleet_id, wanted, hosts or 1)
+            if wanted != 1:
+                _blocks_of(wanted, here())
             return tuple(LocalPlace(instance_id(fleet_id, num), first=count == num == 0) for num in range(hosts or 1))
         if fleet.deleted or fleet.status is FleetStatus.terminated:
             continue
@@ -65,7 +75,7 @@ def ensure_fleet(plane: Plane, project: Project, blocks: str, hosts: int | None 
                 log.warning(text, FLEET, len(live), hosts, FLEET)
             fleet, live = _joined(plane, fleet, live, missing)
         if live:
-            _respecify(plane, fleet, live, wanted)
+            _respecify(plane, fleet, live, wanted, here)
             return tuple(LocalPlace(instance.id, first=count == instance.num == 0) for instance in live)
     raise Bug("counting never ends")
 
@@ -135,7 +145,7 @@ def _add_hosts(plane: Plane, draft: Draft, fleet: Fleet, nums: Iterable[int]) ->
 
 def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
     now = plane.clock.now()
-    unknown = InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0))  # until its agent reports
+    unknown = InstanceType(name="instance", resources=UNKNOWN)
     return Instance(
         id=instance_id(fleet.id, num),
         project_id=fleet.project_id,
@@ -151,7 +161,7 @@ def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
     )
 
 
-def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks) -> None:
+def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks, here: Callable[[], Resources]) -> None:
     """Write how many hosts there are, split as this start says. While jobs hold blocks, the old split stays."""
     body = plane.read.fleet_body(fleet.id, fleet.spec_num)
     old = FleetSpec.model_validate_json(body.spec)
@@ -168,7 +178,7 @@ def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks)
     if anew.model_dump_json() == body.spec:
         return
     number = fleet.spec_num + 1
-    resized = [_split(instance, split) for instance in live] if cut else []
+    resized = [_split(instance, split, here) for instance in live] if cut else []
     body = FleetBody(fleet_id=fleet.id, spec_num=number, spec=anew.model_dump_json())
     draft = Draft(plane.clock.now())
     for noun in (fleet.with_(spec_num=number), body, *resized):
@@ -176,10 +186,18 @@ def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks)
     plane.door.take(NounsSnapshot(draft.now, (fleet, *live)), draft.plan())
 
 
-def _split(instance: Instance, blocks: Blocks) -> Instance:
+def _split(instance: Instance, blocks: Blocks, here: Callable[[], Resources]) -> Instance:
     has, offer = instance.offer.instance.resources, instance.offer
-    total = total_blocks(blocks, has) if has.cpus else 1  # a machine that hasn't joined yet is split when it does
-    if total is None:
-        log.warning("this machine's CPUs and GPUs can't be split into %s equal blocks, so it stays whole", blocks)
+    total = _blocks_of(blocks, has if has.cpus else here())
+    if not has.cpus:  # a machine that hasn't joined yet is split when it does
         total = 1
     return instance.with_(offer=offer.with_(blocks=total, total_blocks=total), total_blocks=total)
+
+
+def _blocks_of(blocks: Blocks, has: Resources) -> int:
+    total = total_blocks(blocks, has)
+    if has.cpus and total is None:
+        gpus = f" and {len(has.gpus)} GPUs" if has.gpus else ""
+        text = "this machine has %d CPUs%s, which can't be split into %s equal blocks, so it stays whole"
+        log.warning(text, has.cpus, gpus, blocks)
+    return total or 1

@@ -21,10 +21,12 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from chalicelib.domain import keys
-from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus
+from chalicelib.domain.offers import Resources
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.planning.instance import resources_of
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns
 from chalicelib.usecases import runs
@@ -196,6 +198,13 @@ class LocalAgents:
         for agent in self._agents:
             if not agent.busy():
                 agent.stop()
+
+
+def resources_here(data: Path) -> Resources:
+    """What this machine has, as its agent will find it."""
+    from chalicelib.agent.inventory import Inventory
+
+    return resources_of(HostFacts.model_validate(Inventory(str(data)).facts({})))
 
 
 def isolation_here(settings: ServerSettings) -> str:

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import sys
+from functools import partial
 
 from chalicelib.api.routes import load_handlers
 from chalicelib.configuration.server_spec import ServerConfig
@@ -19,7 +20,7 @@ from chalicelib.runtime.announce import first_words
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
-from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here
+from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here, resources_here
 from chalicelib.runtime.loop import Ticker
 from chalicelib.runtime.server_file import Followed, declared
 from chalicelib.runtime.settings import ServerSettings
@@ -97,7 +98,8 @@ def _local_agents(settings: ServerSettings, plane: Plane, project: Project, url:
     options = ["--runtime", settings.agent_runtime, "--docker-socket", str(settings.docker_socket)]
     options += ["--users", settings.agent_users]
     agents = []
-    for place in ensure_fleet(plane, project, settings.local_blocks, settings.local_hosts):
+    here = partial(resources_here, settings.data_dir)
+    for place in ensure_fleet(plane, project, settings.local_blocks, settings.local_hosts, here):
         folder = "agent" if place.first else f"agent-{place.instance_id[:8]}"  # a folder belongs to one instance
         agents.append(LocalAgent(plane, settings.data_dir / folder, place.instance_id, url, program, options))
     return LocalAgents(settings.data_dir, agents)

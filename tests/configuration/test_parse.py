@@ -52,6 +52,20 @@ def test_every_problem_of_a_file_at_once_in_its_order() -> None:
     assert found[5].hint == "one unit only: `90m`"
 
 
+@pytest.mark.parametrize(
+    ("line", "key"), [("echo a: b", "echo a"), ("echo done:", "echo done"), ("'a \"b\"': c", 'a "b"')]
+)
+def test_an_entry_that_yaml_reads_as_a_mapping_needs_quotes(line: str, key: str) -> None:
+    problem = only(f"type: task\ncommands:\n  - {line}\n")
+    assert (problem.message, problem.line, problem.column) == ("expected text, got a mapping", 3, 5)
+    assert problem.hint == f'put text that holds ": " in quotes: `- "{key}: …"`'
+
+
+def test_what_was_meant_as_a_mapping_isnt_advised_to_be_quoted() -> None:
+    assert only("type: task\ncommands: [ls]\nimage: {name: x}\n").hint == ""
+    assert only("type: task\ncommands: [{a: b, c: d}]\n").hint == ""
+
+
 def test_render_says_file_line_column_key_problem_and_hint() -> None:
     text = only(TASK + "spot_policy: spots\n").render()
     assert text.startswith("x.dstack.yml:3:1: spot_policy: `spots` isn't possible here")

@@ -8,6 +8,7 @@ import pytest
 
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.combine import as_placed, idle_seconds, meet_resources
+from chalicelib.planning.selecting import selectors
 from tests.world import nouns as b
 
 
@@ -105,6 +106,16 @@ def test_a_fleet_of_the_run_s_own_project_is_known_by_its_name() -> None:
     spec = b.run_spec(fleets=["main/local", "their/pool", "cloud"])
     named = as_placed(spec, lambda: "main").configuration.fleets or []
     assert [(each.project, each.name) for each in named] == [(None, "local"), ("their", "pool"), (None, "cloud")]
+
+
+def test_an_instance_of_the_run_s_own_project_is_known_by_its_fleet_s_name() -> None:
+    named = [{"fleet": "main/local", "instance": 1}, {"fleet": "their/pool", "instance": 2}, "cloud-3"]
+    placed = as_placed(b.run_spec(instances=named), lambda: "main")
+    assert [str(each) for each in selectors(placed.configuration.instances)] == [
+        "number 1 of fleet local",
+        "number 2 of fleet their/pool",
+        "cloud-3",
+    ]
 
 
 def test_a_project_is_asked_for_its_name_only_where_a_fleet_is_written_with_one() -> None:

@@ -88,7 +88,13 @@ class Seen:
     def takes(self) -> list[bool]:
         """Which of three hosts the run may take."""
         hosts = [b.host(num, b.fleet("lab"), hostname=f"h{num}") for num in range(3)]
-        return [selects(self.wants.instances, host) for host in hosts]
+        return [selects(self.wants.instances, host, "lab") for host in hosts]
+
+    @property
+    def borrows(self) -> list[bool]:
+        """Which of two hosts of another project's fleet."""
+        hosts = [b.host(num, b.fleet("lab")) for num in range(2)]
+        return [selects(self.wants.instances, host, "their/lab") for host in hosts]
 
     @property
     def bought(self) -> Any:
@@ -154,6 +160,11 @@ PARAMS: dict[str, Case] = {
     "instances.name": (["lab-1"], lambda s: s.takes, [False, True, False]),
     "instances.hostname": ([{"hostname": "h2"}], lambda s: s.takes, [False, False, True]),
     "instances.fleet.name": ([{"fleet": "lab", "instance": 0}], lambda s: s.takes, [True, False, False]),
+    "instances.fleet.project": (
+        [{"fleet": "their/lab", "instance": 0}],
+        lambda s: (s.takes, s.borrows),
+        ([False, False, False], [True, False]),
+    ),
     "instances.instance": ([{"fleet": "lab", "instance": 2}, "lab-0"], lambda s: s.takes, [True, False, True]),
 }
 GROUP = {"commands": ["a"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,3 +64,19 @@ def test_a_plan_shows_the_named_ones_only_or_why_there_is_none() -> None:
     item = asks("lab-9", {"fleet": "lab", "instance": 8})
     offers, total, notes = plan_offers(item.run_spec, item.spec, [view], OfferBook(()), 50)
     assert total == 0 and "(lab-9, number 8 of fleet lab)" in notes[0].text
+
+
+def test_an_instance_of_another_project_is_named_with_it_and_one_of_the_own_without() -> None:
+    """Both fleets are called `lab` by their owners; an imported one is known with its project."""
+    theirs = b.fleet("lab").with_(id="theirs", project_id="other")
+    ours = b.view(LAB, *[b.host(num, LAB) for num in range(2)])
+    hosts = [b.host(num, theirs).with_(id=f"theirs-{num}", project_id="other") for num in range(2)]
+    lent = replace(b.view(theirs.with_(name="their/lab"), *hosts), imported=True)
+    for fleet, wanted in (("their/lab", hosts[1].id), ("lab", ours.instances[1].id)):
+        item = asks({"fleet": fleet, "instance": 1})
+        job = after(item, ours, lent)
+        assert job.assignment and job.assignment.instance_id == wanted
+        assert plan_offers(item.run_spec, item.spec, [ours, lent], OfferBook(()), 50)[1] == 1
+    item = asks({"fleet": "their/lab", "instance": 7})
+    _, total, notes = plan_offers(item.run_spec, item.spec, [ours, lent], OfferBook(()), 50)
+    assert total == 0 and "(number 7 of fleet their/lab)" in notes[0].text

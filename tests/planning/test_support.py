@@ -85,7 +85,6 @@ def test_every_field_is_decided_once(model: type[BaseModel], prefix: str, table:
 # One value, not the default, for every refused field.
 VALUES: dict[str, Any] = {
     "backend_options": [{"type": "vastai", "offer_order": "price"}],
-    "instances.fleet.project": [{"fleet": "other/gpus", "instance": 0}],
     "dstack": True,
     "setup": ["a"],
     "working_dir": "/x",
@@ -161,13 +160,6 @@ def test_a_refused_field_of_a_gateway_is_named(path: str) -> None:
     asked = {"backend": "aws", "region": "r", **OF_GATEWAYS[path.removeprefix("configuration.")]}
     (found,) = gateway_refusals(GatewaySpec.model_validate({"configuration": asked}))
     assert found.path == path and path.rpartition(".")[2] in found.message and found.hint
-
-
-def test_one_of_several_is_named_too() -> None:
-    several = [{"name": "mine-0"}, {"fleet": "other/gpus", "instance": 0}]
-    raw = {"configuration": {"type": "task", "commands": ["a"], "instances": several}}
-    paths = [problem.path for problem in refusals(RunSpec.model_validate(raw))]
-    assert paths == ["configuration.instances.fleet.project"]
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent.inventory import Inventory
 from tests.bench.measure import submit, task, wait_local_host
 from tests.harness.server import Server, processes_of, until
 from tests.runtime.live import agent_pid, log_of, run_of, wait_for
@@ -110,7 +111,17 @@ def test_the_machine_is_cut_as_the_start_says_it_unless_jobs_hold_a_place(server
     cpus = fleets(server)[0]["instances"][0]["instance_type"]["resources"]["cpus"]
     server.stop()
     server.start("--local-blocks", str(cpus + 1))
-    assert any(f"can't be split into {cpus + 1} equal blocks" in line for line in server.lines) and cut() == 1
+    assert (
+        any(f"has {cpus} CPUs, which can't be split into {cpus + 1} equal blocks" in line for line in server.lines)
+        and cut() == 1
+    )
+
+
+def test_a_first_start_says_that_the_machine_cant_be_split_so(server: Server) -> None:
+    cpus = Inventory(str(server.home)).cpus()
+    server.start("--local-blocks", str(cpus + 1))
+    said = f"has {cpus} CPUs, which can't be split into {cpus + 1} equal blocks, so it stays whole"
+    assert any(said in line for line in server.lines), server.lines
 
 
 def test_another_fleet_of_that_name_is_told(server: Server) -> None:
