@@ -157,7 +157,10 @@ def _error_text(error: DstackError, terminal: Terminal) -> str:
 
 def main() -> None:
     """The console script."""
-    terminal = Terminal()
+    try:
+        terminal = Terminal()
+    except FileNotFoundError:
+        sys.exit("The folder that this shell is in has been deleted.\nGo to another one with `cd`.")
     if COMPLETE in terminal.env:  # a shell asks what could come next
         from typer._completion_classes import completion_init
 

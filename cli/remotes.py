@@ -23,6 +23,12 @@ DIGITS = string.digits + string.ascii_lowercase
 EXAMPLE = "it looks like https://github.com/me/app.git or git@github.com:me/app.git"
 
 
+OVER_HTTP = (
+    "serve it over https (agents trust the authority that their GIT_SSL_CAINFO names) or over ssh, or upload the code "
+    "with `files`"
+)
+
+
 @dataclass(frozen=True)
 class Remote:
     host: str
@@ -85,7 +91,8 @@ def parse_remote(text: str, home: Path, *, said_by: str) -> Remote:
         raise fault(said_by, f"{text} isn't the address of a repository", EXAMPLE)
     parts = urlsplit(text)
     if parts.scheme not in PORTS:
-        raise fault(said_by, f"{text} uses {parts.scheme}; jobs can clone only over https and ssh", EXAMPLE)
+        hint = OVER_HTTP if parts.scheme == "http" else EXAMPLE
+        raise fault(said_by, f"{text} uses {parts.scheme}; jobs can clone only over https and ssh", hint)
     try:
         port, host = parts.port, parts.hostname or ""
     except ValueError as error:

@@ -223,7 +223,8 @@ def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[
 
 def _refuse_large(draft: _Draft) -> None:
     groups = [(draft.most(group), len(group[0].model_dump_json())) for group in planned_jobs.by_group(draft.job_specs)]
-    specs.refuse_large(sum(size for _, size in groups), sum(jobs * size for jobs, size in groups))
+    shown = sum(jobs * size for jobs, size in groups)
+    specs.refuse_large(len(orjson.dumps(draft.effective)), sum(size for _, size in groups), shown)
 
 
 def _refuse_unisolated(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:

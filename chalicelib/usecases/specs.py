@@ -27,6 +27,7 @@ S = TypeVar("S", RunSpec, FleetSpec)
 Raw = dict[str, Any]
 
 MAX_SPEC = 250_000  # bytes of a spec and of all that is derived from it, together one record of the store
+SHORTER = "Move long commands into a script and upload it with `files:`."
 MAX_SHOWN = 2_000_000  # bytes of the specs of all nodes, which one answer shows
 
 RUN_IN_PLACE = ("configuration_path", "configuration.priority")
@@ -119,19 +120,20 @@ def invented_name(random_id: str, noun: str, taken: Callable[[str], bool]) -> st
 def text_of(raw: Raw, derived: Iterable[str] = ()) -> str:
     """`raw` as JSON text, if it and what was `derived` from it fit into one record."""
     text = orjson.dumps(raw).decode()
-    refuse_large(len(text.encode()) + sum(len(part.encode()) for part in derived))
+    refuse_large(len(text.encode()), sum(len(part.encode()) for part in derived))
     return text
 
 
-def refuse_large(size: int, shown: int = 0) -> None:
+def refuse_large(written: int, derived: int = 0, shown: int = 0) -> None:
     """Raises Refused for a spec that, with what is derived from it, has too many bytes for one record, or as `shown`,
     with what every node gets of it, for an answer."""
-    for found, most, what in ((size, MAX_SPEC, ""), (shown, MAX_SHOWN, ", as its nodes get it,")):
-        if found > most:
-            raise Refused(
-                f"This specification has{what} {found // 1000} KB; the limit is {most // 1000} KB.",
-                hint="Move long commands into a script and upload it with `files:`.",
-            )
+    if written + derived > MAX_SPEC:
+        more = f", and what its jobs get of it has {derived // 1000} KB" if derived else ""
+        text = f"This specification has {written // 1000} KB{more}; the limit is {MAX_SPEC // 1000} KB"
+        raise Refused(f"{text}{' for both' if derived else ''}.", hint=SHORTER)
+    if shown > MAX_SHOWN:
+        text = f"This specification has, as its nodes get it, {shown // 1000} KB; the limit is {MAX_SHOWN // 1000} KB."
+        raise Refused(text, hint=SHORTER)
 
 
 # --- differences ----------------------------------------------------------------------------------------------------

@@ -22,6 +22,9 @@ def test_what_one_request_may_bring_and_take() -> None:
     specs.refuse_large(specs.MAX_SPEC)
     with pytest.raises(Refused, match="limit is 250 KB"):
         specs.refuse_large(specs.MAX_SPEC + 1)
+    what = r"has 140 KB, and what its jobs get of it has 142 KB; the limit is 250 KB for both\."
+    with pytest.raises(Refused, match=what):
+        specs.refuse_large(140_100, 142_900)
 
 
 def test_commands_with_which_a_machine_joins() -> None:
