@@ -36,12 +36,7 @@ def inner_repositories(tree: WorkTree, base: str | None, untracked: list[str]) -
         else:
             _check_absent(tree, name, commit, cloned.get(name))
     for name in sorted(cloned.keys() - here.keys()):
-        raise _refused(
-            tree,
-            name,
-            "was removed or moved here, but jobs still clone it where it was",
-            "push the commit that does so",
-        )
+        raise _removed(tree, name)
     yield from (Inner(name, None) for name in untracked)
 
 
@@ -76,7 +71,10 @@ def _cloned(tree: WorkTree, base: str | None, before: Mapping[str, Entry]) -> di
 def _check_absent(tree: WorkTree, name: str, commit: str, cloned: str | None) -> None:
     """A submodule that isn't checked out is right if jobs clone what is recorded here, or nothing."""
     folder = tree.folder / name
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_symlink() or not folder.is_dir():
+        if cloned or os.path.lexists(folder):
+            raise _removed(tree, name)
+    elif any(folder.iterdir()):
         what = "has files here, but isn't a checkout any more"
         raise _refused(tree, name, what, f"move them away and run `git submodule update --init {name}`")
     if cloned not in (commit, None):
@@ -84,6 +82,11 @@ def _check_absent(tree: WorkTree, name: str, commit: str, cloned: str | None) ->
         raise _refused(
             tree, name, what, f"run `git submodule update --init {name}`, or push the commit that changes it"
         )
+
+
+def _removed(tree: WorkTree, name: str) -> DstackError:
+    what = "was removed or moved here, but jobs still clone it where it was"
+    return _refused(tree, name, what, "push the commit that does so, or check it out again")
 
 
 def _refused(tree: WorkTree, name: str, what: str, hint: str) -> DstackError:

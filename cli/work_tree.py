@@ -42,6 +42,7 @@ PRIVATE = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_LITERAL_PATHSPECS": "1",
 }
+TRUE = ("true", "yes", "on", "1")
 SUBMODULE = "160000"
 FILES = ("100644", "100755")
 OTHERS_FOLDER = "detected dubious ownership"
@@ -153,11 +154,14 @@ class WorkTree:
         return _entries(self.names("ls-tree", "-r", "-z", "--full-tree", commit))
 
     def notice_everything(self) -> None:
-        """Of files marked as unchanged or to be skipped, those that are there count all the same. (A sparse checkout
-        skips files that aren't: the job has them as they are in the repository.)"""
+        """Files that are marked as unchanged or to be skipped count all the same, unless they are absent from a sparse
+        checkout: the job has those as they are in the repository."""
+        sparse = self.asking.settings(r"core\.sparsecheckout").get("core.sparsecheckout", "").lower() in TRUE
         tagged = self.names("ls-files", "-v", "-z")
         assumed = [line[2:] for line in tagged if line[0].islower()]
-        skipped = [line[2:] for line in tagged if line[0] in "Ss" and os.path.lexists(self.folder / line[2:])]
+        skipped = [line[2:] for line in tagged if line[0] in "Ss"]
+        if sparse:
+            skipped = [name for name in skipped if os.path.lexists(self.folder / name)]
         for flag, names in (("--no-assume-unchanged", assumed), ("--no-skip-worktree", skipped)):
             if names:
                 self.git("update-index", flag, "-z", "--stdin", given=joined(names))

@@ -62,7 +62,7 @@ SAME = {
     "one in one": "git init -q in; git init -q in/in; echo a > in/a; echo b > in/in/b; printf '\\0' > in/in/c",
     "another checkout of the same": "git worktree add -q -b other other; echo o > other/o; rm -r 'other/li b'",
     "overlooked changes": "echo 2 >> text; echo 2 >> b; git update-index --skip-worktree text --assume-unchanged b",
-    "an overlooked deletion": "git update-index --assume-unchanged text; rm text",
+    "overlooked deletions": "git update-index --assume-unchanged text --skip-worktree b; rm text b",
     "an overlooked change of the mode": "git update-index --skip-worktree text; chmod +x text",
     "overlooked in a submodule": "cd 'li b'; git update-index --assume-unchanged f; echo 2 >> f",
     "a conflict": """
@@ -193,6 +193,9 @@ def test_files_that_stay_as_they_are_stored_are_named(place: Place) -> None:
 
 REFUSALS = {
     "removed": ("git rm -q 'li b'", "li b was removed or moved here, but jobs still clone it", "Push the commit"),
+    "deleted": ("rm -rf 'li b'", "li b was removed or moved here", "or check it out again"),
+    "a file now": ("rm -rf 'li b'; echo x > 'li b'", "li b was removed or moved here", "or check it out again"),
+    "a link now": ("mv 'li b' ../x; ln -s ../x 'li b'; rm ../x/.git", "li b was removed or moved", "Push the commit"),
     "moved": ("git mv 'li b' sub", "li b was removed or moved here", "Push the commit"),
     "not checked out": (
         "cd 'li b'; git commit -q --allow-empty -m 2; cd ..; git add .; git submodule --quiet deinit -f .",
