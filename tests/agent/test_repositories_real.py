@@ -134,7 +134,7 @@ def test_files_come_after_it(workshop: Workshop, host: Host, tmp_path: Path) -> 
     assert said(workshop, "cat app/a.txt", repo(host.open), files=given) == "mine\n"
 
 
-def test_a_submodule_comes_along(workshop: Workshop, host: Host) -> None:
+def test_a_submodule_comes_along_with_what_was_changed_in_it(workshop: Workshop, host: Host, code: Any) -> None:
     inner = host.root / "inner"
     git(host.root, "init", "-q", "-b", "main", str(inner))
     (inner / "i.txt").write_text("inner\n")
@@ -142,6 +142,9 @@ def test_a_submodule_comes_along(workshop: Workshop, host: Host) -> None:
     git(inner, "commit", "-q", "-m", "i")
     with_submodule(host, "good", f"https://{OPEN}/inner/.git", git(inner, "rev-parse", "HEAD"))
     assert said(workshop, "cat app/sub/i.txt", repo(host.open, branch="good")) == "inner\n"
+    patch = b"diff --git a/sub/i.txt b/sub/i.txt\n--- a/sub/i.txt\n+++ b/sub/i.txt\n@@ -1 +1 @@\n-inner\n+changed\n"
+    changed = repo(host.open, branch="good", code=code(patch))
+    assert said(workshop, "cat app/sub/i.txt", changed) == "changed\n"
 
 
 def test_a_submodule_speaks_no_other_transport(workshop: Workshop, host: Host) -> None:
