@@ -1,8 +1,9 @@
 """The table of backends: a row for each `type` of `server/config.yml` and of the wire.
 
 A row names its parts by dotted path, so that nothing of a provider is imported before it is needed. The configuration
-model and the facts load without the provider's SDK, and planning, listing and parsing need nothing else. The class may
-need the SDK. A type without a class is parsed and refused by name.
+model and the facts load without the provider's SDK, and planning, listing and parsing need nothing else. A class imports
+its SDK with its first call, so whether it is installed is asked before there is an object to call. A type without a class
+is parsed and refused by name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from chalicelib.backends.spi import Backend
@@ -26,7 +28,8 @@ class Row:
     config: str
     facts: str = ""
     backend: str = ""
-    extra: str = ""  # the package extra that brings its SDK
+    extra: str = ""  # the package extra that brings its SDK,
+    sdk: tuple[str, ...] = ()  # and the modules that the provider's package imports from it
 
 
 _HERE = "chalicelib.backends"
@@ -40,6 +43,7 @@ BACKENDS: Mapping[str, Row] = {
         facts=f"{_HERE}.aws.facts:FACTS",
         backend=f"{_HERE}.aws.backend:AwsBackend",
         extra="aws",
+        sdk=("boto3", "botocore"),
     ),
     "azure": Row(f"{_HERE}.azure.config:AzureBackendConfig"),
     "cloudrift": _KEY,
@@ -91,14 +95,20 @@ def facts_of(name: str, table: Mapping[str, Row] = BACKENDS) -> BackendFacts:
 def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backend]:
     """The backend's class. Raises NotSupported for a type without one, Refused if its SDK isn't installed."""
     row = _built_row(name, table)
-    try:
-        found: type[Backend] = _loaded(row.backend)
-    except ModuleNotFoundError as error:
-        hint = f"pip install 'dstack-serverless[{row.extra}]'" if row.extra else "Reinstall the program."
+    if lacking := [module for module in row.sdk if not _is_installed(module)]:
         raise Refused(
-            f"The backend {name} needs the Python package {error.name}, which isn't installed.", hint=hint
-        ) from error
+            f"The backend {name} needs the Python package {lacking[0]}, which isn't installed where the server runs.",
+            hint=f"Install it there: pip install 'dstack-serverless[{row.extra}]'",
+        )
+    found: type[Backend] = _loaded(row.backend)
     return found
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in isn't
+        return False
 
 
 def _built_row(name: str, table: Mapping[str, Row]) -> Row:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.registry import BACKENDS
 from chalicelib.backends.spi import Owned
 from chalicelib.configuration.server import read_backend
 from chalicelib.domain import keys
@@ -32,7 +33,7 @@ from chalicelib.engine.read import Reader
 from chalicelib.errors import InvalidCredentials
 from chalicelib.planning.purchases import Bought, Create, NotBought
 from chalicelib.planning.volumes import CreateVolume, VolumeNotMade
-from chalicelib.runtime.accounts import StoredAccounts
+from chalicelib.runtime.accounts import StoredAccounts, providers
 from chalicelib.store import nouns
 from chalicelib.store.port import Page, Store
 from chalicelib.store.seal import Sealer
@@ -122,6 +123,25 @@ def test_yaml_goes_in_and_comes_back_without_secrets(desk: Desk) -> None:
     assert desk.accounts.of(desk.project.id, "aws") is desk.clouds.made[-1] and desk.clouds.made[-1].key == SECRETS[0]
     said = desk.refused("P/backends/update_yaml", {"config_yaml": "type: aws\ncreds: hush-hush\nregion: x\n"})
     assert "creds: expected a mapping" in said and "did you mean `regions`?" in said and "hush" not in said
+
+
+def test_an_sdk_that_is_missing_is_a_refusal_with_the_extra_in_every_call(desk: Desk) -> None:
+    desk.add()
+    lacking = {"aws": replace(BACKENDS["aws"], sdk=("no_such_sdk",))}
+    object.__setattr__(desk.world.plane, "providers", providers(table=lacking))
+    yaml = "type: aws\ncreds: {type: access_key, access_key: AKIA-GOOD-1, secret_key: hush}\n"
+    for call, body in (
+        ("update", config()),
+        ("update_yaml", {"config_yaml": yaml}),
+        ("aws/check", None),
+        ("create", config()),
+        ("create_yaml", {"config_yaml": yaml}),
+    ):
+        if call == "create":
+            desk.ok("P/backends/delete", {"backends_names": ["aws"]})
+        said = desk.refused(f"P/backends/{call}", body)
+        assert "no_such_sdk" in said and "pip install 'dstack-serverless[aws]'" in said, call
+    assert desk.ok("P/backends/list") == []
 
 
 @pytest.mark.parametrize(("key", "said"), [("bad", "doesn't know these keys"), ("poor", "lack ec2:RunInstances")])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
+import tomllib
 import typing
 from pathlib import Path
 
@@ -23,13 +26,17 @@ from chalicelib.errors import NotSupported, Refused
 from tests.backends.conformance import BackendConformance
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+BROUGHT_ALONG = {re.split(r"[^\w-]", line)[0] for line in PROJECT["dependencies"]}  # each named as its module
 NOT_PROVIDERS = {"accounts", "configs", "offline", "registry", "simulated", "spi"}
 TABLE = {
     "nimbus": Row(
         "chalicelib.backends.configs:KeyBackendConfig",
         "chalicelib.backends.simulated.cloud:FACTS",
-        "chalicelib.backends.no_such_provider:Nimbus",
+        "chalicelib.backends.simulated.cloud:FakeCloud",
         extra="nimbus",
+        sdk=("json", "nimbus.sdk"),
     )
 }
 
@@ -118,8 +125,33 @@ def test_a_type_without_a_class_is_refused() -> None:
 
 
 def test_missing_sdk_names_the_extra() -> None:
-    with pytest.raises(Refused, match=r"dstack-serverless\[nimbus\]"):
+    with pytest.raises(Refused, match=r"package nimbus\.sdk,.* pip install 'dstack-serverless\[nimbus\]'"):
         backend_class("nimbus", TABLE)
+
+
+@pytest.mark.parametrize("name", sorted(built()))
+def test_a_row_names_every_module_that_its_package_imports_from_elsewhere(name: str) -> None:
+    """So a class exists only where all that its calls need is installed."""
+    row = BACKENDS[name]
+    package = importlib.import_module(row.backend.partition(":")[0].rpartition(".")[0])
+    assert imported_by(Path(package.__path__[0])) - BROUGHT_ALONG == set(row.sdk)
+    assert not row.sdk or row.extra in EXTRAS
+
+
+def imported_by(folder: Path) -> set[str]:
+    """The tops of what is imported anywhere in the files, without Python's own modules and ours."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            found |= {name.partition(".")[0] for name in names}
+    return found - set(sys.stdlib_module_names) - {"chalicelib"}
+
+
+def test_an_import_inside_a_function_is_found(tmp_path: Path) -> None:
+    (tmp_path / "client.py").write_text("import json\n\ndef call():\n    from nimbus.sdk import Client\n")
+    assert imported_by(tmp_path) == {"nimbus"}
 
 
 # --- without any cloud's SDK ------------------------------------------------------------------------------------------
@@ -138,6 +170,18 @@ class Blocked:
             raise ModuleNotFoundError(f"{{name}} is blocked", name=name)
 
 sys.meta_path.insert(0, Blocked())
+"""
+CLASSES = """
+from chalicelib.backends.registry import BACKENDS, backend_class, built
+from chalicelib.errors import Refused
+
+for name in built():
+    try:
+        backend_class(name)
+    except Refused as error:
+        assert f"[{BACKENDS[name].extra}]" in error.hint, error
+    else:
+        raise AssertionError(f"{name} has a class without its SDK")
 """
 ROWS = """
 from chalicelib.backends.registry import BACKENDS, built, config_models, facts_of
@@ -160,7 +204,7 @@ for package in (chalicelib, functions):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", [ROWS, "import app", PLANE], ids=["rows", "app", "plane"])
+@pytest.mark.parametrize("code", [ROWS, CLASSES, "import app", PLANE], ids=["rows", "classes", "app", "plane"])
 def test_nothing_imports_an_sdk(code: str) -> None:
     command = [sys.executable, "-c", BLOCK + code]
     done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False)
