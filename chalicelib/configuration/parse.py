@@ -5,6 +5,7 @@ Pure: text in, model out. Whatever the input, nothing but `errors.Invalid` is ra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -144,7 +145,6 @@ def decode(raw: bytes, filename: str) -> str:
 _SYNTAX = (
     ("found a tab", "a tab can't indent", "indent with spaces"),
     ("mapping values are not allowed", "a colon where none can be", 'put text that holds ": " in quotes'),
-    ("could not find expected ':'", "a key without a colon", "write `key: value`"),
     ("cannot start any token", "this character can't begin a value", "put the text in quotes"),
     ("found undefined alias", "this alias has no anchor", "write `&name` where the value first stands"),
     ("found duplicate anchor", "this anchor already exists", "give it another name"),
@@ -161,6 +161,9 @@ _SYNTAX = (
     ("control characters", "a character that text can't hold", "remove it"),
     ("special characters", "a character that text can't hold", "remove it"),
 )
+
+
+_STARTS_AT = re.compile("unexpected end of stream|expected ',' or")
 
 
 def _document(text: str, filename: str) -> Document:
@@ -196,6 +199,10 @@ def _syntax(error: Any, text: str, filename: str) -> Problem:
         for part in (getattr(error, "context", ""), getattr(error, "problem", ""), getattr(error, "reason", ""))
     )
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if (without := _without_colon(error, text, said)) is not None:
+        return replace(without, file=filename)
+    if mark and _STARTS_AT.search(said) and error.context_mark and error.context_mark.line != mark.line:
+        mark = error.context_mark  # where it begins, not where the parser gave up
     if mark and "cannot start any token" in said and _character(text, mark) == "\t":
         said = "found a tab"
     message, hint = "this can't be read as YAML", "check quotes, colons and indentation"
@@ -208,6 +215,38 @@ def _syntax(error: Any, text: str, filename: str) -> Problem:
     else:  # an invalid character has only a byte position
         line, column = _place(text.encode()[: getattr(error, "position", 0)].decode(errors="ignore"))
     return Problem(message, file=filename, line=line, column=column, hint=hint, code="yaml-syntax")
+
+
+def _without_colon(error: Any, text: str, said: str) -> Problem | None:
+    """A key without a colon, at its own line: the parser notices it at a later one."""
+    lines = _BREAK.split(text)
+    if "could not find expected ':'" in said:
+        number = error.context_mark.line
+    elif "mapping values are not allowed" in said:  # that line and those above it that have no colon are one text
+        number = error.problem_mark.line
+        while number and _goes_on(lines[number - 1], lines[number]):
+            number -= 1
+        if number == error.problem_mark.line:
+            return None
+    else:
+        return None
+    glued = re.match(r"[\s-]*[\w-]+:(?=\S)", lines[number])
+    message = "a colon needs a space after it" if glued else "a key without a colon"
+    column = (glued.end() if glued else _indent(lines[number])) + 1
+    return Problem(message, line=number + 1, column=column, hint="write `key: value`", code="yaml-syntax")
+
+
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # where YAML counts a line
+
+
+def _goes_on(line: str, next_line: str) -> bool:
+    """Whether YAML takes two lines of the same indent for one text: there is no key in the first, nor a remark."""
+    return bool(line.strip()) and _indent(line) == _indent(next_line) and not re.search(r":(\s|$)|#", line)
+
+
+def _indent(line: str) -> int:
+    """Where the text of a line begins: after the `-` of an item."""
+    return len(line) - len(line.lstrip(" -"))
 
 
 def _place(before: str) -> tuple[int, int]:
