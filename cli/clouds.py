@@ -36,7 +36,8 @@ def apply_volume(session: Session, definition: LoadedConfiguration, options: App
     if not options.as_json:
         _show(session, definition)
     if current is not None and _same(current["configuration"], configuration) and options.yes and not options.force:
-        session.terminal.say(f"Volume {name} is up to date. To delete and re-create it, add --force.")
+        unchanged = f"Volume {name} is up to date. To delete and re-create it, add --force."
+        session.terminal.say(as_json(current) if options.as_json else unchanged)
         return 0
     question = (
         f"Set up the volume {name or ''}".rstrip() + "?"

@@ -37,6 +37,9 @@ def apply_fleet(session: Session, definition: LoadedConfiguration, options: Appl
         )
     if not options.as_json:
         _show(session, plan)
+    elif current is not None and not options.force and not _changes(plan, current) and not _lacks_hosts(current):
+        terminal.say(as_json(current))
+        return 0
     if not _agreed(session, plan, current, options):
         return 0
     again = current is not None and not _changes(plan, current) and not _lacks_hosts(current)
@@ -118,8 +121,7 @@ def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | No
     else:
         found = _changes(plan, current)
         if found:
-            session.show(changes_table(found))
-            terminal.say()
+            _show_changes(session, found, options)
         elif _lacks_hosts(current):
             question = f"Add the missing hosts to the fleet {current['name']} again?"
             return options.yes or _confirmed(terminal, question)
@@ -131,6 +133,12 @@ def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | No
         else:
             question = f"Delete the fleet {current['name']} and its machines, and re-create it?"
     return options.yes or _confirmed(terminal, question)
+
+
+def _show_changes(session: Session, found: list[tuple[str, Any, Any]], options: ApplyOptions) -> None:
+    if not options.as_json:
+        session.show(changes_table(found))
+        session.terminal.say()
 
 
 def _confirmed(terminal: Terminal, question: str) -> bool:

@@ -6,18 +6,19 @@ Exit codes: 0 done, 1 an error or a failed run, 2 a usage error, else the exit s
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer._click.exceptions import ClickException
 
 from chalicelib.errors import DstackError, Invalid, WrongFlag
 from cli.parameters import CommandGroup, new_group
-from cli.render import paint
+from cli.render import as_json, paint
 from cli.terminal import Terminal
 
 GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one line of help
@@ -47,6 +48,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "user": ("user", "Manage the users of a server, and your own public keys."),
     "volume": ("volume", "Manage volumes: disks that outlive runs."),
 }
+INTERRUPTED = 130  # by Ctrl-C, where the command has no better use for it
 COMPLETE = "_DSTACK_COMPLETE"
 HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings; they work, and print today's
 
@@ -80,10 +82,8 @@ class LazyGroup(CommandGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
-        if name not in GROUPS and name not in HIDDEN and not name.startswith("-"):
-            near = difflib.get_close_matches(name, GROUPS, 2)
-            guess = f" Did you mean {' or '.join(near)}?" if near else " `dstack --help` lists them all."
-            ctx.fail(f"There is no command {name!r}.{guess}")
+        if name not in GROUPS and name not in HIDDEN:
+            self.refuse_unknown(ctx, name)
         return super().resolve_command(ctx, args)
 
 
@@ -100,10 +100,13 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import PackageNotFoundError, version
 
+        from cli.client import API_VERSION
+
         try:
-            typer.echo(version("dstack-serverless"))
+            ours, note = version("dstack-serverless"), ""
         except PackageNotFoundError:
-            typer.echo(f"{written_version()} (a checkout that isn't installed)")
+            ours, note = written_version(), "; a checkout that isn't installed"
+        typer.echo(f"{ours} (compatible with dstack {API_VERSION}{note})")
         raise typer.Exit
 
 
@@ -135,13 +138,28 @@ def _root() -> Any:
 def invoke(args: list[str], terminal: Terminal) -> int:
     """Runs one command line and returns its exit code."""
     try:
-        _root().main(args, prog_name="dstack", obj=terminal)
+        ended = _root().main(args, prog_name="dstack", obj=terminal, standalone_mode=False)
+        if ended == INTERRUPTED:
+            return _failed(args, terminal, DstackError("Interrupted."), INTERRUPTED)
+        return ended if isinstance(ended, int) else 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(bool(end.code))
+    except ClickException as error:  # typer's own, about the command line
+        error.show()
+        return _failed(args, terminal, DstackError(error.format_message()), error.exit_code)
     except DstackError as error:
         terminal.warn(_error_text(error, terminal))
-        return 2 if isinstance(error, WrongFlag) else 1
-    return 0
+        return _failed(args, terminal, error, 2 if isinstance(error, WrongFlag) else 1)
+
+
+def _failed(args: list[str], terminal: Terminal, error: DstackError, code: int) -> int:
+    """Who asked for JSON gets the error as JSON, too: whatever reads it expects a document."""
+    words = args[: args.index("--")] if "--" in args else args
+    if "--json" in words or "--format=json" in words or ("--format", "json") in pairwise(words):
+        from cli.problems import error_document
+
+        terminal.say(as_json(error_document(error, code)))
+    return code
 
 
 def _error_text(error: DstackError, terminal: Terminal) -> str:

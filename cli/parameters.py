@@ -6,6 +6,7 @@ Typer converts values through pydantic. Importing that and building an adapter p
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import types
 import typing
@@ -26,6 +27,17 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask for confirmation.")]
 WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Refresh every 2 seconds until Ctrl-C.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Show more columns.")]
+
+
+SAME_VERBS = (  # what other tools call the same
+    ("create", "add", "new", "set", "apply"),
+    ("delete", "remove", "destroy", "rm", "del"),
+    ("list", "ls", "ps"),
+    ("get", "show", "describe", "inspect", "info", "status"),
+    ("update", "edit", "change", "set"),
+    ("stop", "kill", "cancel"),
+    ("logs", "log"),
+)
 
 
 class PlainValue:
@@ -96,9 +108,22 @@ class CommandGroup(_Plain, TyperGroup):
     """A group of such commands. A flag before the command's name belongs to that command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None:
+            self.refuse_unknown(ctx, args[0])
         name, found, rest = super().resolve_command(ctx, args)
         self.hand_down(ctx, name, found)
         return name, found, rest
+
+    def refuse_unknown(self, ctx: Any, name: str) -> None:
+        """A command that isn't here: by another verb, or misspelt. What looks like a flag is left to the parser."""
+        if name.startswith("-"):
+            return
+        known = self.list_commands(ctx)
+        verbs = next((verbs for verbs in SAME_VERBS if name in verbs), ())
+        near = [verb for verb in verbs if verb in known] or difflib.get_close_matches(name, known, 2)
+        path = ctx.command_path
+        guess = f"Did you mean {' or '.join(near)}?" if near else f"`{path} --help` lists them all."
+        ctx.fail(f"`{path}` has no command {name!r}. {guess}")
 
     def hand_down(self, ctx: Any, name: str | None, found: Any) -> None:
         """Makes the flags of the group defaults of the command; a flag that the command doesn't have is a mistake."""

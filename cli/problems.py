@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chalicelib.errors import Invalid, Problem
+from chalicelib.errors import DstackError, Invalid, Problem
+from cli.shapes import document
 
 TAB = "    "
 SHOWN = 120  # characters of a line
@@ -31,6 +32,17 @@ def render_problems(error: Invalid, folder: Path) -> str:
     if count > 1:
         text += f"\n{count} problems; nothing was done."
     return f"{text}\n{error.hint}" if error.hint else text
+
+
+def error_document(error: DstackError, code: int) -> dict[str, Any]:
+    """An error for programs; `problems` says where in a file or in which field."""
+    problems = error.problems if isinstance(error, Invalid) else ()
+    found = [
+        {"message": p.message, "hint": p.hint, "field": p.path, "file": p.file, "line": p.line, "column": p.column}
+        for p in problems
+    ]
+    said = {"message": error.message, "hint": error.hint, "exit_code": code, "problems": found}
+    return document("error", {"error": said})
 
 
 def _block(problem: Problem, folder: Path) -> str:

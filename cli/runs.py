@@ -91,6 +91,9 @@ class Submission:
                 if self._agreed(f"Run {name} is active. Change it while it runs?")
                 else 0
             )
+        if not found and self.options.as_json and not self.options.force:
+            self.session.terminal.say(as_json(current))
+            return 0
         if not self._may_replace(name, bool(found)):
             return 0
         self._stop_and_wait(name)

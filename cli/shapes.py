@@ -23,7 +23,9 @@ class Shape(NamedTuple):
 
 
 COMMANDS = {
-    "apply": Shape(1, "What was submitted: the run, the fleet or the volume.", {"": "Run | Fleet"}),
+    "apply": Shape(
+        1, "The run, fleet, volume or gateway that was submitted, or that is there unchanged.", {"": "Run | Fleet"}
+    ),
     "automation list": Shape(1, "Stored configurations, without what they say, and who stored each.", ours=True),
     "backend check": Shape(1, "Whether each backend works; `error` says what is wrong, all of it.", ours=True),
     "backend list": Shape(1, "Backends of the project, without credentials, and the age of their offers.", ours=True),
@@ -86,9 +88,12 @@ NOUNS = {
     "User": Shape(1, "A user of the server, and their role on the whole of it."),
     "Event": Shape(1, "What happened, when, and to what."),
 }
-SHAPES = {**COMMANDS, **NOUNS}
+ERRORS = {
+    "error": Shape(1, "What went wrong, and in `problems` where: `line` is 0 where that isn't known.", ours=True),
+}
+SHAPES = {**COMMANDS, **NOUNS, **ERRORS}
 
 
 def document(name: str, fields: dict[str, Any]) -> dict[str, Any]:
     """One of our own documents."""
-    return {"shape": COMMANDS[name].version, **fields}
+    return {"shape": SHAPES[name].version, **fields}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.main import HIDDEN
 from cli.reference import leaves
-from cli.shapes import COMMANDS, NOUNS, Shape
+from cli.shapes import COMMANDS, ERRORS, NOUNS, Shape
 from tests.cli.shapes import recorded
 
 PAGE = Path(__file__).parent / "reference" / "json.md"
@@ -22,6 +22,9 @@ list.
 
 Where the genuine client prints the same document, the keys are the same and the version is given on this page only. Our
 own documents start with their version, under `shape`.
+
+A command that fails prints [an error](#errors) instead, and exits with another status than 0; the text for people is on
+standard error.
 
 `configuration`, `profile`, `env`, `tags` and `ports` follow the [configuration](configuration.md) reference.
 """

@@ -104,7 +104,7 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     machine_joins(rig, rig.ok("P/fleets/create_join", {"name": "lab"}))
 
 
-FAILING = ("backend check --json",)  # the simulated cloud stands in for this one
+FAILING = ("backend check --json", "apply -f wrong.yml -y --json")  # the first: the simulated cloud stands in for it
 
 
 def certificate(of: Gateway, **fields: Any) -> Certificate:
@@ -118,6 +118,7 @@ def certificate(of: Gateway, **fields: Any) -> Certificate:
 def documents(dstack: Dstack) -> dict[str, list[Any]]:
     """What each command prints, by the name of its shape."""
     (dstack.terminal.cwd / "fleet.yml").write_text("type: fleet\nname: other\nnodes: 0..1\n")
+    (dstack.terminal.cwd / "wrong.yml").write_text("type: fleet\nnmae: other\n")
     lines = {
         "ps": ["ps --json", "ps -a --json", "ps --format json"],
         "run get": [f"run get {name} --json" for name in ("waiting", "pulling", "done")],
@@ -156,6 +157,7 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "server info --cost": ["server info --cost --json"],
         "volume get": [f"volume get {name} --json" for name in ("data", "old", "new")],
         "volume list": ["volume list --json"],
+        "error": ["apply -f wrong.yml -y --json"],
         "apply": ["apply -f task.yml -n fresh -y --json", "apply -f fleet.yml -y --json"],
     }
     return {name: [_printed(dstack, line) for line in each] for name, each in lines.items()}

@@ -349,7 +349,6 @@ def test_a_profile_goes_along(task: Dstack, plane: Plane) -> None:
         (["-R", "--idle-duration", "1h"], 2, "--reuse and --idle-duration contradict"),
         (["--no-retry", "--retry-duration", "1h"], 2, "contradict"),
         (["-f", "-"], 2, "needs -y"),
-        (["--json"], 2, "needs -y"),
         (["--gpu", "A100:"], 2, "--gpu"),
         (["--max-duration", "1h30m"], 2, "--max-duration"),
         (["--max-price", "much"], 2, "not a number"),

@@ -469,7 +469,7 @@ def test_what_isnt_built_says_so(bare: Dstack, name: str) -> None:
     for args in ([name], [name, "list", "--json", "-v"]):
         ended = bare(*args)
         assert (ended.code == 1 and "isn't available yet" in ended.err) or "aren't available yet" in ended.err
-        assert ended.err.count("\n") <= 2 and ended.out == ""
+        assert ended.err.count("\n") <= 2 and ('"error"' in ended.out) is ("--json" in args)
 
 
 def test_a_first_machine_of_a_pool_makes_the_fleet(dstack: Dstack, plane: Plane) -> None:
@@ -527,6 +527,25 @@ def test_a_misspelt_command(bare: Dstack) -> None:
     assert bare("ps", "--al").code == 2
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("user add bob", "`dstack user` has no command 'add'. Did you mean create?"),
+        ("secret add tok v", "Did you mean set?"),
+        ("user rm bob", "Did you mean delete?"),
+        ("volume ls", "Did you mean list?"),
+        ("volume show data", "Did you mean get?"),
+        ("log train", "Did you mean logs?"),
+        ("ls", "Did you mean ps?"),
+        ("user frobnicate", "`dstack user --help` lists them all."),
+        ("--nope user", "No such option: --nope"),
+    ],
+)
+def test_another_tools_word_for_a_command(bare: Dstack, line: str, said: str) -> None:
+    ended = bare(*line.split())
+    assert ended.code == 2 and said in ended.err, ended
+
+
 def test_nothing_shows_the_help(bare: Dstack) -> None:
     assert bare().code == 0 and bare().out == bare("--help").out
     assert bare("--version").code == 0
@@ -538,4 +557,4 @@ def test_nothing_is_set_up(bare: Dstack) -> None:
 
 
 def test_the_version_is_that_of_the_project_installed_or_not(bare: Dstack) -> None:
-    assert bare("--version").out.split()[0] == written_version()
+    assert bare("--version").out == f"{written_version()} (compatible with dstack 0.22.5)\n"
