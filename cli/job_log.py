@@ -7,6 +7,7 @@ so this needs no cursor beyond the contract's, and loses and repeats nothing, wh
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,29 +40,56 @@ class LogReader:
         """Writes everything available now; returns whether there was anything."""
         anything = False
         while True:
-            answer = self.session.client.in_project("logs/poll", self._body())
-            data = b"".join(_decoded(entry["message"]) for entry in answer.get("logs") or ())
+            pieces, following = self.page()
+            data = b"".join(data for _, data in pieces)
             if len(data) > self.written:
                 fresh = data[self.written :]
                 self.session.terminal.write(fresh[self.skip :])
                 self.skip = max(0, self.skip - len(fresh))
                 self.written, anything = len(data), True
-            following = answer.get("next_token")
             if not following or following == self.token:
                 return anything
             self.token, self.written = following, 0
 
-    def _body(self) -> dict[str, Any]:
-        return {
+    def page(self, *, descending: bool = False) -> tuple[list[tuple[str, bytes]], str | None]:
+        """The pieces of the current page with their times, and the token of the next page."""
+        body = {
             "run_name": self.run_name,
             "job_submission_id": self.submission_id,
             "start_time": self.start_time,
             "end_time": None,
-            "descending": False,
+            "descending": descending,
             "next_token": self.token,
             "limit": PAGE,
             "diagnose": self.diagnose,
         }
+        answer = self.session.client.in_project("logs/poll", body)
+        pieces = [(entry.get("timestamp", ""), _decoded(entry["message"])) for entry in answer.get("logs") or ()]
+        return pieces, answer.get("next_token")
+
+
+def last_lines(reader: LogReader, count: int) -> tuple[str | None, int]:
+    """Where the last `count` lines of what there is begin: a moment, and how many bytes after it."""
+    start, newer = reader.start_time, b""
+    older: list[bytes] = []  # of one moment: a log that is read from there has all of them
+    while True:
+        pieces, following = reader.page(descending=True)
+        for moment, data in pieces:
+            if older and moment != start:
+                newer, older = b"".join([*older[::-1], newer]), []
+                if newer.count(b"\n", 0, -1) >= count:
+                    return start, _before_last(newer, count)
+            start = moment
+            older.append(data)
+        if not following or following == reader.token:
+            everything = b"".join([*older[::-1], newer])
+            return start, _before_last(everything, count)
+        reader.token = following
+
+
+def _before_last(data: bytes, count: int) -> int:
+    lines = re.findall(rb"[^\n]*\n|[^\n]+$", data)
+    return sum(map(len, lines[: max(len(lines) - count, 0)]))
 
 
 def _decoded(message: object) -> bytes:
@@ -76,13 +104,17 @@ def _decoded(message: object) -> bytes:
 class JobLog:
     """The log of one job of a run, of one submission after the other."""
 
-    def __init__(self, session: Session, run_name: str, since: str | None = None, *, diagnose: bool = False) -> None:
+    def __init__(
+        self, session: Session, run_name: str, since: str | None = None, *, diagnose: bool = False, skip: int = 0
+    ) -> None:
+        """Of the first submission's log from `since` on, `skip` bytes aren't written."""
         self.session, self.run_name, self.since, self.diagnose = session, run_name, since, diagnose
+        self._not_wanted = skip
         self.submission = ""
         self._spec: dict[str, Any] = {}  # of the job
         self._stream: Stream | None = None
         self._pages: LogReader | None = None
-        self._written = 0  # bytes that came over streams
+        self._written = 0  # bytes that came over streams, or aren't wanted
         self._skip = 0  # bytes that the current stream repeats
         self._complete = False
 
@@ -97,7 +129,8 @@ class JobLog:
             return False
         if self.submission:
             self.drain(ended=True)
-        self.submission, self._pages, self._written, self._complete = latest["id"], None, 0, False
+        self.submission, self._pages, self._complete = latest["id"], None, False
+        self._written, self._not_wanted = self._not_wanted, 0
         self._spec = job["job_spec"]
         if latest["status"] == "running":
             self._open()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.follow import follow, job_of
-from cli.job_log import JobLog, LogReader
+from cli.job_log import JobLog, LogReader, last_lines
 from cli.parameters import ProjectOption, command, new_group
 from cli.session import completer, open_session
 from cli.since import since_moment
@@ -24,7 +24,7 @@ SinceOption = Annotated[
 ]
 
 
-@command(app, "logs", "dstack logs train", "dstack logs train --since 10m --no-follow", "dstack logs train > train.log")
+@command(app, "logs", "dstack logs train", "dstack logs train -f --tail 20", "dstack logs train > train.log")
 def logs(
     ctx: typer.Context,
     *,
@@ -36,8 +36,11 @@ def logs(
     replica: ReplicaOption = 0,
     job: JobOption = 0,
     since: SinceOption = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=0, metavar="N", help="Start with the last N lines that there are.")
+    ] = None,
     following: Annotated[
-        bool | None, typer.Option("--follow/--no-follow", help="Follow until the run ends; default on a terminal.")
+        bool | None, typer.Option("-f", "--follow/--no-follow", help="Until the run ends; default on a terminal.")
     ] = None,
 ) -> None:
     """Print the log of a run, and follow it while the run is active.
@@ -48,19 +51,24 @@ def logs(
     """
     session = open_session(ctx, project)
     start = since_moment(since, session.terminal.now())
+    asked, found = following is not None, session.get_run(run)
     if following is None:
         following = session.terminal.watched
-    found = session.get_run(run)
     try:
+        latest, skip = newest(job_of(found, replica, job) or {}), 0
+        if tail is not None and "id" in latest:
+            start, skip = last_lines(LogReader(session, run, latest["id"], start, diagnose), tail)
         if following and found["status"] not in FINISHED:
-            log = JobLog(session, run, start, diagnose=diagnose)
+            if not asked:
+                session.terminal.warn(f"Following {run}: Ctrl-C leaves it running; --no-follow prints what there is.")
+            log = JobLog(session, run, start, diagnose=diagnose, skip=skip)
             follow(session, run, replica=replica, job=job, log=log)
             return
-        latest = newest(job_of(found, replica, job) or {})
         if "id" not in latest:
             session.terminal.warn(f"Run {run} has no job yet: it is {found['status']}.")
             return
-        if not LogReader(session, run, latest["id"], start, diagnose).drain() and latest["status"] in NOT_STARTED:
+        reader = LogReader(session, run, latest["id"], start, diagnose, skip=skip)
+        if not reader.drain() and latest["status"] in NOT_STARTED:
             session.terminal.warn(f"Run {run} has no log yet: it is {found['status']}.")
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

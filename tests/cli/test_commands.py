@@ -171,6 +171,21 @@ def test_logs_follows_for_a_person(dstack: Dstack, plane: Plane) -> None:
     }
     ended = dstack("logs", "train", watched=True)
     assert ended.out == "one\ntwo\nthree\n" and dstack.naps == [0.2, 0.2, 0.2]
+    assert ended.err == "Following train: Ctrl-C leaves it running; --no-follow prints what there is.\n"
+    plane.answers["/runs/get"] = steps(run(), finished())
+    assert dstack("logs", "train", "-f", watched=True).err == ""  # it was asked for
+    assert dstack("logs", "train", watched=True).err == ""  # it has ended
+
+
+@pytest.mark.parametrize("follow", ["--follow", "--no-follow"])
+def test_logs_can_start_with_the_last_lines(dstack: Dstack, plane: Plane, follow: str) -> None:
+    answers = steps(run(), run(), finished()) if follow == "--follow" else finished()
+    plane.answers["/runs/get"] = answers
+    entries = log_page("one\ntwo\nthree\n")
+    plane.answers["/logs/poll"] = lambda body: (
+        {**entries, "logs": entries["logs"][::-1]} if body["descending"] else entries
+    )
+    assert dstack("logs", "train", "--tail", "2", follow).out == "two\nthree\n"
 
 
 def test_a_log_that_grows_into_a_next_page(dstack: Dstack, plane: Plane) -> None:

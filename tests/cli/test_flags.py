@@ -391,6 +391,7 @@ VALUES = {  # by parameter where one value doesn't fit all
     "url": "http://127.0.0.1:1",
     "expires_in": "2h",
     "last": "1",
+    "tail": "0",
     "replica": "1",
     "job": "1",
     "max_offers": "7",

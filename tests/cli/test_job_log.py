@@ -14,7 +14,7 @@ import pytest
 from chalicelib.errors import NotSupported
 from cli.client import Client
 from cli.follow import follow
-from cli.job_log import JobLog
+from cli.job_log import JobLog, LogReader, last_lines
 from cli.session import Session
 from cli.streams import Stream
 from cli.terminal import Terminal
@@ -219,3 +219,67 @@ def test_what_isnt_base64_is_said(dstack: Dstack, plane: Plane, message: Any) ->
     }
     ended = dstack("logs", "train")
     assert ended.code == 1 and "The server sent a log that isn't base64" in ended.err, ended
+
+
+# --- the last lines ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stored:
+    """A log of pieces with their times, in pages of two, from either end."""
+
+    pieces: list[tuple[str, bytes]]
+    read: int = 0
+    project: str = "main"
+
+    def in_project(self, path: str, body: Any) -> Any:
+        inside = [piece for piece in self.pieces if piece[0] >= (body["start_time"] or "")]
+        ordered = inside[::-1] if body["descending"] else inside
+        at = int(body["next_token"] or 0)
+        page = ordered[at : at + 2]
+        self.read += len(page)
+        return {
+            "logs": [{"timestamp": time, "message": base64.b64encode(data).decode()} for time, data in page],
+            "next_token": str(at + 2) if at + 2 < len(ordered) else None,
+        }
+
+
+PIECES = [
+    ("1", b"one\ntw"),
+    ("1", b"o\n"),
+    ("2", b"50%\r100%"),
+    ("2", b"\n"),
+    ("2", b""),
+    ("3", b"four\nfive\n"),
+    ("4", b"s"),
+]
+
+
+@pytest.mark.parametrize("since", [None, "2", "9"])
+@pytest.mark.parametrize("count", range(9))
+def test_the_last_lines_are_those(capfdbinary: pytest.CaptureFixture[bytes], count: int, since: str | None) -> None:
+    server: Any = Stored(PIECES)
+    session = Session(Terminal(env={}, watched=False), server)
+    start, skip = last_lines(LogReader(session, "train", "one", since), count)
+    LogReader(session, "train", "one", start, skip=skip).drain()
+    text = b"".join(data for time, data in PIECES if time >= (since or ""))
+    lines = [line + b"\n" for line in text.split(b"\n")]
+    wanted = b"".join(lines[len(lines) - min(count, len(lines)) :])[:-1] if count else b""
+    assert capfdbinary.readouterr().out == wanted
+
+
+def test_of_a_long_log_only_the_end_is_read() -> None:
+    server: Any = Stored([(f"{at:04}", b"line\n") for at in range(1000)])
+    last_lines(LogReader(Session(Terminal(env={}, watched=False), server), "train", "one"), 5)
+    assert server.read < 12
+
+
+def test_what_is_not_wanted_of_a_stream_is_skipped_once(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with plays(sends(b"one\ntwo\n", Far.cut), sends(b"one\ntwo\nthree\n", lambda far: far.close())) as far:
+        session: Any = Session(Terminal(env={}, watched=False), Server(far))  # type: ignore[arg-type]
+        log = JobLog(session, "train", "since", skip=4)
+        assert log.turn_to(JOB)
+        read(log)
+        log.drain(ended=False)
+        read(log)
+    assert capfdbinary.readouterr().out == b"two\nthree\n"
