@@ -29,6 +29,7 @@ from cli.tunnel import OpenSsh, SshTunnel
 WAITS = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)  # seconds before a try; the last one for ever
 LASTED = 60.0  # seconds after which a connection was a good one, and the next is made at once
 TRIES = 4  # before a first attachment is given up
+ANNOUNCED_WITHIN = 2.0  # seconds for which the log waits, so that what it says of ports comes after them
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class JobAttachment:
         self._told = False  # that it is up
         self._up_at = 0.0
         self._was_up = False
+        self._announced_by = 0.0
 
     def fileno(self) -> int:
         """Readable when there is something to tend; -1 if time alone will tell."""
@@ -76,6 +78,7 @@ class JobAttachment:
         if latest["id"] != self._submission:
             self._let_go()
             self._submission, self._given_up, self._was_up, self._tries = latest["id"], False, False, 0
+            self._announced_by = self.terminal.now() + ANNOUNCED_WITHIN if self._is_announced(run, job) else 0.0
         if self._given_up:
             return
         try:
@@ -90,6 +93,10 @@ class JobAttachment:
                 raise error from None
             if not isinstance(error, NoSshServer) or self.wishes.asked or _counted_on(run, job):
                 self.terminal.warn(f"Not attached: {error.message}")
+
+    def is_awaited(self) -> bool:
+        """Whether it will say in a moment how to reach the job."""
+        return not (self._was_up or self._given_up) and self.terminal.now() < self._announced_by
 
     def close(self) -> None:
         self._let_go()
@@ -161,7 +168,7 @@ class JobAttachment:
     def _tell(self, run: dict[str, Any], job: dict[str, Any]) -> None:
         """To people, and to whoever asked for it: in what a script keeps, it would stand anywhere between the log."""
         command = self._command()
-        if not (self.terminal.watched or self.needed or self.wishes.asked or _counted_on(run, job)):
+        if not self._is_announced(run, job):
             return
         spec = job["job_spec"]
         where = f"replica {spec.get('replica_num', 0)}, job {spec.get('job_num', 0)}"
@@ -172,6 +179,9 @@ class JobAttachment:
         link = (job.get("job_connection_info") or {}).get("attached_ide_url")
         if self.needed and link:  # else the log has it
             self.terminal.warn(f"  {link}")
+
+    def _is_announced(self, run: dict[str, Any], job: dict[str, Any]) -> bool:
+        return self.terminal.watched or self.needed or self.wishes.asked or _counted_on(run, job)
 
     def _command(self) -> str:
         """How to log in; the user's SSH configuration is made to know the run."""

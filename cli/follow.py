@@ -145,11 +145,12 @@ def follow(
         ended = run["status"] in FINISHED
         if attachment:
             attachment.tend(run, chosen)
-        if latest.get("id") and latest.get("status") not in BEFORE_LOG:
+        held = log is not None and attachment is not None and not ended and attachment.is_awaited()
+        if latest.get("id") and latest.get("status") not in BEFORE_LOG and not held:
             _begin(log, run, chosen, stages)
         elif stages and not ended:
             stages.update(run, chosen)
-        if log:
+        if log and not held:
             log.drain(ended)
         if ended:
             if stages:

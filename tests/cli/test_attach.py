@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -381,3 +382,41 @@ def test_a_detached_apply_needs_no_ports(task: Dstack) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = task("apply", "-y", "-d", "-p", f"{taken.getsockname()[1]}:8471", ssh=FakeSsh())
     assert ended.code == 0
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_begins_after_what_was_attached(dstack: Dstack, plane: Plane) -> None:
+    """An application names its port in its first lines, and the user's may be another."""
+    to = running(ports=[(8000, None, "web")])
+    clock = Clock()
+    ssh = FakeSsh([FakeTunnel("..u")])
+    plane.answers["/runs/get"] = steps(*[to] * 6, finished())
+    shown, code = replace(
+        dstack, terminal=replace(dstack.terminal, ssh=ssh, now=clock.now, sleep=clock.sleep)
+    ).together("attach", "train", "--logs")
+    lines = shown.splitlines()
+    assert code == 0 and lines.index("one") == lines.index("  ssh train") + 1 > lines.index(
+        "Attached to train (replica 0, job 0), through the server."
+    )
+
+
+@pytest.mark.parametrize("life", ["....................", "x"])
+def test_but_it_doesnt_wait_for_long(dstack: Dstack, plane: Plane, life: str) -> None:
+    clock = Clock()
+    plane.answers["/runs/get"] = steps(*[running()] * 500, finished())
+    printed: list[float] = []
+    plane.answers["/logs/poll"] = lambda body: printed.append(clock.time) or log_page("one\n")
+    changes = {"ssh": FakeSsh([FakeTunnel(life)]), "now": clock.now, "sleep": clock.sleep}
+    dstack("attach", "train", "--logs", **changes)
+    assert 1.5 < printed[0] - Clock.time < 3
+
+
+def test_nobody_waits_for_what_is_not_announced(task: Dstack, plane: Plane) -> None:
+    clock = Clock()
+    plane.answers["/runs/get"] = steps(*[running()] * 30, finished())
+    printed: list[float] = []
+    plane.answers["/logs/poll"] = lambda body: printed.append(clock.time) or log_page("one\n")
+    task("apply", "-y", ssh=FakeSsh([FakeTunnel("...")]), now=clock.now, sleep=clock.sleep)
+    assert printed[0] == Clock.time

@@ -221,7 +221,7 @@ def test_what_isnt_base64_is_said(dstack: Dstack, plane: Plane, message: Any) ->
     assert ended.code == 1 and "The server sent a log that isn't base64" in ended.err, ended
 
 
-# --- the last lines ----------------------------------------------------------------------------------------------------
+# --- the last lines -----------------------------------------------------
 
 
 @dataclass

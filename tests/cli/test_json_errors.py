@@ -114,7 +114,7 @@ def test_what_follows_two_dashes_is_the_jobs(used: Dstack) -> None:
     assert ended.code == 2 and not ended.out
 
 
-# --- nothing to do, or something to replace ----------------------------------------------------------------------------
+# --- nothing to do, or something to replace ------------------------------
 
 FLEET = "type: fleet\nname: gpu\nnodes: 0..1\n"
 VOLUME = "type: volume\nname: data\nbackend: aws\nregion: eu-west-1\nsize: 100GB\n"
