@@ -13,7 +13,7 @@ from cli.parameters import JsonOption, ProjectOption, command, new_group
 from cli.render import as_json
 from cli.session import completer, open_session, watch
 from cli.shapes import document
-from cli.tables.metrics import metrics_table
+from cli.tables.metrics import axis_line, metrics_table, span_of
 
 SAMPLES = 1000
 
@@ -35,7 +35,8 @@ def metrics(
 ) -> None:
     """Show a run's CPU, memory and GPU use.
 
-    One row for the CPU and one for each GPU of each job: the latest value, and its course over the last hour.
+    One row for the CPU and one for each GPU of each job: the latest value, and bars for its course over the
+    last hour, or since the run began.
     """
     session = open_session(ctx, project)
 
@@ -57,5 +58,7 @@ def metrics(
             session.terminal.say(as_json(document("metrics", {"project": session.project, "run": run, "jobs": rows})))
             return
         session.show(metrics_table(jobs))
+        if span := span_of(jobs):
+            session.terminal.say(axis_line(span))
 
     watch(session, show, watching, json_too=json_wanted)

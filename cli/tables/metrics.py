@@ -2,66 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from cli.render import Table
-from cli.tables.cells import Json, size_gb
+from cli.tables.cells import Json, duration, moment, size_gb
 from cli.tables.runs import newest
 
 MIB = 2**20
 BARS = "▁▂▃▄▅▆▇█"
-COURSE = 20  # bars
+COURSE = 20  # bars,
+GAP = "·"  # and where one would be of no sample
+
+
+class Span(NamedTuple):
+    """The time that every course covers, so that bars below each other are of the same moment."""
+
+    start: float
+    end: float
+    bars: int
+
+    @property
+    def each(self) -> float:
+        """Seconds of a bar."""
+        return (self.end - self.start) / max(self.bars - 1, 1) or 1.0
+
+    def bar_of(self, at: float) -> int:
+        return max(0, min(self.bars - 1, round((at - self.start) / self.each)))
+
+
+def span_of(jobs: Sequence[tuple[Json, list[Any]]]) -> Span | None:
+    times = sorted({at for _, metrics in jobs for metric in metrics for at in _times(metric)})
+    if not times:
+        return None
+    apart = min((b - a for a, b in pairwise(times)), default=1.0)
+    return Span(times[0], times[-1], min(COURSE, round((times[-1] - times[0]) / apart) + 1))
+
+
+def axis_line(span: Span) -> str:
+    """Below the table: when the bars are."""
+    first, last = (datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S") for at in (span.start, span.end))
+    each = f", {duration(round(span.each))} each" if span.bars > 1 else ""
+    return f"Bars: {first} to {last}{each}."
 
 
 def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
     table = Table(("JOB", "PART", "UTILIZATION", "MEMORY"))
+    span = span_of(jobs)
     for job, metrics in jobs:
         values = {metric["name"]: metric.get("values") or [] for metric in metrics}
         name = str(job["job_spec"].get("job_name") or "")
         if not values.get("cpu_usage_percent"):
             table.add(name, "", "no samples yet", "")
             continue
+        times = next(_times(metric) for metric in metrics if metric["name"] == "cpu_usage_percent")
+        draw = partial(course, times, span)
         cpus = _last(values.get("cpus_detected_num")) or 1
-        table.add(name, f"cpu ({cpus:g})", *_cpu(values, cpus))
+        table.add(name, f"cpu ({cpus:g})", *_cpu(values, cpus, draw))
         for index in range(int(_last(values.get("gpus_detected_num")) or _gpu_count(values))):
-            table.add("", f"gpu={index}", *_gpu(job, values, index))
+            table.add("", f"gpu={index}", *_gpu(job, values, index, draw))
     return table
 
 
-def course(values: list[float], ceiling: float) -> str:
-    """The values, oldest first, as bars."""
-    if not values or ceiling <= 0:
+def course(times: Sequence[float], span: Span | None, values: Sequence[float], ceiling: float) -> str:
+    """The values as bars, each their mean in its time."""
+    if span is None or not times or ceiling <= 0:
         return ""
-    step = max(len(values) / COURSE, 1)
-    picked = [values[min(int(at * step), len(values) - 1)] for at in range(min(len(values), COURSE))]
+    found: dict[int, list[float]] = {}
+    for at, value in zip(times, values, strict=False):
+        found.setdefault(span.bar_of(at), []).append(value)
+    return "".join(_bar(found.get(number), ceiling) for number in range(span.bars))
+
+
+def _bar(values: list[float] | None, ceiling: float) -> str:
+    if values is None:
+        return GAP
     top = len(BARS) - 1
-    return "".join(BARS[max(0, min(top, round(value / ceiling * top)))] for value in picked)
+    return BARS[max(0, min(top, round(sum(values) / len(values) / ceiling * top)))]
 
 
-def _cpu(values: dict[str, Any], cpus: float) -> tuple[str, str]:
+def _times(metric: Json) -> list[float]:
+    return [at for at in map(moment, metric.get("timestamps") or ()) if at is not None]
+
+
+Draw = Callable[[list[float], float], str]
+
+
+def _cpu(values: dict[str, Any], cpus: float, draw: Draw) -> tuple[str, str]:
     load = [value / cpus for value in values["cpu_usage_percent"]]
     used = values.get("memory_working_set_bytes") or values.get("memory_usage_bytes") or []
     total = _last(values.get("memory_total_bytes"))
-    return f"{load[0]:.0f}% {course(load[::-1], 100)}".rstrip(), _memory(used, total)
+    return f"{load[0]:.0f}% {draw(load, 100)}".rstrip(), _memory(used, total, draw)
 
 
-def _gpu(job: Json, values: dict[str, Any], index: int) -> tuple[str, str]:
+def _gpu(job: Json, values: dict[str, Any], index: int, draw: Draw) -> tuple[str, str]:
     load = values.get(f"gpu_util_percent_gpu{index}") or []
     used = values.get(f"gpu_memory_usage_bytes_gpu{index}") or []
     placed = newest(job).get("job_provisioning_data") or {}
     gpus = ((placed.get("instance_type") or {}).get("resources") or {}).get("gpus") or []
     total = gpus[index]["memory_mib"] * MIB if index < len(gpus) else None
-    return (f"{load[0]:.0f}% {course(load[::-1], 100)}".rstrip() if load else "-"), _memory(used, total)
+    return (f"{load[0]:.0f}% {draw(load, 100)}".rstrip() if load else "-"), _memory(used, total, draw)
 
 
-def _memory(used: list[float], total: float | None) -> str:
+def _memory(used: list[float], total: float | None, draw: Draw) -> str:
     if not used:
         return "-"
     now = size_gb(used[0] / MIB) or "0GB"
     if not total:
         return now
-    return f"{now}/{size_gb(total / MIB)} {course(used[::-1], total)}"
+    return f"{now}/{size_gb(total / MIB)} {draw(used, total)}".rstrip()
 
 
 def _last(values: list[float] | None) -> float | None:

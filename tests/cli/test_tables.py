@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from cli.render import Table, facts, render
 from cli.tables import cells
 from cli.tables.events import event_line
 from cli.tables.fleets import fleets_table
-from cli.tables.metrics import course, metrics_table
+from cli.tables.metrics import Span, axis_line, course, metrics_table, span_of
 from cli.tables.offers import ages_line, gpus_table
 from cli.tables.plans import changes, changes_table, cost_line, fleet_facts, offers_summary, offers_table, run_facts
 from cli.tables.runs import run_status, runs_table
@@ -169,7 +170,8 @@ def metrics() -> list[Any]:
         "gpu_memory_usage_bytes_gpu0": [40 * 2**30, 2**30],
     }
     job = {"job_spec": {"job_name": "train-0-0"}, "job_submissions": [submission("running", **placed(H100))]}
-    named = [{"name": name, "timestamps": [], "values": value} for name, value in values.items()]
+    times = [f"2026-11-21T05:{minute:02}:00+00:00" for minute in (0, 1, 2, 4)]  # newest last; one is missing
+    named = [{"name": n, "timestamps": times[-len(value) :][::-1], "values": value} for n, value in values.items()]
     return [(job, named), ({"job_spec": {"job_name": "train-1-0"}, "job_submissions": []}, [])]
 
 
@@ -349,9 +351,20 @@ def test_durations(seconds: Any, words: str) -> None:
 
 
 def test_a_course_is_bars() -> None:
-    assert course([0, 50, 100], 100) == "▁▅█"
-    assert len(course(list(range(360)), 360)) == 20
-    assert course([], 100) == ""
+    assert course([2, 1, 0], Span(0, 2, 3), [100, 50, 0], 100) == "▁▅█"
+    assert course([3, 0], Span(0, 3, 4), [100, 50], 100) == "▅··█"
+    assert len(course(range(360), Span(0, 359, 20), list(range(360)), 360)) == 20
+    assert course([], Span(0, 0, 1), [], 100) == course([1], None, [1], 100) == ""
+
+
+def test_a_span_is_of_all_jobs_and_says_when_its_bars_are() -> None:
+    span = span_of(metrics())
+    assert span is not None and (span.bars, span.each) == (5, 60)
+    assert re.fullmatch(r"Bars: \d\d:00:00 to \d\d:04:00, 1m each\.", axis_line(span))
+    at = {"name": "cpu_usage_percent", "timestamps": ["2026-11-21T05:00:00Z"], "values": [1]}
+    alone = span_of([({}, [at])])
+    assert alone is not None and alone.bars == 1 and axis_line(alone).count(":00:00") == 2
+    assert span_of([({}, [])]) is None
 
 
 def test_a_server_that_keeps_fewer_kinds_of_things_is_shown_as_well() -> None:
