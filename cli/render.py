@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from chalicelib.printable import printable_lines
 
 NARROWEST = 6
+TALLEST = 4  # lines of a cell in a row; a lesser column with a longer one moves under the rows
 BREAKS = re.compile(r"[^-:,/]*[-:,/]+|[^-:,/]+")  # where a word may break
 UNSHOWN = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # that JSON allows as they are
 STYLES = {"good": "32", "warn": "33", "bad": "31", "dim": "2", "bold": "1", "": ""}
@@ -161,24 +162,29 @@ def _head(word: str, width: int) -> str:
 def _layout(table: Table, rows: list[list[str]], limit: int | None) -> TableLayout:
     """The first way to lay the columns out that fits, else the tightest."""
     columns = dict(enumerate(zip(*rows, strict=True)))
-    everything, moved = list(columns), [i for i, title in enumerate(table.titles) if title in table.below]
-    inner = [index for index in everything if index not in moved]
-    for staying, gap, pieces_of in (
-        (everything, 2, _words),
+    lesser = {i for i, title in enumerate(table.titles) if title in table.below}
+    inner = [index for index in columns if index not in lesser]
+    ways = [
+        (list(columns), 2, _words),
         (inner, 2, _words),
         (inner, 2, _pieces),
         (inner, 1, _pieces),
         (inner, 1, _crumbs),
-    ):
+    ]
+    while ways:
+        staying, gap, pieces_of = ways.pop(0)
         widths = {i: max(cell_width(line) for text in columns[i] for line in text.split("\n")) for i in staying}
-        if limit is not None:
-            floors = {
-                i: max((cell_width(p) for text in columns[i] for p in pieces_of(text)), default=0) for i in staying
-            }
-            _shrink(widths, floors, limit - gap * (len(staying) - 1))
-        if limit is None or sum(widths.values()) + gap * (len(staying) - 1) <= limit:
+        if limit is None:
             break
-    return TableLayout(widths, [index for index in everything if index not in widths], " " * gap)
+        floors = {i: max((cell_width(p) for text in columns[i] for p in pieces_of(text)), default=0) for i in staying}
+        _shrink(widths, floors, limit - gap * (len(staying) - 1))
+        if sum(widths.values()) + gap * (len(staying) - 1) > limit:
+            continue
+        tall = {i for i in lesser & set(staying) if any(len(wrap(text, widths[i])) > TALLEST for text in columns[i])}
+        if not tall:
+            break
+        ways.insert(0, ([i for i in staying if i not in tall], gap, pieces_of))
+    return TableLayout(widths, [index for index in columns if index not in widths], " " * gap)
 
 
 def _shrink(widths: dict[int, int], floors: dict[int, int], room: int) -> None:

@@ -442,3 +442,12 @@ def test_a_run_that_failed_shows_the_status_of_the_node_for_which_it_did() -> No
         "train failed (exited (3) on train-1-0) after 9 s: exited with status 3"
     )
     assert run_status(several("terminated", ended, ended)) == "terminated"
+
+
+@pytest.mark.parametrize("width", [72, 80, 100, 120])
+def test_a_reason_is_no_column_of_single_words(width: int) -> None:
+    """Of one run that waits, where all other columns are narrow."""
+    why = "waiting for quota: 1 of 1 job of project main is running, and waiting for free capacity in fleet cloud"
+    shown = render(runs_table([run("second", "submitted", status_message=why, error=why)], NOW, verbose=True), width)
+    assert all(len(line) <= width for line in shown.splitlines()) and len(shown.splitlines()) < 8, shown
+    assert "    error  waiting for quota: 1 of 1 job of project main is" in shown
