@@ -102,7 +102,8 @@ def stage(run: dict[str, Any], job: dict[str, Any] | None) -> str:
         status = f"pulling{pull_progress(pull)}"
     placed = latest.get("job_provisioning_data") or {}
     where = f" on {place(placed.get('backend'), placed.get('region'))}" if placed.get("backend") else ""
-    why = "" if latest.get("status") == "running" else reason_of(run)
+    known = latest.get("status") == "running" or run["status"] == "terminating"  # its end tells why
+    why = "" if known else reason_of(run)
     return f"{status}{where}{': ' + why if why else ''}"
 
 

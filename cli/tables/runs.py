@@ -76,7 +76,17 @@ def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
                 "SUBMITTED": age(latest.get("submitted_at"), now),
             }
         )
+    _tell_once(rows)
     return rows
+
+
+def _tell_once(rows: list[dict[str, Any]]) -> None:
+    """What several jobs of a run say stands in the row of the run: their status shows whose it is."""
+    head, *jobs = rows
+    shared = [text for text, count in Counter(row["ERROR"] for row in jobs).items() if text and count > 1]
+    head["ERROR"] = "; ".join(filter(None, dict.fromkeys((head["ERROR"], *shared))))
+    for row in jobs:
+        row["ERROR"] = "" if row["ERROR"] in shared else row["ERROR"]
 
 
 def _said(run: Json, jobs: list[Json], verbose: bool) -> str:

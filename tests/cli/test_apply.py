@@ -561,3 +561,12 @@ def test_what_a_run_without_offers_would_do_is_told(waits: bool, words: str) -> 
     notes = [{"subject": "fleet `a`", "text": "is full", "hint": "", "waits": False}]
     told = refusals([*notes, {"subject": "fleet `b`", "text": "can grow", "hint": "see", "waits": waits}])
     assert words in told.splitlines()[-1] and "\n    → see\n" in told
+
+
+def test_why_it_failed_is_told_once(task: Dstack, plane: Plane) -> None:
+    why = "image nowhere/x:1 can't be pulled: manifest unknown"
+    ending = run("train", "terminating", latest=submission("terminating", termination_reason_message=why))
+    failed = run("train", "failed", latest=submission("failed", termination_reason_message=why, exit_status=None))
+    plane.answers["/runs/get"] = steps(ending, ending, failed)
+    ended = task("apply", "-y")
+    assert ended.code == 1 and ended.err.count(why) == 1 and "terminating on aws" in ended.err, ended

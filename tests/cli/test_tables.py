@@ -450,3 +450,16 @@ def test_a_reason_is_no_column_of_single_words(width: int) -> None:
     why = "waiting for the quota: 1 of 1 job of the project main is there, and for a place in the fleet cloud"
     shown = render(runs_table([run("b", "pending", error=why, jobs=[])], NOW, verbose=True), width).splitlines()
     assert all(len(line) <= width for line in shown) and len(shown) < 7, shown
+
+
+def test_what_several_nodes_say_is_told_once() -> None:
+    why = "image nowhere/x:1 can't be pulled: manifest unknown"
+    jobs = [
+        {"job_spec": {"job_num": at}, "job_submissions": [submission("failed", termination_reason_message=said)]}
+        for at, said in enumerate((why, None, why, "its disk is full"))
+    ]
+    shown = render(runs_table([run("sum", "failed", jobs=jobs)], NOW, verbose=True)).splitlines()
+    assert [line.endswith(why) for line in shown] == [False, True, False, False, False, False]
+    assert shown[-1].endswith("its disk is full")
+    told = render(runs_table([run("sum", "failed", jobs=jobs, error=why)], NOW, verbose=True))
+    assert told.count(why) == 1
