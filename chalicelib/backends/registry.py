@@ -1,9 +1,9 @@
 """The table of backends: a row for each `type` of `server/config.yml` and of the wire.
 
 A row names its parts by dotted path, so that nothing of a provider is imported before it is needed. The configuration
-model and the facts load without the provider's SDK, and planning, listing and parsing need nothing else. A class imports
-its SDK with its first call, so whether it is installed is asked before there is an object to call. A type without a class
-is parsed and refused by name.
+model and the facts load without the provider's SDK, and planning, listing and parsing need nothing else. A class
+imports its SDK with its first call, so whether that is installed is asked before there is an object to call. A type
+without a class is parsed and refused by name.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.data_folder import kept_secret, templates_in
 from chalicelib.runtime.doors import GatewayNews, door_of, tell
+from chalicelib.runtime.left_running import left_running
 from chalicelib.runtime.loop import EffectPools, ReconcileLoop, Ticker
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.relays import ReplicaRelays
@@ -139,7 +140,8 @@ class EmbeddedRoot(Root):
         """The backends that no project needs to configure."""
         from chalicelib.backends.accounts import Account
 
-        return [Account.made(self.simulated(settings, server_url, program))] if settings.fake_cloud else []
+        self._cloud = self.simulated(settings, server_url, program) if settings.fake_cloud else None
+        return [Account.made(self._cloud)] if self._cloud is not None else []
 
     @staticmethod
     def simulated(settings: ServerSettings, server_url: str, program: Path) -> FakeCloud:
@@ -203,6 +205,16 @@ class EmbeddedRoot(Root):
         self._database.trim_feed(self.subscribers.settled())
         self._database.shrink()
         return done
+
+    def rest(self) -> list[str]:
+        """Decide nothing more, and end the simulated cloud's machines: only this server knows of them. What goes on
+        without the server, and how to end it."""
+        self.loop.stop()
+        self.effects.stop()
+        ended = self._cloud.switch_off() if self._cloud is not None else 0
+        return left_running(
+            self.plane, ended=ended, simulated=self._cloud.facts.name if self._cloud is not None else ""
+        )
 
     def close(self) -> None:
         self.subscribers.stop()

@@ -86,6 +86,8 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         following.stop()
         if agents is not None:
             agents.stop()
+        for line in root.rest():
+            print(line, flush=True)
     finally:
         root.close()
     return 0

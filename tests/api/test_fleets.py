@@ -12,6 +12,7 @@ from chalicelib.domain.events import Event
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Claim, Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import HOUR
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
@@ -32,7 +33,13 @@ def fleet_of(rig: Rig, fleet_id: str) -> Fleet:
 
 
 def add_instance(
-    rig: Rig, made: Any, num: int = 0, *claims: Claim, status: InstanceStatus = InstanceStatus.idle, zone: str = ""
+    rig: Rig,
+    made: Any,
+    num: int = 0,
+    *claims: Claim,
+    status: InstanceStatus = InstanceStatus.idle,
+    zone: str = "",
+    offer: Offer = OFFERS[2],
 ) -> Instance:
     now = rig.world.clock.now() + num
     instance = Instance(
@@ -43,7 +50,7 @@ def add_instance(
         num=num,
         name=f"{made['name']}-{num}",
         status=status,
-        offer=OFFERS[2],
+        offer=offer,
         claims=claims,
         handles=(Handle(kind="vm", id=f"i-{num}", data={"zone": zone}),) if zone else (),
         created_at=now,

@@ -240,6 +240,16 @@ def test_machine_lost_without_a_word(cloud: FakeCloud, clock: Clock, wanted: Cre
     assert machines.killed == [handles[1].id]
 
 
+def test_a_cloud_that_is_switched_off_has_no_machines(
+    cloud: FakeCloud, wanted: CreateRequest, machines: Machines
+) -> None:
+    handles = list(cloud.create(wanted))
+    assert cloud.switch_off() == 1 and cloud.switch_off() == 0
+    assert not cloud.machines() and machines.killed == [handle.id for handle in handles if handle.kind == "vm"]
+    with pytest.raises(Gone):
+        cloud.describe(handles)
+
+
 def test_agent_that_never_comes(
     cloud: FakeCloud, clock: Clock, script: Script, wanted: CreateRequest, machines: Machines
 ) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.bench.measure import submit, task
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server, processes_of, until
+from tests.runtime.live import wait_for
 
 
 @pytest.fixture
@@ -144,5 +146,26 @@ def test_what_is_bought_reports_to_the_public_url_and_this_machine_to_loopback(t
         local = str(server.data / "agent")
         assert told.pop(local) == server.url == f"http://127.0.0.1:{port}"
         assert set(told.values()) == {public}
+    finally:
+        server.close()
+
+
+def test_the_simulated_clouds_machines_end_with_the_server_and_what_goes_on_is_said(tmp_path: Path) -> None:
+    server = Server(tmp_path / "home", ("--fake-cloud",), {"DSTACK_AGENT_RUNTIME": "process"})
+    server.home.mkdir()
+    try:
+        server.start()
+        fleet = {"type": "fleet", "name": "cloud", "nodes": 1, "resources": {"cpu": "1.."}}
+        server.call("/api/project/main/fleets/apply", {"plan": {"spec": {"configuration": fleet}}, "force": False})
+        for name, where in (("here", "local"), ("there", "cloud")):
+            submit(server, task(name, "sleep 600", fleets=[where]))
+        for name in ("here", "there"):
+            wait_for(server, name, "running")
+        server.stop()
+        until("its last words", lambda: any("--stop-jobs" in line for line in server.lines))
+        assert "1 machine of the simulated cloud ended with the server." in server.lines
+        assert "1 run goes on without the server: here." in server.lines
+        left = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(server.home))
+        assert b"/fake-cloud/" not in left and b"sleep" in left
     finally:
         server.close()

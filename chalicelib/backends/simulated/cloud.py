@@ -274,7 +274,7 @@ class FakeCloud:
         yield from self.disks.list_owned(volume_id, region)
 
     def close(self) -> None:
-        """Nothing to release: machines outlive the server, as in any cloud."""
+        """Nothing to release: machines outlive a server that is killed, as in any cloud."""
 
     # --- for scripts and tests ---------------------------------------------------------------------------------------
 
@@ -292,6 +292,15 @@ class FakeCloud:
                 if body["kind"] == "vm" and body["started"] and body["ends_at"] is None:
                     self._launch(body)
         self.disks.resume()
+
+    def switch_off(self) -> int:
+        """End every machine, at once; how many there were."""
+        with self._lock:
+            running = [body for body in self._all() if body["kind"] == "vm" and body["ends_at"] is None]
+            for body in running:
+                self._shelf.put(body["id"], {**body, "ends_at": self._now()})
+                self._live(body["id"])
+        return len(running)
 
     def lose(self, machine_id: str) -> None:
         """The machine disappears without notice."""
