@@ -19,13 +19,45 @@ def main(folder: Path, lock: Path, project: bool) -> int:
         return 1
     python = folder / "bin" / "python"
     if not python.exists():
+        print(f"Making {folder} …", flush=True)
         make_venv(folder)
-    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    print(f"Installing {lock} into {folder} …", flush=True)
-    subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", str(lock)], check=True)
+    count = sum(line[:1].isalnum() for line in lock.read_text().splitlines())
+    print(f"Installing the {count} packages of {lock} into {folder} …", flush=True)
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
+    if not with_uv(python, lock):
+        with_pip([*pip, "--require-hashes", "--no-deps", "-r", str(lock)], count)
     if project:
-        subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", "."], check=True)
+        subprocess.run([*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", "."], check=True)
     return 0
+
+
+def with_uv(python: Path, lock: Path) -> bool:
+    """Whether uv has installed them, in seconds and with its own progress. pip may know indexes that uv doesn't."""
+    uv = shutil.which("uv")
+    if uv is None:
+        return False
+    command = [uv, "pip", "install", "--python", str(python), "--require-hashes", "--no-deps", "-r", str(lock)]
+    if subprocess.run(command, check=False).returncode == 0:
+        return True
+    print("uv can't install them; trying pip …", flush=True)
+    return False
+
+
+def with_pip(command: list[str], count: int) -> None:
+    """A line for each package that pip turns to; all that pip said if it fails."""
+    said, number = [], 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        assert pip.stdout is not None
+        for line in pip.stdout:
+            said.append(line)
+            if line.startswith("Collecting "):
+                number += 1
+                print(f"  {number}/{count} {line.split()[1]}", flush=True)
+            elif line.startswith("Installing "):
+                print("  unpacking …", flush=True)
+    if pip.returncode:
+        print("".join(said))
+        raise subprocess.CalledProcessError(pip.returncode, command)
 
 
 def make_venv(folder: Path) -> None:
