@@ -50,9 +50,9 @@ def with_pip(command: list[str], count: int) -> None:
         assert pip.stdout is not None
         for line in pip.stdout:
             said.append(line)
-            if line.startswith("Collecting "):
+            if line.startswith(("Collecting ", "Processing ")):
                 number += 1
-                print(f"  {number}/{count} {line.split()[1]}", flush=True)
+                print(f"  {number}/{count} {line.split()[1].rpartition('/')[2]}", flush=True)
             elif line.startswith("Installing "):
                 print("  unpacking …", flush=True)
     if pip.returncode:
