@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from chalicelib.backends.registry import BACKENDS
 from chalicelib.configuration.error_catalogue import ENTRIES, ErrorEntry
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, located, parse
 from chalicelib.configuration.resolution import resolved
@@ -45,13 +46,25 @@ def server_fields() -> str:
     whole = ["ServerConfig", "ProjectConfig", "EncryptionConfig", "IdentityKey", "AESKey", "DefaultPermissions"]
     backends = sorted((model.__name__ for model in BACKEND_CONFIGS), key=lambda name: titles[name])
     rest = [name for name in sorted(definitions) if name not in (*whole, *backends)]
-    return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*whole, *backends, *rest])
+    words = {model.__name__: _built_words(types_of(model)) for model in BACKEND_CONFIGS}
+    names = [*whole, *backends, *rest]
+    return "\n\n".join(_section(name, titles.get(name, name), definitions[name], words.get(name, "")) for name in names)
 
 
-def _section(name: str, title: str, definition: Schema) -> str:
+def _built_words(types: Sequence[str]) -> str:
+    """Which of the backends of a section a server can use."""
+    built = [kind for kind in types if BACKENDS[kind].backend]
+    if not built:
+        return "**Not built yet**: a server refuses to start with it."
+    extras = sorted({BACKENDS[kind].extra for kind in built} - {""})
+    words = "**Built.**" if len(built) == len(types) else f"**Built**: {', '.join(built)}; the others aren't yet."
+    return " ".join([words, *(f"It needs an extra: `pip install 'dstack-serverless[{each}]'`." for each in extras)])
+
+
+def _section(name: str, title: str, definition: Schema, more: str = "") -> str:
     full = whole(definition)
     shorts = [arm for arm in definition.get("anyOf", []) if arm is not full]
-    lines = [f'### <a id="{name.lower()}"></a>{title}', "", str(full.get("description", "")).strip(), ""]
+    lines = [f'### <a id="{name.lower()}"></a>{title}', "", f"{full.get('description', '')} {more}".strip(), ""]
     if examples := [f"`{example}`" for short in shorts for example in short.get("examples", [])]:
         lines += [f"Short form: {', '.join(examples)}.", ""]
     lines += ["| key | type | default | meaning |", "|---|---|---|---|"]

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter
 
+from chalicelib.backends.registry import BACKENDS
 from chalicelib.configuration import error_catalogue, reference
 from chalicelib.configuration.examples import EXAMPLES
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
@@ -51,6 +52,14 @@ UNUSUAL = ("tpu-",)
 def test_pages_are_up_to_date(page: str) -> None:
     text = (PAGES / page).read_text(encoding="utf-8")
     assert reference.renewed(text, reference.PAGES[page]()) == text, "python -m chalicelib.configuration.reference"
+
+
+def test_the_page_says_of_each_type_of_backend_whether_it_is_built() -> None:
+    sections = reference.server_fields().split("\n### ")
+    for kind, row in BACKENDS.items():
+        (section,) = (text for text in sections if f"`type: {kind}`" in text.partition("\n")[0])
+        assert ("**Not built yet**" in section) is not bool(row.backend), kind
+        assert not row.extra or f"dstack-serverless[{row.extra}]" in section
 
 
 def read(file: str) -> None:
