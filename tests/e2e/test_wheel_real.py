@@ -9,20 +9,15 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
-import venv
 import zipfile
-from email.message import Message
-from email.parser import Parser
-from functools import cache
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 from chalicelib.agent.build import build
-from tests.harness.server import PATIENCE, ROOT, Server
+from tests.harness.installed import build_wheel, install, metadata, plain_install
+from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
 # nobody needs them all
 EXTRAS = {"aws-lambda-powertools", "boto3", "google-cloud-compute", "kubernetes", "pynamodb"}
@@ -30,55 +25,13 @@ EXTRAS = {"aws-lambda-powertools", "boto3", "google-cloud-compute", "kubernetes"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-build-isolation", "--wheel-dir", str(out), str(ROOT))
-    (built,) = out.iterdir()
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a fresh environment's programs, with the wheel and what a plain install of it brings."""
-    folder = tmp_path_factory.mktemp("fresh")
-    venv.create(folder, symlinks=True)
-    pip("--python", str(folder / "bin" / "python"), "install", str(wheel))
-    (site,) = folder.glob("lib/python*/site-packages")
-    for name in plain_install(wheel):
-        found = distribution(name)
-        for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
-            (site / top).symlink_to(Path(str(found.locate_file(top))))
-    return folder / "bin"
-
-
-def pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", *arguments]
-    done = subprocess.run([*command, "--no-deps", "--no-index"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def metadata(wheel: Path) -> Message:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        return Parser().parsestr(archive.read(name).decode())
-
-
-def plain_install(wheel: Path) -> set[str]:
-    """The distributions that come with the wheel without extras."""
-    found: set[str] = set()
-    todo = [str(line) for line in metadata(wheel).get_all("Requires-Dist") or ()]
-    while todo:
-        need = Requirement(todo.pop())
-        name = re.sub(r"[-_.]+", "-", need.name).lower()
-        if name in found or (need.marker is not None and not need.marker.evaluate({"extra": ""})):
-            continue
-        found.add(name)
-        todo += needs(name)
-    return found
-
-
-@cache
-def needs(name: str) -> list[str]:
-    return distribution(name).requires or []
+def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a fresh environment, with the wheel and what a plain install of it brings."""
+    return install(wheel, tmp_path_factory.mktemp("fresh"))
 
 
 def tour() -> list[str]:
@@ -114,27 +67,29 @@ def test_a_plain_install_brings_no_providers_sdk(wheel: Path) -> None:
     assert {need.name for need in optional} == EXTRAS
 
 
-def test_nothing_of_the_repository_is_found_but_through_it(installed: Path, tmp_path: Path) -> None:
+def test_nothing_of_the_repository_is_found_but_through_it(bin_folder: Path, tmp_path: Path) -> None:
     code = "import app, chalicelib, cli, functions as f; print(*(one.__file__ for one in (app, chalicelib, cli, f)))"
-    done = subprocess.run([installed / "python", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert all(Path(place).is_relative_to(installed.parent) for place in done.stdout.split())
-    missing = subprocess.run([installed / "python", "-c", "import tests"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([bin_folder / "python", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert all(Path(place).is_relative_to(bin_folder.parent) for place in done.stdout.split())
+    missing = subprocess.run(
+        [bin_folder / "python", "-c", "import tests"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert "No module named 'tests'" in missing.stderr
 
 
-def test_the_agents_program_comes_out_of_it_byte_for_byte(installed: Path, tmp_path: Path) -> None:
+def test_the_agents_program_comes_out_of_it_byte_for_byte(bin_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "agent.pyz"
-    subprocess.run([installed / "python", "-m", "chalicelib.agent.build", out], cwd=tmp_path, check=True)
+    subprocess.run([bin_folder / "python", "-m", "chalicelib.agent.build", out], cwd=tmp_path, check=True)
     assert out.read_bytes() == build()
 
 
-def test_the_readmes_tour(installed: Path, tmp_path: Path) -> None:
+def test_the_readmes_tour(bin_folder: Path, tmp_path: Path) -> None:
     user = Server(tmp_path / "home", env={"DSTACK_SERVER_PORT": "0", "DSTACK_AGENT_RUNTIME": "process"})
     empty = tmp_path / "empty"
     user.home.mkdir()
     empty.mkdir()
     environment = user.environment()
-    environment["PATH"] = f"{installed}:{environment['PATH']}"
+    environment["PATH"] = f"{bin_folder}:{environment['PATH']}"
     server: subprocess.Popen[str] | None = None
     said: dict[str, str] = {}
     try:
@@ -157,3 +112,23 @@ def test_the_readmes_tour(installed: Path, tmp_path: Path) -> None:
     assert "Hello from hello" in said["apply"] and "Hello from hello" in said["logs"]
     assert "exited (0)" in said["ps"]
     assert "hello" in said["event"]
+
+
+def test_what_needs_an_sdk_says_which_extra_brings_it(bin_folder: Path, tmp_path: Path) -> None:
+    """From the command line and over the API; and the server goes on."""
+    user = Server(tmp_path / "home", flags=("--no-local-fleet",), command=(str(bin_folder / "dstack"),))
+    user.home.mkdir()
+    aws = {"type": "aws", "creds": {"type": "access_key", "access_key": "AKIA", "secret_key": "x"}}
+    try:
+        user.start()
+        add = [str(bin_folder / "dstack"), "backend", "add", "aws", "--access-key", "AKIA", "--secret-key", "-"]
+        environment = user.environment()
+        added = subprocess.run(add, cwd=user.home, env=environment, capture_output=True, text=True, input="x\n")
+        assert added.returncode == 1 and added.stderr.count("\n") <= 2, added
+        assert "pip install 'dstack-serverless[aws]'" in added.stderr
+        with pytest.raises(HttpError, match=r"dstack-serverless\[aws\]") as refused:
+            user.call("/api/project/main/backends/create", aws)
+        assert refused.value.status == 400
+        assert not any("Traceback" in line for line in user.lines)
+    finally:
+        user.close()

@@ -45,7 +45,8 @@ class Server:
     token: str = TOKEN
     prefix: tuple[str, ...] = ()  # a command that runs the server somewhere else, and the opener that calls it there
     opener: urllib.request.OpenerDirector | None = None
-    program: str = "cli.main"  # the module that runs it
+    program: str = "cli.main"  # the module that runs it,
+    command: tuple[str, ...] = ()  # or what runs it instead, from its own home
     url: str = ""
     lines: list[str] = field(default_factory=list)
     process: subprocess.Popen[str] | None = None
@@ -70,9 +71,7 @@ class Server:
     def start(self, *flags: str, port: int = 0) -> Server:
         command = [
             *self.prefix,
-            sys.executable,
-            "-m",
-            self.program,
+            *(self.command or (sys.executable, "-m", self.program)),
             "server",
             "--port",
             str(port),
@@ -81,7 +80,7 @@ class Server:
         ]
         self.process = subprocess.Popen(
             [*command, *self.flags, *flags],
-            cwd=ROOT,
+            cwd=self.home if self.command else ROOT,
             env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,9 +1,12 @@
-"""The guides as scenarios: a page's files are written, its commands typed, and what it shows is what came.
+"""The guides as scenarios: a page is followed from its first line, in a home where nothing is yet, by the program as
+pip installs it; and what it shows is what came.
 
-A fenced block with a file's name behind the language is that file; a `console` block is commands with their output.
-`<!-- wait … -->` is what a reader does by looking twice: it waits, as in a scenario. Times and ids may differ.
+The server is the one that the page starts: the line `dstack server …` stands above all else. A fenced block with a
+file's name behind the language is that file; a `console` block is commands with their output, as they are on a screen:
+of `dstack … | tail -2` the last two lines, after all that goes to standard error. `<!-- wait … -->` is what a reader
+does by looking twice: it waits, as in a scenario. Times and ids may differ.
 
-    python -m tests.scenarios.guides      writes the outputs anew, to be read before they are committed
+    python -m tests.scenarios.guides [NAME …]     writes the outputs anew, to be read before they are committed
 """
 
 from __future__ import annotations
@@ -12,16 +15,17 @@ import contextlib
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.agent import git_hosts
+from tests.harness.installed import program
 from tests.harness.server import ROOT, Server
 from tests.scenarios.script import Stage, Step, normalise, run_step
 from tests.scenarios.stages import Real, Virtual
-from tests.scenarios.texts import cloud_of
 from tests.world.embedded import EmbeddedSite
 
 HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/onprem` plays it
@@ -29,8 +33,9 @@ AWS = {ROOT / "docs" / "guides" / f"{name}.md" for name in ("aws", "aws-costs")}
 SIGN_ON = ROOT / "docs" / "guides" / "sign-on.md"  # takes a provider: `tests/e2e/test_sign_on_real.py`
 GATEWAYS = ROOT / "docs" / "guides" / "gateways.md"  # takes nginx: `tests/e2e/test_gateways_guide_real.py`
 PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, GATEWAYS} - AWS)
-REAL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
-FLAGS = ("--fake-cloud", "--no-local-fleet")
+SHELL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
+BOTH = " 2>&1"  # before a pipe that gets both streams
+PLAIN = ("--fake-cloud", "--no-local-fleet")  # the servers that `Virtual` can be
 
 _PART = re.compile(r"```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<body>.*?)```|<!-- (?P<wait>wait .*?) -->", re.DOTALL)
 _COMMAND = re.compile(r"(?m)^\$ (.*)\n((?:(?!\$ ).*\n)*)")
@@ -45,21 +50,43 @@ class Shown:
     now: str
 
 
+def server_of(path: Path) -> list[str]:
+    """The flags of the server that the page starts, before any other command."""
+    before = path.read_text().partition("```console")[0]
+    found = re.search(r"(?m)^dstack server(.*)$", before)
+    assert found, f"{path.name} starts no server before its first command"
+    return shlex.split(found[1])
+
+
 @contextlib.contextmanager
-def stage_for(path: Path, folder: Path) -> Iterator[Stage]:
-    """Where a page is played: on the world's time, or for real."""
-    home, project = folder / "home", f"guide-{path.stem}"
+def virtual(path: Path, folder: Path) -> Iterator[Stage]:
+    """The page's server on the world's time."""
+    flags = server_of(path)
+    assert tuple(flags[:2]) == PLAIN and flags[2::2] in ([], ["--fake-cloud-name"]), flags
+    home = folder / "home"
     home.mkdir()
-    if path.stem not in REAL:
-        site = EmbeddedSite(project, folder / "server", cloud_of(path.stem))
-        with contextlib.closing(site):
-            yield Virtual(site, home, project)
-        return
+    with contextlib.closing(EmbeddedSite("main", folder / "server", *flags[3:])) as site:
+        yield Virtual(site, home, "main")
+
+
+@contextlib.contextmanager
+def real(path: Path, folder: Path) -> Iterator[Stage]:
+    """The page's server and its user, who share a home."""
+    home = folder / "home"
+    home.mkdir()
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(_git_hosts()) if path.stem == "repositories" else {}
-        server = stack.enter_context(contextlib.closing(Server(folder / "server", flags=FLAGS, env=env)))
-        server.home.mkdir()
-        yield Real(server.start(), home, project)
+        server = Server(home, flags=tuple(server_of(path)), env=env, command=(str(program()),))
+        stack.enter_context(contextlib.closing(server))
+        yield Installed(server.start(), home, "main")
+
+
+class Installed(Real):
+    """By the program that pip installed, in the project that the server has written into its user's configuration."""
+
+    def __post_init__(self) -> None:
+        assert self.server.command, "it is installed"
+        self.command = self.server.command
 
 
 @contextlib.contextmanager
@@ -97,7 +124,13 @@ def _typed(line: str, stage: Stage) -> str:
         run_step(Step("command", line), stage)
         return ""
     command, _, filter_ = line.removeprefix("dstack ").partition(" | ")
-    lines = _filtered(stage.dstack(shlex.split(command))[0].strip("\n").split("\n"), filter_)
+    if command.endswith(BOTH):
+        lines = _filtered(stage.dstack(shlex.split(command.removesuffix(BOTH)))[0].splitlines(), filter_)
+    elif filter_:
+        out, err = stage.streams(shlex.split(command))
+        lines = [*err.splitlines(), *_filtered(out.splitlines(), filter_)]
+    else:
+        lines = stage.dstack(shlex.split(command))[0].strip("\n").split("\n")
     text = "\n".join(line.rstrip() for line in lines).replace(str(stage.home), "~")
     return f"{text}\n" if text else ""
 
@@ -112,18 +145,15 @@ def _filtered(lines: list[str], filter_: str) -> list[str]:
     return lines
 
 
-_STAGE = re.compile(r"(?m)^(submitted|(submitted|provisioning|pulling.*|running|terminating)( on |: ).*)\n")
+_STAGE = re.compile(
+    r"(?m)^(submitted|(submitted|provisioning|pulling.*|running|terminating)( on |: ).*|\d+ of \d+ machines ready)\n"
+)
 
 
 def same(one: Shown, home: Path) -> bool:
     """Is it the same but for what differs from run to run? A stage that went by unseen is no difference."""
     written, now = (normalise(_STAGE.sub("", text), home) for text in (one.written, one.now))
     return written == now
-
-
-def check(path: Path, folder: Path) -> None:
-    with stage_for(path, folder) as stage:
-        compare(path, stage)
 
 
 def compare(path: Path, stage: Stage) -> None:
@@ -135,12 +165,13 @@ def compare(path: Path, stage: Stage) -> None:
     assert shown and not odd, "\n".join(odd)
 
 
-def main() -> None:
-    for path in PAGES:
-        with tempfile.TemporaryDirectory() as folder, stage_for(path, Path(folder)) as stage:
-            text, _ = play_page(path, stage)
+def main(names: list[str]) -> None:
+    for path in [path for path in PAGES if not names or path.stem in names]:
+        stage = real if path.stem in SHELL else virtual
+        with tempfile.TemporaryDirectory() as folder, stage(path, Path(folder)) as made:
+            text, _ = play_page(path, made)
         path.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -85,6 +85,9 @@ class Stage(Protocol):
     def dstack(self, words: list[str]) -> tuple[str, int]:
         """What the command prints on either stream, and its status."""
 
+    def streams(self, words: list[str]) -> tuple[str, str]:
+        """The same apart: what a pipe gets, and what goes past it."""
+
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """The API's answer, in the user's project."""
 

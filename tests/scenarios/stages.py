@@ -18,6 +18,7 @@ from tests.world.cli import Dstack
 from tests.world.hosts import TRIP
 from tests.world.site import ADMIN, Site
 
+MAIN = "main"  # the project that a server begins with
 PROJECT = {"is_public": False}
 LOOK_EVERY = SECOND // 4
 
@@ -32,7 +33,8 @@ class Virtual:
     exported: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.site.call("/api/projects/create", {"project_name": self.project, **PROJECT})
+        if self.project != MAIN:
+            self.site.call("/api/projects/create", {"project_name": self.project, **PROJECT})
         set_default_project(self.home / ".dstack" / "config.yml", self.project, self.site.url, ADMIN)
 
     @property
@@ -40,8 +42,15 @@ class Virtual:
         return self.exported
 
     def dstack(self, words: list[str]) -> tuple[str, int]:
+        return Dstack(self._terminal()).together(*words)
+
+    def streams(self, words: list[str]) -> tuple[str, str]:
+        ended = Dstack(self._terminal())(*words)
+        return ended.out, ended.err
+
+    def _terminal(self) -> Terminal:
         time = self.site.time
-        terminal = Terminal(
+        return Terminal(
             env=self.exported,
             home=self.home,
             cwd=self.home,
@@ -50,7 +59,6 @@ class Virtual:
             watched=False,
             via=wires.to(self.site.url, self._request),
         )
-        return Dstack(terminal).together(*words)
 
     def _request(self, *asked: Any) -> tuple[int, bytes]:
         self.site.time.pass_(TRIP)
@@ -81,9 +89,11 @@ class Real:
     home: Path
     project: str
     exported: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = (sys.executable, "-m", "cli.main")
 
     def __post_init__(self) -> None:
-        self.server.call("/api/projects/create", {"project_name": self.project, **PROJECT})
+        if self.project != MAIN:
+            self.server.call("/api/projects/create", {"project_name": self.project, **PROJECT})
         self.log_in()
 
     def log_in(self) -> None:
@@ -91,20 +101,29 @@ class Real:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**self.server.environment(), "HOME": str(self.home), "PYTHONPATH": str(ROOT), **self.exported}
+        found = {} if self.server.command else {"PYTHONPATH": str(ROOT)}  # what is installed finds itself
+        return {**self.server.environment(), "HOME": str(self.home), **found, **self.exported}
 
     def dstack(self, words: list[str]) -> tuple[str, int]:
-        done = subprocess.run(
-            [*self.server.prefix, sys.executable, "-m", "cli.main", *words],
+        done = self._run(words, subprocess.STDOUT)
+        return done.stdout, done.returncode
+
+    def streams(self, words: list[str]) -> tuple[str, str]:
+        done = self._run(words, subprocess.PIPE)
+        return done.stdout, done.stderr
+
+    def _run(self, words: list[str], errors: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.server.prefix, *self.command, *words],
             cwd=self.home,
             env={**self.environment, "COLUMNS": "120"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             text=True,
             timeout=2 * PATIENCE,
+            check=False,
         )
-        return done.stdout, done.returncode
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         return self.server.call(f"/api/project/{self.project}/{path}", body)

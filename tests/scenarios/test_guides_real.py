@@ -1,4 +1,4 @@
-"""What the guides show is what a reader who types it sees: with real processes."""
+"""What the guides show is what a reader sees who has installed the program and types what they say: real processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.guides import PAGES, REAL, check
+from tests.harness import loops
+from tests.scenarios.guides import PAGES, compare, real
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if path.stem in REAL], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_a_guide_shows_what_happens(path: Path, tmp_path: Path) -> None:
-    check(path, tmp_path)
+    if path.stem == "volumes" and not loops.here():
+        pytest.skip("volumes are folders here, as the page says of such machines; what it shows are disks")
+    with real(path, tmp_path) as stage:
+        compare(path, stage)

@@ -9,14 +9,17 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tests.e2e.hosts.network import HEAD
 from tests.e2e.hosts.spec import HostSpec
 from tests.e2e.onprem.lab import lab
+from tests.harness.images import busybox_image
 from tests.scenarios.guides import HOSTS, compare, play_page
 from tests.scenarios.stages import Real
 
+IMAGE = "busybox:1.37"  # the page's: these hosts can't pull it
 WITH_NAMES = 'mount --bind "$0" /etc/hosts && exec "$@"'
 
 
@@ -30,10 +33,12 @@ def stage(folder: Path) -> Iterator[Real]:
     with lab(folder, specs, prefix=named) as one:
         known = "".join(f"{host.address} {host.name}\n" for host in one.site.workers)
         one.site.head.run("sh", "-c", "cat >> /etc/hosts", input=known)
+        for host in one.site.workers:
+            host.import_image(replace(busybox_image(), name=IMAGE))
         home = folder / "home"
         (home / ".ssh").mkdir(parents=True)
         shutil.copy(one.site.key.path, home / ".ssh" / "lab")
-        yield Real(one.server, home, "guide-on-prem")
+        yield Real(one.server, home, "main")
 
 
 def test_the_guide_shows_what_happens(tmp_path: Path) -> None:
