@@ -38,6 +38,9 @@ def page() -> str:
     lines.append("## Nested documents\n")
     for name, shape in NOUNS.items():
         lines += _section(name, shape, known[name]["keys"])
+    lines.append("## Errors\n")
+    for name, shape in ERRORS.items():
+        lines += _section(name, shape, known[name]["keys"])
     lines += ["## Commands without --json\n", *_without(), ""]
     return "\n".join(lines)
 

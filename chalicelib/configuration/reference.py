@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from chalicelib.backends.registry import BACKENDS
 from chalicelib.configuration.error_catalogue import ENTRIES, ErrorEntry
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, located, parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema, whole
-from chalicelib.configuration.server_spec import BACKEND_CONFIGS, ServerConfig
+from chalicelib.configuration.server_spec import BACKEND_CONFIGS, BUILT, ServerConfig
 from chalicelib.domain.events import EventType
 from chalicelib.domain.specs.credentials import types_of
 from chalicelib.domain.state_changes import StateChange
@@ -53,10 +52,10 @@ def server_fields() -> str:
 
 def _built_words(types: Sequence[str]) -> str:
     """Which of the backends of a section a server can use."""
-    built = [kind for kind in types if BACKENDS[kind].backend]
+    built = [kind for kind in types if kind in BUILT]
     if not built:
         return "**Not built yet**: a server refuses to start with it."
-    extras = sorted({BACKENDS[kind].extra for kind in built} - {""})
+    extras = sorted({BUILT[kind] for kind in built} - {""})
     words = "**Built.**" if len(built) == len(types) else f"**Built**: {', '.join(built)}; the others aren't yet."
     return " ".join([words, *(f"It needs an extra: `pip install 'dstack-serverless[{each}]'`." for each in extras)])
 

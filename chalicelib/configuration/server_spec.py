@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, RootModel, Tag, model_validator
 
-from chalicelib.backends.registry import config_models
+from chalicelib.backends.registry import BACKENDS, config_models
 from chalicelib.domain import names
 from chalicelib.domain.specs.automation import Action, Meant, Name
 from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type, types_of
@@ -22,6 +22,7 @@ from chalicelib.domain.webhooks import PREFIX, key_of
 KEY_BYTES = 32
 
 BACKEND_CONFIGS = config_models()
+BUILT = {kind: row.extra for kind, row in BACKENDS.items() if row.backend}  # and the extra that each needs, if any
 
 
 @cache

@@ -46,8 +46,10 @@ def _projects(plane: Plane) -> Iterator[Project]:
 
 def _instances(plane: Plane, project_id: str) -> Iterator[Instance]:
     """Those that live, of its fleets and gateways; of what is bought, those that were ordered."""
-    for owner in (*plane.read.fleets(project_id), *plane.read.gateways(project_id)):
-        for one in plane.read.instances(owner.id):
+    fleets = [fleet.id for fleet in plane.read.fleets(project_id)]
+    gateways = [gateway.id for gateway in plane.read.gateways(project_id)]
+    for owner_id in (*fleets, *gateways):
+        for one in plane.read.instances(owner_id):
             if one.status is not InstanceStatus.terminated and (one.handles or not one.bought):
                 yield one
 
