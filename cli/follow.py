@@ -144,13 +144,16 @@ def follow(
         chosen = job_of(run, replica, job)
         latest = newest(chosen) if chosen else {}
         ended = run["status"] in FINISHED
+        started = bool(latest.get("id")) and latest.get("status") not in BEFORE_LOG
+        if stages and started:
+            _begin(stages, run, chosen, log)
+        elif stages and not ended:
+            stages.update(run, chosen)
         if attachment:
             attachment.tend(run, chosen)
         held = log is not None and attachment is not None and not ended and attachment.is_awaited()
-        if latest.get("id") and latest.get("status") not in BEFORE_LOG and not held:
-            _begin(log, run, chosen, stages)
-        elif stages and not ended:
-            stages.update(run, chosen)
+        if log and chosen and started and not held:
+            log.turn_to(chosen)
         if log and not held:
             log.drain(ended)
         if ended:
@@ -160,12 +163,11 @@ def follow(
         _wait(session, pace.after((run["status"], latest.get("id"), latest.get("status"))), log, attachment)
 
 
-def _begin(log: JobLog | None, run: dict[str, Any], job: dict[str, Any] | None, stages: Stages | None) -> None:
+def _begin(stages: Stages, run: dict[str, Any], job: dict[str, Any] | None, log: JobLog | None) -> None:
     """The job has started: its log, if it is wanted, takes the place of the stages."""
+    stages.close()
     assert job is not None, "it has a submission"
-    if stages:
-        stages.close()
-    if log and log.turn_to(job) and stages and run["status"] not in FINISHED:
+    if log and log.submission != newest(job)["id"] and run["status"] not in FINISHED:
         told, stages.last = stages.last, stage(run, job)
         if told != stages.last:
             stages.terminal.warn(stages.last)

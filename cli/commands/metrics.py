@@ -13,7 +13,7 @@ from cli.parameters import JsonOption, ProjectOption, command, new_group
 from cli.render import as_json
 from cli.session import completer, open_session, watch
 from cli.shapes import document
-from cli.tables.metrics import axis_line, metrics_table, span_of
+from cli.tables.metrics import axis_line, axis_of, metrics_table
 
 SAMPLES = 1000
 
@@ -58,7 +58,7 @@ def metrics(
             session.terminal.say(as_json(document("metrics", {"project": session.project, "run": run, "jobs": rows})))
             return
         session.show(metrics_table(jobs))
-        if span := span_of(jobs):
-            session.terminal.say(axis_line(span))
+        if axis := axis_of(jobs):
+            session.terminal.say(axis_line(axis))
 
     watch(session, show, watching, json_too=json_wanted)

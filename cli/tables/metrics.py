@@ -18,7 +18,7 @@ COURSE = 20  # bars,
 GAP = "·"  # and where one would be of no sample
 
 
-class Span(NamedTuple):
+class TimeAxis(NamedTuple):
     """The time that every course covers, so that bars below each other are of the same moment."""
 
     start: float
@@ -34,24 +34,24 @@ class Span(NamedTuple):
         return max(0, min(self.bars - 1, round((at - self.start) / self.each)))
 
 
-def span_of(jobs: Sequence[tuple[Json, list[Any]]]) -> Span | None:
+def axis_of(jobs: Sequence[tuple[Json, list[Any]]]) -> TimeAxis | None:
     times = sorted({at for _, metrics in jobs for metric in metrics for at in _times(metric)})
     if not times:
         return None
     apart = min((b - a for a, b in pairwise(times)), default=1.0)
-    return Span(times[0], times[-1], min(COURSE, round((times[-1] - times[0]) / apart) + 1))
+    return TimeAxis(times[0], times[-1], min(COURSE, round((times[-1] - times[0]) / apart) + 1))
 
 
-def axis_line(span: Span) -> str:
+def axis_line(axis: TimeAxis) -> str:
     """Below the table: when the bars are."""
-    first, last = (datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S") for at in (span.start, span.end))
-    each = f", {duration(round(span.each))} each" if span.bars > 1 else ""
+    first, last = (datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S") for at in (axis.start, axis.end))
+    each = f", {duration(round(axis.each))} each" if axis.bars > 1 else ""
     return f"Bars: {first} to {last}{each}."
 
 
 def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
     table = Table(("JOB", "PART", "UTILIZATION", "MEMORY"))
-    span = span_of(jobs)
+    axis = axis_of(jobs)
     for job, metrics in jobs:
         values = {metric["name"]: metric.get("values") or [] for metric in metrics}
         name = str(job["job_spec"].get("job_name") or "")
@@ -59,7 +59,7 @@ def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
             table.add(name, "", "no samples yet", "")
             continue
         times = next(_times(metric) for metric in metrics if metric["name"] == "cpu_usage_percent")
-        draw = partial(course, times, span)
+        draw = partial(course, times, axis)
         cpus = _last(values.get("cpus_detected_num")) or 1
         table.add(name, f"cpu ({cpus:g})", *_cpu(values, cpus, draw))
         for index in range(int(_last(values.get("gpus_detected_num")) or _gpu_count(values))):
@@ -67,14 +67,14 @@ def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
     return table
 
 
-def course(times: Sequence[float], span: Span | None, values: Sequence[float], ceiling: float) -> str:
+def course(times: Sequence[float], axis: TimeAxis | None, values: Sequence[float], ceiling: float) -> str:
     """The values as bars, each their mean in its time."""
-    if span is None or not times or ceiling <= 0:
+    if axis is None or not times or ceiling <= 0:
         return ""
     found: dict[int, list[float]] = {}
     for at, value in zip(times, values, strict=False):
-        found.setdefault(span.bar_of(at), []).append(value)
-    return "".join(_bar(found.get(number), ceiling) for number in range(span.bars))
+        found.setdefault(axis.bar_of(at), []).append(value)
+    return "".join(_bar(found.get(number), ceiling) for number in range(axis.bars))
 
 
 def _bar(values: list[float] | None, ceiling: float) -> str:

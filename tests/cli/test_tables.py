@@ -19,7 +19,7 @@ from cli.render import Table, facts, render
 from cli.tables import cells
 from cli.tables.events import event_line
 from cli.tables.fleets import fleets_table
-from cli.tables.metrics import Span, axis_line, course, metrics_table, span_of
+from cli.tables.metrics import TimeAxis, axis_line, axis_of, course, metrics_table
 from cli.tables.offers import ages_line, gpus_table
 from cli.tables.plans import changes, changes_table, cost_line, fleet_facts, offers_summary, offers_table, run_facts
 from cli.tables.runs import run_status, runs_table
@@ -351,20 +351,20 @@ def test_durations(seconds: Any, words: str) -> None:
 
 
 def test_a_course_is_bars() -> None:
-    assert course([2, 1, 0], Span(0, 2, 3), [100, 50, 0], 100) == "▁▅█"
-    assert course([3, 0], Span(0, 3, 4), [100, 50], 100) == "▅··█"
-    assert len(course(range(360), Span(0, 359, 20), list(range(360)), 360)) == 20
-    assert course([], Span(0, 0, 1), [], 100) == course([1], None, [1], 100) == ""
+    assert course([2, 1, 0], TimeAxis(0, 2, 3), [100, 50, 0], 100) == "▁▅█"
+    assert course([3, 0], TimeAxis(0, 3, 4), [100, 50], 100) == "▅··█"
+    assert len(course(range(360), TimeAxis(0, 359, 20), list(range(360)), 360)) == 20
+    assert course([], TimeAxis(0, 0, 1), [], 100) == course([1], None, [1], 100) == ""
 
 
 def test_a_span_is_of_all_jobs_and_says_when_its_bars_are() -> None:
-    span = span_of(metrics())
-    assert span is not None and (span.bars, span.each) == (5, 60)
-    assert re.fullmatch(r"Bars: \d\d:00:00 to \d\d:04:00, 1m each\.", axis_line(span))
+    axis = axis_of(metrics())
+    assert axis is not None and (axis.bars, axis.each) == (5, 60)
+    assert re.fullmatch(r"Bars: \d\d:00:00 to \d\d:04:00, 1m each\.", axis_line(axis))
     at = {"name": "cpu_usage_percent", "timestamps": ["2026-11-21T05:00:00Z"], "values": [1]}
-    alone = span_of([({}, [at])])
+    alone = axis_of([({}, [at])])
     assert alone is not None and alone.bars == 1 and axis_line(alone).count(":00:00") == 2
-    assert span_of([({}, [])]) is None
+    assert axis_of([({}, [])]) is None
 
 
 def test_a_server_that_keeps_fewer_kinds_of_things_is_shown_as_well() -> None:
