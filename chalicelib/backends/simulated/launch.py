@@ -2,8 +2,8 @@
 
 A machine is a keeper process. It is the subreaper of all that runs below it, so whatever daemonises or loses its parent
 stays there, and ending the machine ends everything on it. It restarts a failed agent, as a real machine's init would,
-and has its own session, so that it outlives the server. If the machine's folder is deleted (the data folder of a server
-that was only a trial), it ends everything by itself.
+and has its own session, so that it outlives a server that is killed; one that stops in order ends its machines. If the
+machine's folder is deleted (the data folder of a server that was only a trial), it ends everything by itself.
 """
 
 from __future__ import annotations
