@@ -8,33 +8,26 @@ from pathlib import Path
 
 from chalicelib.agent.gateway_role import remove
 from tests.bench.measure import wait_local_host
+from tests.harness.installed import program
 from tests.harness.server import Server
-from tests.scenarios.guides import GATEWAYS, play_page, same
-from tests.scenarios.stages import Real
+from tests.scenarios.guides import GATEWAYS, Installed, play_page, same, server_of
 from tests.serving.nginx_door import free_port, installed
 
 PORT = "8080"
 
 
-class Owner(Real):
-    """In the project that has the server's own host."""
-
-    def __post_init__(self) -> None:
-        self.log_in()
-
-
 def test_the_guide_shows_what_happens(tmp_path: Path) -> None:
     installed()
-    server = Server(tmp_path / "server", env={"DSTACK_AGENT_RUNTIME": "process"})
-    server.home.mkdir()
     home, port = tmp_path / "home", str(free_port())
     home.mkdir()
+    flags, env = tuple(server_of(GATEWAYS)), {"DSTACK_AGENT_RUNTIME": "process"}
+    server = Server(home, flags=flags, env=env, command=(str(program()),))
     page = tmp_path / GATEWAYS.name
     page.write_text(GATEWAYS.read_text().replace(PORT, port))
     with contextlib.closing(server):
         try:
             wait_local_host(server.start())
-            _, shown = play_page(page, Owner(server, home, "main"))
+            _, shown = play_page(page, Installed(server, home, "main"))
         finally:
             for each in server.data.glob("agent*"):
                 remove(str(each), patience=5.0)
