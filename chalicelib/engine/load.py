@@ -352,14 +352,14 @@ class Loader:
             raise Bug(f"job {job.id} is waiting, but its run {job.run_id} doesn't exist")
         specs, spec = self.read.job_specs(job.run_id, job.deployment_num), self.read.job_spec(job)
         run_spec = self.read.run_spec(job.run_id, job.deployment_num)
-        beside = self._beside(run) if spec.networked and run.fleet_id is None else None
+        beside = self._beside(run) if spec.networked else None
         return QueuedJob(job, run, spec, run_spec, alone=len(specs) == 1 and not run.scales, fleet_id=beside)
 
     def _beside(self, run: Run) -> str | None:
         """The fleet of those that have a place already."""
         _, jobs = self.read.run_and_jobs(run.id)
-        live = (job.assignment for job in jobs if not job.finished and job.assignment is not None)
-        return next((place.fleet_id for place in live), None)
+        live = (job for job in jobs if not job.finished and job.status is not JobStatus.terminating)
+        return next((job.assignment.fleet_id for job in live if job.assignment is not None), None)
 
     def still_waiting(self, jobs: Iterable[Job]) -> list[Job]:
         """These jobs as they are now, without those that were placed or have ended meanwhile."""

@@ -39,7 +39,7 @@ class Wants(NamedTuple):
 
     query: Query
     fleets: tuple[str, ...] | None = None
-    fleet_id: str | None = None  # the run is bound to this fleet
+    fleet_id: str | None = None  # only this fleet: others of its run that it reaches are there
     reuse_only: bool = False
     container: tuple[str, ...] = ()  # fields of the run that need a container
     isolated: bool = False  # not where jobs run as the agent's own user
@@ -111,8 +111,9 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
 
 
 def wants_at(item: QueuedJob) -> Wants:
-    """Those of a waiting job, with the places where its volumes are."""
-    wants = wants_of(item.run_spec, item.spec, item.fleet_id or item.run.fleet_id)
+    """Those of a waiting job, with the places where its volumes are. The fleet that others of its run are in is no
+    condition, unless they reach each other: a later replica may go wherever the first could have gone."""
+    wants = wants_of(item.run_spec, item.spec, item.fleet_id)
     return wants if item.sites is None else wants._replace(query=wants.query._replace(sites=item.sites))
 
 
@@ -175,7 +176,7 @@ def within(fence: Fence, wants: Wants) -> Query | Note:
         text = "isn't a cluster, and the replicas of this service reach each other"
         return Note(f"fleet `{fleet.name}`", text, "set `placement: cluster` on it, if its machines share a network")
     if wants.fleet_id is not None and fleet.id != wants.fleet_id:
-        return Note(f"fleet `{fleet.name}`", "isn't the fleet this run is bound to")
+        return Note(f"fleet `{fleet.name}`", "isn't where the other replicas are that this one reaches")
     return wants.query if fence.query is None else _meet(wants.query, fence.query, fence.config, fleet.name)
 
 

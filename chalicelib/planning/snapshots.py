@@ -91,7 +91,7 @@ class QueuedJob:
     sites: tuple[Site, ...] | None = None  # where its volumes are; None: it has none
 
     alone: bool = False  # its run has no other job
-    fleet_id: str | None = None  # where others of its run are that it reaches, though the run doesn't say so yet
+    fleet_id: str | None = None  # where others of its run are that it reaches
 
     @cached_property
     def volumes(self) -> tuple[tuple[str, ...], ...]:

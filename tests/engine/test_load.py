@@ -17,6 +17,7 @@ from chalicelib.domain.runs import RunBody
 from chalicelib.domain.services import SERVER, Scale, Traffic, door_of
 from chalicelib.engine.load import MOST_SAMPLES, Loader, room
 from chalicelib.engine.read import YOUNG, Reader
+from chalicelib.planning.combine import wants_at
 from chalicelib.planning.places import assignment_to
 from chalicelib.planning.unused import Sample
 from chalicelib.store import nouns
@@ -100,6 +101,25 @@ def test_a_run_on_its_own_machines_and_anothers_is_read_with_what_it_may_use(pla
     found = loader(place).run(first.run_id, place.at)
     assert found is not None
     assert found.instances.keys() == {own.id, theirs.id} and found.imported == {lent.id}
+
+
+@pytest.mark.parametrize(
+    ("named", "status", "bound"),
+    [(False, JobStatus.running, False), (True, JobStatus.running, True), (True, JobStatus.terminating, False)],
+)
+def test_only_a_replica_that_reaches_others_is_bound_to_the_fleet_where_they_are(
+    place: Engine, named: bool, status: JobStatus, bound: bool
+) -> None:
+    (host,) = place.hosts(1)
+    command = "serve ${{ groups[0].replicas[0].IP_ADDRESS }}" if named else "serve"
+    waits = place.run("app", type="service", port=80, replicas=2, commands=[command])
+    run = place.again(b.run("app").with_(id=waits.run_id))
+    place.save(run.with_(fleet_id=host.fleet_id, fleet_name="hosts", scales=(Scale(group="0", desired=2),)))
+    there = {"status": status, "assignment": assignment_to(host, host.offer, place.at)}
+    place.save(b.job(run, replica=1, replica_group="0", **there))
+    waits = place.again(waits).with_(replica_group="0")
+    (queued,) = loader(place).queue(b.PROJECT, [waits], (), place.at).queue
+    assert wants_at(queued).fleet_id == (host.fleet_id if bound else None)
 
 
 def test_what_was_scaled_down_needs_no_spec_any_more(place: Engine) -> None:
