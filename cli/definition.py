@@ -239,10 +239,12 @@ def _others(path: Path) -> str:
 
 def _check_use_of(arguments: Sequence[str], configuration: Any, shown: str) -> None:
     """Arguments that no command uses were meant for something else."""
+    from chalicelib.configuration.interpolation import references
+
     texts = [*getattr(configuration, "commands", ())]
     for group in getattr(configuration, "groups", None) or ():
         texts += group.commands
-    if arguments and not any("run.args" in text for text in texts):
+    if arguments and not any(str(each) == "run.args" for text in texts for each in references(text)):
         raise Refused(
             f"{shown} doesn't use the arguments {' '.join(arguments)}.",
             hint="Use `${{ run.args }}` in `commands`. To name a file, use -f FILE.",

@@ -81,7 +81,7 @@ ENTRIES: dict[str, ErrorEntry] = {
         _task('resources:\n  gpu: "A100:2"'),
     ),
     "invalid-interpolation": ErrorEntry(
-        "A `${{ ... }}` that is never closed, isn't `namespace.name`, or names something unknown there. "
+        "A `${{ ... }}` that is never closed, names something unknown, or stands where nothing is filled in. "
         "Found when a configuration is applied.",
         "type: task\ncommands: ['python train.py ${{ args }}']",
         "type: task\ncommands: ['python train.py ${{ run.args }}']",

@@ -8,16 +8,18 @@ server. Pure: environment and arguments are inputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
-from chalicelib.configuration.interpolation import Unreadable, fill, joined_arguments
+from chalicelib.configuration.interpolation import fill, joined_arguments
+from chalicelib.configuration.references import ARGUMENTS, MOST_TOLD, Takes, wrong
 from chalicelib.domain.specs.env import EnvSentinel, plain, unresolved
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import Invalid, Problem
 
 C = TypeVar("C", bound=Spec)
 
-_LATER = {"secrets", "groups"}  # filled in by the server
+_LATER = ("secrets", "groups")  # filled in by the server, or refused
 
 
 def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Sequence[str] = ()) -> C:
@@ -27,8 +29,8 @@ def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Seq
     env = _env(getattr(configuration, "env", {}), environment, problems)
     if hasattr(configuration, "env"):
         changes["env"] = env
-    fill_commands = _filler({"run": {"args": joined_arguments(arguments)}}, problems)
-    fill_env = _filler({"env": env}, problems, unescape=False)
+    fill_commands = _filler({"run": {"args": joined_arguments(arguments)}}, (ARGUMENTS,), problems)
+    fill_env = _filler({"env": env}, (Takes("env", tuple(getattr(configuration, "env", ()))),), problems)
     if commands := getattr(configuration, "commands", ()):
         changes["commands"] = fill_commands("commands", commands)
     if groups := getattr(configuration, "groups", None):
@@ -50,16 +52,16 @@ def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Seq
 Fill = Callable[[str, tuple[str, ...]], tuple[str, ...]]
 
 
-def _filler(values: Mapping[str, Mapping[str, str]], problems: list[Problem], *, unescape: bool = True) -> Fill:
+def _filler(values: Mapping[str, Mapping[str, str]], takes: Sequence[Takes], problems: list[Problem]) -> Fill:
+    """Escapes stay: the server looks at what is left, and takes them out when a job starts."""
+
     def fill_all(path: str, texts: tuple[str, ...]) -> tuple[str, ...]:
         done = []
         for place, text in enumerate(texts):
             where = f"{path}.{place}" if len(texts) > 1 or path.endswith("commands") else path
-            try:
-                done.append(fill(text, values, later=_LATER, unescape=unescape))
-            except Unreadable as error:
-                problems.extend(Problem(why, where, code="invalid-interpolation") for why in error.args)
-        return tuple(done) if len(done) == len(texts) else texts
+            problems.extend(islice(wrong(text, where, takes, later=_LATER), MOST_TOLD))
+            done.append(fill(text, values, unescape=False))
+        return tuple(done)
 
     return fill_all
 

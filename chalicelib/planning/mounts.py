@@ -12,7 +12,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.mounts import InstanceMountPoint, MountPoint, VolumeMountPoint
 from chalicelib.errors import Problem
 
-_RANK = re.compile(r"\$\{\{\s*dstack\.(?:node_rank|job_num)\s*\}\}")
+_RANK = re.compile(r"(?<!\$)\$\{\{\s*dstack\.(?:node_rank|job_num)\s*\}\}")
 HOST = "shim"  # the runtime of a machine that is a host, not a container: it has folders of its own
 
 
@@ -56,7 +56,7 @@ def folder(mount: InstanceMountPoint) -> dict[str, Any]:
 
 
 def wrong_mounts(written: Sequence[MountPoint]) -> Iterator[Problem]:
-    """Paths that can't be mounted over, and names that can't be read."""
+    """Paths that can't be mounted over."""
     seen: set[str] = set()
     for at, mount in enumerate(written):
         where = f"configuration.volumes.{at}"
@@ -67,12 +67,6 @@ def wrong_mounts(written: Sequence[MountPoint]) -> Iterator[Problem]:
             text, hint = "nothing can be mounted over the whole file system of a job", "for example `/data`"
             yield Problem(text, path=f"{where}.path", hint=hint, code="invalid-path")
         seen.add(mount.path)
-        if isinstance(mount, VolumeMountPoint):
-            for name in names_of(mount):
-                if "${{" in _RANK.sub("", name):
-                    text = f"`{name[:80]}` holds a reference that a volume's name can't have"
-                    hint = "write the name, with `${{ dstack.node_rank }}` where each node has its own volume"
-                    yield Problem(text, path=f"{where}.name", hint=hint, code="invalid-reference")
 
 
 def first_folder(written: Sequence[MountPoint]) -> str:

@@ -18,8 +18,7 @@ Reference = tuple[int, int]  # a group's place, and which of its replicas
 
 ROUTER_IP = "DSTACK_ROUTER_INTERNAL_IP"
 
-_ADDRESS = re.compile(r"\$\{\{\s*groups\[([0-9]{1,6})\]\.replicas\[([0-9]{1,6})\]\.IP_ADDRESS\s*\}\}")
-_MEANT = re.compile(r"\$\{\{\s*groups\[[^]]*\]\.replicas\b[^}]*\}\}")
+_ADDRESS = re.compile(r"(?<!\$)\$\{\{\s*groups\[([0-9]{1,6})\]\.replicas\[([0-9]{1,6})\]\.IP_ADDRESS\s*\}\}")
 
 
 def mentions(command: str) -> bool:
@@ -28,12 +27,10 @@ def mentions(command: str) -> bool:
 
 def unknown(command: str, least: Sequence[int]) -> list[str]:
     """What the command names that is no replica, or none that is always there; `least`: how many each group has."""
-    return [found[0] for found in _MEANT.finditer(command) if not _always(_ADDRESS.fullmatch(found[0]), least)]
+    return [found[0] for found in _ADDRESS.finditer(command) if not _always(found, least)]
 
 
-def _always(found: re.Match[str] | None, least: Sequence[int]) -> bool:
-    if found is None:
-        return False
+def _always(found: re.Match[str], least: Sequence[int]) -> bool:
     group, index = _reference(found)
     return group < len(least) and index < least[group]
 

@@ -12,7 +12,7 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
 
 LOOPBACK = "127.0.0.1"
-_ADDRESS = re.compile(r"\$\{\{\s*groups\[([0-9]{1,6})\]\.nodes\[([0-9]{1,6})\]\.IP_ADDRESS\s*\}\}")
+_ADDRESS = re.compile(r"(?<!\$)\$\{\{\s*groups\[([0-9]{1,6})\]\.nodes\[([0-9]{1,6})\]\.IP_ADDRESS\s*\}\}")
 
 
 def address_of(instance: Instance) -> str:

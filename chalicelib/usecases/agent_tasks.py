@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from chalicelib.configuration.interpolation import fill, secrets_in
+from chalicelib.configuration.interpolation import fill, secrets_in, unescaped
 from chalicelib.domain import keys
 from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance
@@ -30,6 +30,8 @@ from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import job_keys, neighbours, node_keys, repos
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.secrets import opened
+
+_WITH_SECRETS = ("env", "registry_auth")  # which are filled in last, and escapes taken out with that
 
 
 def task_of(plane: Plane, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()) -> dict[str, Any] | None:
@@ -73,7 +75,8 @@ def _task(plane: Plane, job: Job, instance: Instance, addresses: Mapping[Referen
         task["repo"] = _repo(plane, job, spec, task["repo"], code)
     if task.get("probes"):
         task["probes"] = [_probe(probe, task["env"]) for probe in task["probes"]]
-    return fill_secrets(plane, job.project_id, task)
+    as_meant = {name: part if name in _WITH_SECRETS else unescaped(part) for name, part in task.items()}
+    return fill_secrets(plane, job.project_id, as_meant)
 
 
 def _probe(probe: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def _probe(probe: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
 
 def _interpolated(place: Mapping[str, Any], env: Mapping[str, str], *names: str) -> dict[str, Any]:
     return {
-        name: fill(place[name], {"env": env}, strict=False) if isinstance(place[name], str) else place[name]
+        name: fill(place[name], {"env": env}, unescape=False) if isinstance(place[name], str) else place[name]
         for name in names
     }
 
@@ -159,7 +162,4 @@ def fill_secrets(plane: Plane, project_id: str, task: dict[str, Any]) -> dict[st
 
 
 def _filled(place: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        name: fill(text, {"secrets": values}, strict=False) if isinstance(text, str) else text
-        for name, text in place.items()
-    }
+    return {name: fill(text, {"secrets": values}) if isinstance(text, str) else text for name, text in place.items()}

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.configuration import references
 from chalicelib.configuration.reading import read
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
@@ -26,7 +27,7 @@ from chalicelib.planning.plan import Plan
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView, NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases import hosts, plans, specs
+from chalicelib.usecases import hosts, plans, secrets, specs
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.fleets import holder, named, refuse_hosts, refuse_ssh
 from chalicelib.usecases.projects import undeleted
@@ -100,7 +101,8 @@ def apply_plan(
 
 def _problems(plane: Plane, project: Project, spec: FleetSpec) -> list[Problem]:
     facts = plane.backends.facts(project.id).values()
-    found = [*support.fleet_refusals(spec), *support.reservation_refusals(spec, facts)]
+    found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
+    found += [*support.fleet_refusals(spec), *support.reservation_refusals(spec, facts)]
     return [*found, *hosts.problems(spec, reachable=plane.hosts)]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from chalicelib.configuration import references
 from chalicelib.configuration.reading import read
 from chalicelib.domain import keys, names
 from chalicelib.domain.events import EventType
@@ -24,7 +25,7 @@ from chalicelib.planning.snapshots import NounsSnapshot
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import certificates, fleets, gateways, given_certificates, specs
+from chalicelib.usecases import certificates, fleets, gateways, given_certificates, secrets, specs
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.projects import undeleted
 
@@ -107,7 +108,8 @@ def _checked(
     except Invalid as refused:
         found = list(refused.problems)
     else:
-        found = gateway_refusals(spec)
+        found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
+        found += gateway_refusals(spec)
     configuration = raw.get("configuration")
     name = configuration.get("name") if isinstance(configuration, dict) else None
     wrong = names.problem(name, "gateway") if isinstance(name, str) else None

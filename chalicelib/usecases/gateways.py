@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.configuration.interpolation import Unreadable, fill
+from chalicelib.configuration.interpolation import fill
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway, GatewayStatus
@@ -98,10 +98,7 @@ def domain_of(written: str | None, project: Project) -> str:
     if not written:
         return ""
     hint = "write one like `example.com` or `*.example.com`, and have its subdomains' DNS record point to the gateway"
-    try:
-        filled = fill(written.strip(), {"run": {"project_name": project.name}})
-    except Unreadable as wrong:
-        raise Invalid([Problem(str(wrong), path="domain", hint=hint)]) from None
+    filled = fill(written.strip(), {"run": {"project_name": project.name}})
     domain = filled.lower().removeprefix("*.").rstrip(".")
     if "${{" in domain:
         text = "only `${{ run.project_name }}` can be in a gateway's domain"

@@ -65,7 +65,7 @@ def _filled(plane: Plane, project_id: str, text: str) -> str:
     """With the project's secrets; a reference to one that isn't there stays."""
     names = sorted(set(secrets_in(text)))
     there = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
-    return fill(text, {"secrets": {each.name: opened(plane, each) for each in there if each}}, strict=False)
+    return fill(text, {"secrets": {each.name: opened(plane, each) for each in there if each}})
 
 
 def _missing(text: str, path: str) -> Iterable[Problem]:

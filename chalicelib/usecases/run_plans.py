@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from chalicelib.configuration import references
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
@@ -40,7 +41,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import files, plans, quotas, repos, run_volumes, service_gateways, specs
+from chalicelib.usecases import files, plans, quotas, repos, run_volumes, secrets, service_gateways, specs
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.runs import holder, named, stop
@@ -248,7 +249,8 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
         run_name=name, ssh_key_pub=key, configuration=spec.configuration.with_(priority=configuration["priority"])
     )
     effective = planned_jobs.effective(filled)
-    found = [*support.refusals(effective), *files.missing(plane, user, effective)]
+    found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
+    found += [*support.refusals(effective), *files.missing(plane, user, effective)]
     found += repos.refusals(plane, user, project, effective)
     found += support.reservation_refusals(effective, plane.backends.facts(project.id).values())
     door = service_gateways.find(plane, project, effective)

@@ -5,7 +5,7 @@ A sealed value is bound to its project and name, so a copy in another record can
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
@@ -16,6 +16,8 @@ from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.trail import secret_target, told
+
+MOST_NAMED = 200  # by one configuration
 
 
 def list_secrets(plane: Plane, project: Project, *, after: str = "", limit: int | None = None) -> list[Secret]:
@@ -76,6 +78,28 @@ def delete_secrets(plane: Plane, project: Project, actor: User, names: Sequence[
         changes += [Delete(nouns.key_of(secret), secret.version), nouns.put(event)]
     if changes:
         plane.store.commit(changes)
+
+
+def missing(plane: Plane, project: Project, named: Iterable[tuple[str, str]]) -> list[Problem]:
+    """`named`: the secrets that a spec refers to, each with its place there."""
+    places = list(named)
+    keys_of = {name: keys.secret(project.id, name) for _, name in places}
+    if len(keys_of) > MOST_NAMED:
+        text = f"more than {MOST_NAMED} secrets are named"
+        return [Problem(text, path=places[0][0], hint="put several values into one secret", code="too-large")]
+    found = nouns.find_many(plane.store, Secret, list(keys_of.values())) if keys_of else []
+    there = {secret.name for secret in found if secret is not None}
+    lacking = [(path, name) for path, name in places if name not in there]
+    others = [secret.name for secret in list_secrets(plane, project)] if lacking else []
+    return [_missing(path, name, others) for path, name in lacking]
+
+
+def _missing(path: str, name: str, others: list[str]) -> Problem:
+    from chalicelib.configuration.problems import nearest  # most specs have nothing wrong
+
+    near = nearest(name, others)
+    hint = f"did you mean `{near}`?" if near else f"set it with `dstack secret set {name} <value>`"
+    return Problem(f"the project has no secret `{name[:80]}`", path=path, hint=hint, code="unknown-value")
 
 
 def opened(plane: Plane, secret: Secret) -> str:

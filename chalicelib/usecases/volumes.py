@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
+from chalicelib.configuration import references
 from chalicelib.configuration.reading import read
 from chalicelib.domain import keys, names
 from chalicelib.domain.events import EventType
@@ -142,7 +143,8 @@ def _configuration(raw: dict[str, Any]) -> AnyVolumeConfiguration:
     specs.text_of(raw)  # what is too large isn't looked at
     found: list[Problem] = []
     try:
-        configuration: AnyVolumeConfiguration = read(VolumeSpec, {"configuration": raw}).configuration
+        spec = read(VolumeSpec, {"configuration": raw})
+        found = references.misplaced(spec)
     except Invalid as refused:
         found = list(refused.problems)
     name = raw.get("name")
@@ -151,7 +153,7 @@ def _configuration(raw: dict[str, Any]) -> AnyVolumeConfiguration:
         found.append(Problem(wrong[0], path="name", hint=wrong[1], code="invalid-name"))
     if found:
         raise Invalid([replace(each, path=each.path.removeprefix("configuration.")) for each in found])
-    return configuration
+    return spec.configuration
 
 
 def _refuse_unavailable(plane: Plane, project: Project, configuration: AnyVolumeConfiguration) -> None:

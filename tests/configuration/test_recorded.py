@@ -52,7 +52,10 @@ KINDER = {
     "files: ['C:": "the file was missing when this was recorded",
     "--spot --on-demand": "two flags that the command line, not this, tells apart",
 }
-REWORDED = {"--fleet": "the client sends what was typed; the reference it means is the same"}
+REWORDED = {
+    "--fleet": "the client sends what was typed; the reference it means is the same",
+    "commands: ['$${{": "the server takes the escape out, so that it can tell it from a reference",
+}
 
 
 class Recorded(NamedTuple):

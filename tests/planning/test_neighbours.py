@@ -60,7 +60,7 @@ def test_a_command_gets_the_addresses_that_it_names() -> None:
         ("x ${{ groups[1].replicas[0].IP_ADDRESS }}", []),
         ("x ${{ groups[1].replicas[1].IP_ADDRESS }}", ["${{ groups[1].replicas[1].IP_ADDRESS }}"]),
         ("x ${{groups[2].replicas[0].IP_ADDRESS}}", ["${{groups[2].replicas[0].IP_ADDRESS}}"]),
-        ("x ${{ groups[0].replicas[0].IP }}", ["${{ groups[0].replicas[0].IP }}"]),
+        ("x $${{ groups[2].replicas[0].IP_ADDRESS }}", []),
         ("x ${{ groups[0].nodes[0].IP_ADDRESS }} ${{ run.args }}", []),
     ],
 )

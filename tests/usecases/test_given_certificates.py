@@ -104,7 +104,7 @@ def test_who_applies_it_again_has_mended_what_kept_its_certificates_from_being_i
 
 def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
     by_name = given("${{ secrets.CHAIN }}", "${{ secrets.KEY }}")
-    assert "the project has no secret CHAIN" in refused(rig, certificate=by_name)
+    assert "the project has no secret `CHAIN`" in refused(rig, certificate=by_name)
     for name, value in (("CHAIN", CHAIN), ("KEY", KEY)):
         rig.ok("P/secrets/create_or_update", {"name": name, "value": value})
     gateway = made(rig, certificate=by_name)

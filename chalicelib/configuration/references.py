@@ -1,0 +1,212 @@
+"""Where `${{ … }}` may stand in a configuration, and what it may name there.
+
+Whoever fills them in does so in the places listed here only, so a reference anywhere else would reach the job as text.
+Every text of a configuration is looked through, and one that nobody would fill in is refused, with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from chalicelib.configuration.interpolation import Reference, Unread, references
+from chalicelib.errors import Problem
+
+if TYPE_CHECKING:
+    from chalicelib.domain.specs.fleets import FleetSpec
+    from chalicelib.domain.specs.gateways import GatewaySpec
+    from chalicelib.domain.specs.runs import RunSpec
+    from chalicelib.domain.specs.volumes import VolumeSpec
+
+    AnySpec = RunSpec | FleetSpec | VolumeSpec | GatewaySpec
+
+Path = tuple[str, ...]
+
+EACH = "*"  # in a pattern: every entry of a list or mapping
+AS_TEXT = "`$${{` is the text `${{`"
+MOST_LISTED = 8
+MOST_TOLD = 20  # of one text; nobody fixes more at once
+MOST_REFERENCES = 5_000  # in one configuration, to bound the work: whoever needs more writes a file
+
+_FILLED_IN = {  # namespace → where
+    "secrets": "`env` and `registry_auth`",
+    "env": "`registry_auth` and `probes`",
+    "groups": "`commands`",
+    "run": "`commands`",
+    "dstack": "names of `volumes`",
+}
+
+
+@dataclass(frozen=True)
+class Takes:
+    """What may be named in a place: of a namespace these names, or any of this form."""
+
+    namespace: str
+    names: tuple[str, ...] = ()
+    form: str = ""
+    example: str = ""  # of the form
+
+    def takes(self, reference: Reference) -> bool:
+        if reference.namespace != self.namespace:
+            return False
+        return re.fullmatch(self.form, reference.name) is not None if self.form else reference.name in self.names
+
+
+Places = dict[Path, tuple[Takes, ...]]  # by pattern
+
+SECRETS = Takes("secrets", form=".+", example="`${{ secrets.NAME }}`")
+ARGUMENTS = Takes("run", ("args",))
+NODES = Takes("groups", form=r"\[\d+\]\.nodes\[\d+\]\.IP_ADDRESS", example="`${{ groups[0].nodes[0].IP_ADDRESS }}`")
+REPLICAS = Takes(
+    "groups", form=r"\[\d+\]\.replicas\[\d+\]\.IP_ADDRESS", example="`${{ groups[0].replicas[0].IP_ADDRESS }}`"
+)
+_ADDRESSES = {"task": NODES, "service": REPLICAS}
+_RANK = Takes("dstack", ("node_rank", "job_num"))
+_PROJECT = Takes("run", ("project_name",))
+
+
+def misplaced(spec: AnySpec) -> list[Problem]:
+    """Every reference in it that is never filled in."""
+    places, found, looked_at = _places(spec), list[Problem](), 0
+    for path, text in _texts(spec):
+        looked_at += text.count("${{")
+        if looked_at > MOST_REFERENCES:
+            most, hint = f"there are more than {MOST_REFERENCES} `${{{{` up to here", "move them into a file of `files`"
+            return [*found, Problem(most, path=".".join(path), hint=hint, code="too-large")]
+        told = wrong(text, ".".join(path), _at(places, path), commands=path[-2:-1] == ("commands",))
+        found += islice(told, MOST_TOLD)
+    return found
+
+
+def secrets_named(spec: AnySpec) -> Iterator[tuple[str, str]]:
+    """Each secret that it names where secrets are filled in, with the place."""
+    places = _places(spec)
+    for path, text in _texts(spec):
+        if SECRETS in _at(places, path):
+            for part in references(text):
+                if isinstance(part, Reference) and part.namespace == "secrets":
+                    yield ".".join(path), part.name
+
+
+def wrong(
+    text: str, path: str, takes: Sequence[Takes], *, later: Collection[str] = (), commands: bool = False
+) -> Iterator[Problem]:
+    """`later`: namespaces that others look at. `commands`: clients have filled these in and may have taken the escapes
+    out, so what is left there and isn't nearly one of ours was meant as text."""
+    seen = set()
+    for part in references(text):
+        if part.written in seen or (isinstance(part, Reference) and _taken(part, takes, later)):
+            continue
+        seen.add(part.written)
+        if not (commands and _of_others(part)):
+            message, hint = _why(part, takes)
+            yield Problem(message, path=path, hint=hint, code="invalid-interpolation")
+
+
+def _taken(part: Reference, takes: Sequence[Takes], later: Collection[str]) -> bool:
+    return part.namespace in later or any(each.takes(part) for each in takes)
+
+
+def _of_others(part: Reference | Unread) -> bool:
+    return part.closed and (str(part) == "run.args" or not _meant(_words(part)[0]))
+
+
+def _meant(word: str) -> str | None:
+    """The namespace that is written, or nearly so."""
+    return word if word in _FILLED_IN else _nearest(word, _FILLED_IN)
+
+
+def _nearest(name: str, known: Collection[str]) -> str | None:
+    from chalicelib.configuration.problems import nearest  # most specs have nothing wrong
+
+    return nearest(name, list(known))
+
+
+def _words(part: Reference | Unread) -> tuple[str, str]:
+    """What may be meant as its namespace, and as its name."""
+    found = re.findall(r"[A-Za-z_][A-Za-z0-9_-]*", part.written)
+    return (found[0] if found else ""), (found[1] if len(found) > 1 else "")
+
+
+def _why(part: Reference | Unread, takes: Sequence[Takes]) -> tuple[str, str]:
+    if not part.closed:
+        return "`${{` is never closed", f"add `}}}}`; {AS_TEXT}"
+    word, name = _words(part)
+    here = {each.namespace: each for each in takes}
+    meant = _meant(word)
+    if meant is not None and meant not in here:
+        where = f"`{meant}` works in {_FILLED_IN[meant]}"
+        if meant == "secrets" and re.fullmatch(r"\w+", name):
+            where += f": set `{name.upper()}` to `${{{{ secrets.{name} }}}}` in `env`, and use `${name.upper()}` here"
+        return f"`{part.shown}` isn't filled in here", f"{where}; {AS_TEXT}"
+    if meant is not None and (better := _better(here[meant], name)) and better != part.shown:
+        return f"`{part.shown}` isn't known here", f"did you mean `{better}`?"
+    known = [f"`${{{{ {each.namespace}.{name} }}}}`" for each in takes for name in each.names][:MOST_LISTED]
+    known += [each.example for each in takes if each.form]
+    there = f"there is {', '.join(known)}; " if known else ""
+    return f"`{part.shown}` isn't known here", f"{there}{AS_TEXT}"
+
+
+def _better(meant: Takes, name: str) -> str:
+    near = name if meant.form or name in meant.names else _nearest(name, meant.names)
+    whole = meant.namespace != "groups" and near
+    return f"${{{{ {meant.namespace}.{near} }}}}" if whole else ""
+
+
+# --- the places ------------------------------------------------------------------------------------------------------
+
+
+def _places(spec: AnySpec) -> Places:
+    config: Any = spec.configuration
+    found: Places = {}
+    if config.type in ("task", "service", "dev-environment", "fleet"):
+        found[("env", EACH)] = (SECRETS,)
+    if config.type in ("task", "service", "dev-environment"):
+        found[("registry_auth", EACH)] = (SECRETS,)
+        found[("volumes", EACH, "name")] = found[("volumes", EACH, "name", EACH)] = (_RANK,)
+    if config.type in _ADDRESSES:
+        found[("commands", EACH)] = found[("groups", EACH, "commands", EACH)] = (_ADDRESSES[config.type],)
+    if config.type == "service":
+        variables = (Takes("env", tuple(config.env)),)  # filled in with the job's task, too
+        found[("probes", EACH, "url")] = found[("probes", EACH, "body")] = variables
+        found[("probes", EACH, "headers", EACH, "value")] = variables
+    if config.type == "gateway":
+        found[("domain",)] = (_PROJECT,)
+        found[("certificate", "certificate")] = found[("certificate", "key")] = (SECRETS,)
+    return {("configuration", *path): takes for path, takes in found.items()}
+
+
+def _at(places: Places, path: Path) -> tuple[Takes, ...]:
+    for pattern, takes in places.items():
+        if len(pattern) == len(path) and all(each in (EACH, part) for each, part in zip(pattern, path, strict=True)):
+            return takes
+    return ()
+
+
+def _texts(spec: AnySpec) -> Iterator[tuple[Path, str]]:
+    """What somebody wrote, with its path; only texts that a reference may be in. A name has rules of its own."""
+    for part in ("configuration", "profile"):
+        for path, text in _below(getattr(spec, part, None), (part,)):
+            if path != ("configuration", "name"):
+                yield path, text
+
+
+def _below(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        if "${{" in value:
+            yield path, value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _below(getattr(value, name), (*path, name))
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _below(name, path)
+            yield from _below(each, (*path, str(name)))
+    elif isinstance(value, tuple | list):
+        for at, each in enumerate(value):
+            yield from _below(each, (*path, str(at)))
