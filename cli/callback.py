@@ -40,7 +40,8 @@ class Callback:
                 raise Refused("The sign-on wasn't completed in time.", hint="Try again, or add --device.")
             self._server.handle_request()
         if "code" not in self._given:
-            said = self._given.get("error_description") or self._given.get("error") or "it gave no reason"
+            given = (self._given.get(name) for name in ("error", "error_description"))
+            said = ": ".join(text for text in given if text) or "it gave no reason"
             raise Refused(f"The provider didn't let you sign on: {said}.")
         return self._given["code"]
 

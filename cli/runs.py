@@ -154,7 +154,7 @@ class Submission:
             if line := offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price")):
                 terminal.say(line)
         if all(job["offers"] for job in parts):
-            for line in (cost_line(plan), *(plan.get("isolation") or ())):
+            for line in (cost_line(plan), *(plan.get("isolation") or ()), *(plan.get("remarks") or ())):
                 if line:
                     terminal.say(line)
         else:

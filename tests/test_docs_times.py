@@ -101,6 +101,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         (", 4 s", 2 * us(subscriptions.FIRST_PAUSE)),
         ("8 s and so on", 4 * us(subscriptions.FIRST_PAUSE)),
         ("at most an hour apart", us(subscriptions.LONGEST_PAUSE)),
+        ("that long, at most a day", us(subscriptions.LONGEST_WAIT)),
         ("about nine hours", pauses()),
     ],
     "guides/aws-costs.md": [

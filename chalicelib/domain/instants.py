@@ -32,6 +32,19 @@ def from_iso(text: str) -> Micros:
     return (zoned - _EPOCH) // timedelta(microseconds=1)
 
 
+def pause_asked(retry_after: str, now: Micros) -> Micros:
+    """How long an answer asks its caller to wait: `Retry-After` in either of its forms. 0: not at all, or illegibly."""
+    from email.utils import parsedate_to_datetime
+
+    if retry_after.isascii() and retry_after.isdigit():
+        return int(retry_after[:10]) * SECOND
+    try:
+        until = (parsedate_to_datetime(retry_after) - _EPOCH) // timedelta(microseconds=1)
+    except (TypeError, ValueError):  # it has no zone, or is no date
+        return 0
+    return max(0, until - now)
+
+
 def clock(at: Micros) -> str:
     """`12:03:20 UTC`, for a time that is near."""
     return f"{_EPOCH + timedelta(microseconds=at):%H:%M:%S} UTC"

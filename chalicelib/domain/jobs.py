@@ -125,6 +125,7 @@ class Job(Noun):
     idle_mark: Micros | None = None  # when the last of them ended, by the clock of its machine …
     inactive_since: Micros | None = None  # … and by ours
     inactivity_secs: int | None = None  # without a session, when it ended for that
+    unjudged: str = ""  # why its `utilization_policy` can't say anything about it now
     probes: tuple[int, ...] = ()  # of a replica: successes of each probe in a row, counted no further than needed
     listens: bool = False  # of a replica: something accepts connections on its port
     ready_at: Micros | None = None  # of a replica: when it could first get requests

@@ -7,7 +7,7 @@ anew with every sign-on: whoever has left a group loses what it gave, and nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import Refused
 
+_SHOWN_MOST = 300  # characters
 _NAME_MOST = 56  # characters, so that a number fits behind it
 _RANKS = (ProjectRole.user, ProjectRole.manager, ProjectRole.admin)
 
@@ -46,6 +47,8 @@ class Claims:
     username: str
     email: str = ""  # only if the provider has verified it
     groups: tuple[str, ...] = ()
+    unverified: str = ""  # the address, if it hasn't
+    sent: tuple[str, ...] = ()  # the names of all claims
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,25 @@ def together(token: Mapping[str, Any], info: Mapping[str, Any]) -> Mapping[str, 
 
 def claims_of(token: Mapping[str, Any], rules: SignOnProvider) -> Claims:
     """Raises Refused for an account whose claims aren't what they must be."""
-    listed = token.get(rules.groups_claim) or ()
-    if not isinstance(listed, str | list | tuple):
+    written_groups = token.get(rules.groups_claim) or ()
+    if not isinstance(written_groups, str | list | tuple):
         raise Refused(
-            f"The provider {rules.name} doesn't list your groups: `{rules.groups_claim}` is something else.",
+            f"The provider {rules.name} doesn't list your groups: `{rules.groups_claim}` is {_shown(written_groups)}.",
             hint="An admin of this control plane can set another `groups_claim`.",
         )
-    groups = (listed,) if isinstance(listed, str) else tuple(str(each) for each in listed)
+    groups = (written_groups,) if isinstance(written_groups, str) else tuple(map(str, written_groups))
     email = token.get("email") if token.get("email_verified") in (True, "true") else ""
     written = token.get(rules.username_claim) or str(token.get("email") or "").partition("@")[0]
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", str(written).partition("@")[0]).strip("-")[:_NAME_MOST]
     if not name:
+        claim = rules.username_claim
+        lacks = f"`{claim}` is {_shown(token[claim])}" if token.get(claim) else f"there is no `{claim}`"
         raise Refused(
-            f"The provider {rules.name} doesn't say what your user is called: there is no `{rules.username_claim}`.",
+            f"The provider {rules.name} doesn't say what your user is called: {lacks}. It sent {listed(token)}.",
             hint="An admin of this control plane can set another `username_claim`.",
         )
-    return Claims(str(token["sub"]), name, str(email or ""), groups)
+    unverified = "" if email else str(token.get("email") or "")
+    return Claims(str(token["sub"]), name, str(email or ""), groups, unverified, tuple(token))
 
 
 def check(claims: Claims, rules: SignOnProvider) -> None:
@@ -91,17 +97,36 @@ def check(claims: Claims, rules: SignOnProvider) -> None:
     allowed = [each.lower().removeprefix("@") for each in rules.email_domains]
     if allowed and not domain:
         raise Refused(
-            f"The provider {rules.name} doesn't say that your e-mail address is verified.",
+            f"The provider {rules.name} doesn't say that your e-mail address{_named(claims.unverified)} is verified. "
+            f"It sent {listed(claims.sent)}.",
             hint=f"Only verified addresses of {', '.join(allowed)} may sign on.",
         )
     if allowed and domain not in allowed:
         raise Refused(f"Accounts of {domain} may not sign on here.", hint=f"Use an account of {' or '.join(allowed)}.")
     if rules.only_groups and not {group.name for group in rules.groups}.intersection(claims.groups):
-        listed = ", ".join(group.name for group in rules.groups)
+        known = ", ".join(group.name for group in rules.groups)
+        has = f"the groups {_shown(claims.groups)}" if claims.groups else f"no `{rules.groups_claim}`"
+        others = "" if claims.groups else f", but {listed(claims.sent)}"
         raise Refused(
-            f"Your account at {rules.name} is in none of the groups that may sign on.",
-            hint=f"Ask for one of them: {listed}. An admin can also check `groups_claim` and `scopes`.",
+            f"Your account at {rules.name} is in none of the groups that may sign on: it sent {has}{others}.",
+            hint=f"Ask for one of them: {known}. An admin can also check `groups_claim` and `scopes`.",
         )
+
+
+def _named(address: str) -> str:
+    return f" {address[:200]}" if address else ""
+
+
+def _shown(value: Any) -> str:
+    """What a provider sent, for whoever has to set up the one or the other."""
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else f"`{value}`"
+    return text if len(text) <= _SHOWN_MOST else f"{text[:_SHOWN_MOST]}…"
+
+
+def listed(claims: Iterable[str]) -> str:
+    """The names of claims; most values are nobody's business."""
+    names = sorted(claims)
+    return ", ".join(f"`{name[:60]}`" for name in names[:20]) or "no claims"
 
 
 def given_by(claims: Claims, rules: SignOnProvider) -> GroupRights:

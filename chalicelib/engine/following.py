@@ -11,11 +11,12 @@ import logging
 from collections.abc import Callable
 
 from chalicelib.domain import keys
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
 from chalicelib.engine.ports import Clock, Feed
 from chalicelib.engine.publishing import Documents, legible
-from chalicelib.errors import DstackError
+from chalicelib.errors import DstackError, Refused
 from chalicelib.planning import subscriptions
 from chalicelib.store import nouns
 from chalicelib.store.port import Record, Store
@@ -26,6 +27,14 @@ PAGE = 100
 
 Meant = Callable[[StateChange], bool]
 Deliver = Callable[[StateChange], None]  # raises a DstackError if it couldn't
+
+
+class NotNow(Refused):
+    """It couldn't be delivered, and whoever it is for asks us not to try again before `wait` is over."""
+
+    def __init__(self, message: str, wait: Micros) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 class EventFollower:
@@ -68,15 +77,15 @@ class EventFollower:
                     continue
                 self._deliver(change)
             except DstackError as error:
-                return self._failed(one, record, str(error))
+                return self._failed(one, record, str(error), error.wait if isinstance(error, NotNow) else 0)
             except Exception as error:
                 log.exception("%s: a defect at %s", self.name, record.key)
-                return self._failed(one, record, _defect(error))
+                return self._failed(one, record, _defect(error), 0)
             one = self._keep(subscriptions.delivered(one))
         return one
 
-    def _failed(self, one: Subscription, record: Record, error: str) -> Subscription:
-        one = self._keep(subscriptions.failed(one, self._clock.now(), error))
+    def _failed(self, one: Subscription, record: Record, error: str, wait: Micros) -> Subscription:
+        one = self._keep(subscriptions.failed(one, self._clock.now(), error, wait))
         said = "is dead until the server starts again" if one.dead else "is tried again"
         at = f"event {one.within + 1} of {record.key}"
         log.warning("%s: attempt %d at %s failed and %s: %s", self.name, one.failures, at, said, error)

@@ -7,14 +7,13 @@ what they mean: not reached, wait, or refused.
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.domain.instants import SECOND
+from chalicelib.domain.instants import SECOND, pause_asked
 from chalicelib.engine.authority import OrderState, Placed, Registered, Signed, Unregistered
 from chalicelib.errors import Gone, InvalidCredentials, Throttled, Transient, Unfit
 
@@ -204,13 +203,7 @@ def _said(error: Any) -> str:
 
 def _asked(headers: Any) -> float:
     """The seconds in a `Retry-After`; 0: there is none that can be read."""
-    text = headers.get("Retry-After", "")
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return 0.0
+    return pause_asked(headers.get("Retry-After", ""), round(time.time() * SECOND)) / SECOND
 
 
 def _trusting(ca: str) -> Any:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.instants import SECOND
-from chalicelib.domain.sign_on import together
+from chalicelib.domain.sign_on import listed, together
 from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Refused
@@ -97,7 +97,7 @@ class OpenId:
     def _checked(self, id_token: str, access_token: str, nonce: str | None) -> Mapping[str, Any]:
         from authlib.oidc.core import CodeIDToken
         from joserfc import jwt
-        from joserfc.errors import InvalidKeyIdError
+        from joserfc.errors import ClaimError, InvalidKeyIdError
 
         offered = self._discovered().get("id_token_signing_alg_values_supported") or ["RS256"]
         algorithms = sorted(_SIGNATURES.intersection(offered))
@@ -111,7 +111,12 @@ class OpenId:
         }
         params = {"client_id": self.rules.client_id, "access_token": access_token, "nonce": nonce}
         claims = CodeIDToken(token.claims, token.header, wanted, params)
-        claims.validate(now=int(self._now()), leeway=LEEWAY)
+        try:
+            claims.validate(now=int(self._now()), leeway=LEEWAY)
+        except ClaimError as error:
+            name, sent = error.claim, dict(claims)
+            has = f"is `{str(sent[name])[:200]}`" if name in sent else f"is missing; it sent {listed(sent)}"
+            raise self._untrusted(f"its `{name}` {has}") from error
         return dict(claims)
 
     # --- what it publishes -------------------------------------------------------------------------------------------
@@ -153,10 +158,10 @@ class OpenId:
         if answer.headers.get("Content-Type", "").partition(";")[0].endswith("json"):
             found = answer.json()
         if not answer.ok or not isinstance(found, dict):
-            said = found.get("error_description") or found.get("error") if isinstance(found, dict) else ""
-            raise Refused(
-                f"The provider {self.rules.name} answered {answer.status_code} {said or answer.reason} to {answer.url}."
-            )
+            said = _said(found) if isinstance(found, dict) else ""
+            kind = answer.headers.get("Content-Type") or "nothing"
+            what = said or (answer.reason if not answer.ok else f"with {kind[:60]} in place of JSON")
+            raise Refused(f"The provider {self.rules.name} answered {answer.status_code} {what} to {answer.url}.")
         return found
 
     @contextmanager
@@ -187,13 +192,21 @@ class OpenId:
             kind = type(error).__name__
             raise Refused(f"The provider {name} can't be reached ({kind}).", hint="Try again later.") from error
         except OAuthError as error:
-            said = error.description or error.error
+            said = _said({"error": error.error, "error_description": error.description})
             raise Refused(f"The provider {name} didn't let you sign on: {said}.", hint="Begin again.") from error
         except (JoseError, KeyError, ValueError) as error:
-            raise Refused(
-                f"What the provider {name} says about you can't be trusted: {type(error).__name__}: {error}.",
-                hint="Check that both clocks are right, and the `issuer` and `client_id` in the configuration.",
-            ) from error
+            raise self._untrusted(f"{type(error).__name__}: {error}") from error
+
+    def _untrusted(self, why: str) -> Refused:
+        return Refused(
+            f"What the provider {self.rules.name} says about you can't be trusted: {why}.",
+            hint="Check that both clocks are right, and the `issuer` and `client_id` in the configuration.",
+        )
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    """A provider's error (RFC 6749): its code, by which it is found in documentation, and its own words, if any."""
+    return ": ".join(str(error[name])[:500] for name in ("error", "error_description") if error.get(name))
 
 
 def providers_of_accounts(rules: Iterable[SignOnProvider], clock: Clock) -> dict[str, SignsOn]:

@@ -32,8 +32,8 @@ def plan_offers(
     facts: Mapping[str, BackendFacts] | None = None,
     volumes: Volumes | None = None,
 ) -> tuple[list[Offer], int, list[Note]]:
-    """Where a job could go: existing instances (free ones first; each as the share that the job needs, or `whole`),
-    then what fleets could buy; the total; and notes that say why a fleet offers nothing. One of several nodes takes a
+    """Where a job could go, in the order in which it would be tried; the total; and notes that say why a fleet offers
+    nothing. Existing instances are shown as the share that the job needs, or `whole`. One of several nodes takes a
     whole machine of a cluster. With `facts` a cluster buys only what can be beside its first machine."""
     wants, several = wants_of(run_spec, job_spec), job_spec.jobs_per_replica > 1
     if volumes is not None:
@@ -57,9 +57,21 @@ def plan_offers(
             queries.append(order)
         if not found:
             notes += _nothing(wants, query, order, view, closed, book)
-    there.sort(key=lambda offer: (offer.availability is not Availability.idle, offer.price))
     bought, total = book.match_any(queries, limit) if queries else ((), 0)
-    return [*there, *bought][:limit], len(there) + total, telling(notes, wants, views)
+    return as_tried(there, bought)[:limit], len(there) + total, telling(notes, wants, views)
+
+
+def as_tried(there: Iterable[Offer], bought: Iterable[Offer]) -> list[Offer]:
+    """What is free, then what can be bought, both with the cheapest first; then what a job would have to wait for: the
+    machines in use, and last what nobody can buy now."""
+    there = sorted(there, key=lambda offer: offer.price)
+    return sorted([*there, *bought], key=_turn)
+
+
+def _turn(offer: Offer) -> int:
+    if offer.availability is Availability.busy:
+        return 2
+    return 0 if offer.availability is Availability.idle else 1 if offer.availability.usable else 3
 
 
 def with_sites(wants: Wants, job_spec: JobSpec, volumes: Volumes) -> Wants:

@@ -1,16 +1,18 @@
 """What becomes of a subscription when a delivery succeeds or fails.
 
 Events are delivered one at a time and in order, so one that fails holds up those behind it, and none is skipped. It is
-tried again after pauses that double. After the last attempt, about half a day later, the subscription is dead: it keeps
-its place, shows why in `dstack server info`, and goes on when the server starts again or its settings change.
+tried again after pauses that double, or later if the receiver asks for that. After the last attempt, about half a day
+later, the subscription is dead: it keeps its place, shows why in `dstack server info`, and goes on when the server
+starts again or its settings change.
 """
 
 from __future__ import annotations
 
-from chalicelib.domain.instants import HOUR, SECOND, Micros
+from chalicelib.domain.instants import DAY, HOUR, SECOND, Micros
 from chalicelib.domain.subscriptions import Subscription
 
 FIRST_PAUSE, LONGEST_PAUSE = 2 * SECOND, HOUR
+LONGEST_WAIT = DAY  # that a receiver can ask for
 MOST = 20  # attempts
 LONGEST_ERROR = 500  # characters
 
@@ -29,9 +31,10 @@ def passed(one: Subscription, place: int) -> Subscription:
     return one.with_(cursor=place, within=0)
 
 
-def failed(one: Subscription, now: Micros, error: str) -> Subscription:
+def failed(one: Subscription, now: Micros, error: str, wait: Micros = 0) -> Subscription:
+    """`wait`: how long the receiver asks us to leave it alone; it is no reason to come sooner."""
     failures = one.failures + 1
-    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
+    pause = max(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1)), min(wait, LONGEST_WAIT))
     dead = failures >= MOST
     return one.with_(failures=failures, retry_at=None if dead else now + pause, error=error[:LONGEST_ERROR], dead=dead)
 

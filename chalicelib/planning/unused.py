@@ -67,7 +67,11 @@ def _inactive(look: RunLook, job: Job) -> Verdict | None:
 def _underused(look: RunLook, job: Job) -> Verdict | None:
     policy = policy_of(look, job)
     offer = job.assignment.offer if job.assignment else None
-    if policy is None or offer is None or not offer.instance.resources.gpus:
+    if policy is None or offer is None:
+        return None
+    gpus = len(offer.instance.resources.gpus)
+    if not gpus:
+        _say(look, job, "its machine has no GPU")
         return None
     window = policy.time_window * SECOND
     first = (job.running_at or look.now) + window
@@ -75,6 +79,7 @@ def _underused(look: RunLook, job: Job) -> Verdict | None:
         look.deadlines.append(first)
         return None
     samples = look.snapshot.usage.get(job.id, ())
+    _say(look, job, _unreported(gpus, [sample for sample in samples if sample.at >= look.now - window]))
     if not samples or look.now - samples[-1].at > STALE:
         look.deadlines.append(look.now + STALE)
         return None
@@ -87,6 +92,25 @@ def _underused(look: RunLook, job: Job) -> Verdict | None:
     ends = min((since for since in quiet if since is not None), default=latest) + window
     look.deadlines.append(max(ends, look.now + AGAIN))
     return None
+
+
+def _unreported(gpus: int, samples: Sequence[Sample]) -> str:
+    """Which GPUs the policy can't judge, because nobody said how busy they are in a whole window; empty if it can."""
+    silent = [
+        number
+        for number in range(gpus)
+        if all(number >= len(sample.gpus) or sample.gpus[number] is None for sample in samples)
+    ]
+    if not silent:
+        return ""
+    return f"nobody reports how busy {'its GPUs are' if len(silent) == gpus else f'GPU {silent[0]} is'}"
+
+
+def _say(look: RunLook, job: Job, why: str) -> None:
+    """The policy goes on as before; whoever counts on it should know."""
+    text = f"`utilization_policy` has nothing to judge by: {why}" if why else ""
+    if look.jobs[job.id].unjudged != text:
+        look.keep(look.jobs[job.id].with_(unjudged=text))
 
 
 def quiet_since(samples: Sequence[Sample], least: float) -> list[Micros | None]:

@@ -34,6 +34,7 @@ from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning.combine import as_placed, combined, wants_of
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
+from chalicelib.planning.remarks import remarks
 from chalicelib.planning.sites import Volumes
 from chalicelib.planning.snapshots import FleetView, NounsSnapshot, QueuedJob
 from chalicelib.planning.stock import Query
@@ -53,7 +54,8 @@ JOBS_AT_ONCE = 30  # that the submission itself writes; the run's own pass adds 
 class JobPlan:
     """For the nodes of a group, which get the same offers; or for the replicas of one, which share a spec."""
 
-    job_specs: tuple[str, ...]
+    job_spec: JobSpec  # of the first
+    job_specs: tuple[str, ...]  # as text
     offers: tuple[Offer, ...]
     total_offers: int
     max_price: float | None
@@ -71,6 +73,7 @@ class RunPlan:
     notes: tuple[Note, ...]
     delays: str
     isolation: tuple[str, ...]  # a line for each fleet that separates jobs by less than containers
+    remarks: tuple[str, ...]  # what else whoever reads it should know
     ages: Mapping[str, Age]  # of the offers, by backend
     quota: tuple[str, ...]  # how much of it is used, and whether the run has to wait for it
 
@@ -172,6 +175,7 @@ def get_plan(
         notes=tuple(notes),
         delays=plane.pace.delays(),
         isolation=tuple(listing.separation(_open_to(draft, views))),
+        remarks=tuple(remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned])),
         ages=plane.catalog.ages(project.id),
         quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),
     )
@@ -205,7 +209,7 @@ def _job_plan(
     if look.beyond_fleets:
         there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
         to_buy, count = book.match(wants.query, limit)
-        offers, total, queries = [*there, *to_buy], len(there) + count, [wants.query]
+        offers, total, queries = listing.as_tried(there, to_buy), len(there) + count, [wants.query]
     highest = plans.highest_price(offers)
     if total > len(offers):
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
@@ -213,7 +217,7 @@ def _job_plan(
     text = sealed_specs.shown(JobSpec, job_spec.model_dump_json())
     jobs = sum(scale.desired for scale in draft.scales if scale.group == job_spec.replica_group)
     texts, count = tuple(texts_of(text, len(group))), jobs if draft.scales else len(group)
-    return JobPlan(texts, tuple(shown[: look.limit]), total, highest, count), notes
+    return JobPlan(job_spec, texts, tuple(shown[: look.limit]), total, highest, count), notes
 
 
 def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:

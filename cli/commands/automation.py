@@ -94,13 +94,19 @@ def delete(ctx: typer.Context, name: NameArgument, project: ProjectOption = None
     What was applied of it stays. No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    if name not in [one["name"] for one in session.client.in_project("automations/list")]:
-        raise NotFound(
-            f"No configuration {name} is stored in project {session.project}.",
-            hint="See them with `dstack automation`.",
-        )
+    stored(session, name)
     if not yes and not session.terminal.confirm(f"Delete the stored configuration {name}?"):
         session.terminal.say("Nothing was deleted.")
         return
     session.client.in_project("automations/delete", {"names": [name]})
     session.terminal.say(f"Configuration {name} is deleted. Rules that name it are refused from now on.")
+
+
+def stored(session: Session, name: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = session.client.in_project("automations/list")
+    for one in found:
+        if one["name"] == name:
+            return one
+    raise NotFound(
+        f"No configuration {name} is stored in project {session.project}.", hint="See them with `dstack automation`."
+    )

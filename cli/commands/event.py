@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotFound
+from cli.commands.automation import stored
 from cli.commands.secret import get_secret
 from cli.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
 from cli.render import as_json
@@ -52,6 +53,15 @@ TargetGateway = Annotated[
     Names,
     typer.Option(
         "--target-gateway", metavar="NAME", help="Events of this gateway.", autocompletion=completer("gateway")
+    ),
+]
+TargetAutomation = Annotated[
+    Names,
+    typer.Option(
+        "--target-automation",
+        metavar="NAME",
+        help="Events of this stored configuration, and what rules did with it.",
+        autocompletion=completer("automation"),
     ),
 ]
 WithinFleet = Annotated[
@@ -100,6 +110,7 @@ def list_events(
     target_secret: TargetSecret = None,
     target_volume: TargetVolume = None,
     target_gateway: TargetGateway = None,
+    target_automation: TargetAutomation = None,
     within_fleet: WithinFleet = None,
     within_run: WithinRun = None,
     within_gateway: WithinGateway = None,
@@ -158,7 +169,7 @@ app.callback(help=WHAT)(list_events)  # `dstack event` is `dstack event list`
 
 def _list(ctx: typer.Context) -> None:
     flags = ctx.params
-    targets = ("target_fleet", "target_run", "target_secret", "target_volume", "target_gateway")
+    targets = ("target_fleet", "target_run", "target_secret", "target_volume", "target_gateway", "target_automation")
     for kinds in (targets, ("within_fleet", "within_run", "within_gateway")):
         given = [f"--{name.replace('_', '-')}" for name in kinds if flags[name]]
         if len(given) > 1:
@@ -191,6 +202,8 @@ def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
         body["target_secrets"] = [get_secret(session, name)["id"] for name in flags["target_secret"]]
     if flags["target_volume"]:
         body["target_volumes"] = [session.get_volume(name)["id"] for name in flags["target_volume"]]
+    if flags["target_automation"]:
+        body["target_automations"] = [stored(session, name)["id"] for name in flags["target_automation"]]
     for scope in ("target", "within"):
         if flags[f"{scope}_gateway"]:
             body[f"{scope}_gateways"] = [session.get_gateway(name)["id"] for name in flags[f"{scope}_gateway"]]

@@ -81,3 +81,14 @@ def test_deleting_asks_first(dstack: Dstack, plane: Plane) -> None:
     assert not plane.bodies("/automations/delete")
     assert "is deleted" in dstack("automation", "delete", "train", "-y").out
     assert plane.bodies("/automations/delete") == [{"names": ["train"]}]
+
+
+def test_its_events_are_found_by_its_name(dstack: Dstack, plane: Plane) -> None:
+    plane.answers["/automations/list"] = [{"name": "train", "id": "7", "type": "task"}]
+    plane.answers["/api/events/list"] = []
+    assert dstack("event", "--target-automation", "train").code == 0
+    (asked,) = [call for call in plane.asked if call.path.endswith("/events/list")]
+    assert asked.body["target_automations"] == ["7"] and asked.body["within_projects"] is None
+    ended = dstack("event", "--target-automation", "trian")
+    assert ended.code == 1 and "No configuration trian is stored" in ended.err
+    assert dstack("event", "--target-automation", "train", "--target-run", "x").code == 2

@@ -83,7 +83,7 @@ def test_a_stranger_who_visits_first_changes_nothing(bare: Dstack, server: Plane
 def test_what_the_provider_refuses_is_said(bare: Dstack, server: Plane) -> None:
     given = {"state": "s", "error": "access_denied", "error_description": "Not today"}
     ended = login(bare, server, browse=visiting(server, given))
-    assert ended.code == 1 and "didn't let you sign on: Not today" in ended.err
+    assert ended.code == 1 and "didn't let you sign on: access_denied: Not today." in ended.err
 
 
 def test_a_code_is_asked_about_until_somebody_typed_it(bare: Dstack, server: Plane) -> None:

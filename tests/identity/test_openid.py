@@ -143,3 +143,44 @@ class Away(Known):
 def test_a_provider_that_is_away_is_one_sentence() -> None:
     with pytest.raises(Refused, match=r"corp can't be reached \(ConnectionError\)"):
         Away().address("http://localhost/x", "state", "n", "v" * 43)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"aud": "somebody-else"}, "its `aud` is `somebody-else`"),
+        ({"iss": "https://evil.example"}, "its `iss` is `https://evil.example`"),
+        ({"exp": None}, "its `exp` is missing; it sent `aud`, `iat`, `iss`, `nonce`, `sub`"),
+    ],
+)
+def test_what_it_sent_in_place_of_what_was_expected_is_said(wrong: dict[str, Any], said: str) -> None:
+    claims = {name: value for name, value in {**CLAIMS, **wrong}.items() if value is not None}
+    with pytest.raises(Refused, match=said):
+        Known().believes(claims)
+
+
+def answer(status: int, kind: str, body: bytes) -> requests.Response:
+    made = requests.Response()
+    made.status_code, made._content, made.url, made.reason = status, body, f"{ISSUER}/token", "Unauthorized"
+    made.headers["Content-Type"] = kind
+    return made
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (answer(401, "application/json", b'{"error": "invalid_client"}'), "answered 401 invalid_client to"),
+        (
+            answer(400, "application/json", b'{"error": "invalid_grant", "error_description": "code expired"}'),
+            "answered 400 invalid_grant: code expired to",
+        ),
+        (answer(401, "text/html", b"<p>no"), "answered 401 Unauthorized to"),
+        (
+            answer(200, "text/html; charset=utf-8", b"<p>hello"),
+            "answered 200 with text/html; charset=utf-8 in place of",
+        ),
+    ],
+)
+def test_an_errors_code_and_words_are_both_said(sent: requests.Response, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        Known()._json(sent)

@@ -441,14 +441,17 @@ def test_the_smaller_idle_time_counts_and_off_yields(
 # --- what plans show -------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_shows_what_is_there_before_what_could_be_bought() -> None:
+def test_a_plan_shows_offers_in_the_order_in_which_they_are_tried() -> None:
+    """What is free, what can be bought, and only then what a job would wait for."""
     spec = b.run_spec()
     cloud = b.fleet("cloud")
     free, busy = b.machine(0, cloud), b.holding(b.machine(1, cloud), b.job(b.run("other")))
-    book = OfferBook([b.offer("new", 0.1)])
+    book = OfferBook([b.offer("new", 0.1), b.offer("sold", 0.01, availability=Availability.not_available)])
     offers, total, notes = plan_offers(spec, b.job_spec(spec), [b.view(cloud, busy, free, nodes="0..3")], book, 50)
-    assert [offer.availability.value for offer in offers] == ["idle", "busy", "available"]
-    assert (total, notes) == (3, [])
+    assert [offer.availability.value for offer in offers] == ["idle", "available", "busy", "not_available"]
+    assert (total, notes) == (4, [])
+    first, *_ = plan_offers(spec, b.job_spec(spec), [b.view(cloud, busy, nodes="0..3")], book, 1)
+    assert [offer.availability.value for offer in first] == ["available"]
 
 
 def test_a_plan_says_of_each_fleet_why_it_has_nothing() -> None:

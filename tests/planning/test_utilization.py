@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.api.wire.runs import _job_message
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
@@ -160,3 +161,41 @@ def test_jobs_without_a_policy_are_left_alone() -> None:
 def test_it_is_on_the_wire_as_clients_know_it() -> None:
     spec = b.job_spec(b.run_spec(utilization_policy=POLICY)).model_dump(mode="json")
     assert spec["utilization_policy"] == {"min_gpu_utilization": 10, "time_window": 600}
+
+
+# --- nothing to judge by ----------------------------------------------------------------------------------------------
+
+NOTHING = "`utilization_policy` has nothing to judge by: "
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda: used(world(), always(None), always(None)), "nobody reports how busy its GPUs are"),
+        (lambda: used(world(), always(90.0), always(None)), "nobody reports how busy GPU 1 is"),
+        (lambda: used(world(), always(90.0)), "nobody reports how busy GPU 1 is"),
+        (world, "nobody reports how busy its GPUs are"),
+        (lambda: world(gpus=0, minutes=1), "its machine has no GPU"),
+        (lambda: used(world(minutes=9), always(None)), ""),
+        (lambda: used(world(), always(90.0), lambda ago: None if ago < 9.5 else 90.0), ""),
+    ],
+    ids=["unreported", "one of two", "one is missing", "no samples", "no GPU", "too early", "once"],
+)
+def test_that_a_policy_cant_judge_is_said(made: Callable[[], World], why: str) -> None:
+    one = made()
+    one.decide()
+    assert one.job.status == JobStatus.running
+    assert one.job.unjudged == (NOTHING + why if why else "")
+    shown = _job_message(one.job)
+    assert shown == (one.job.unjudged or None)
+    before = one.job
+    one.decide()
+    assert one.job == before, "said once"
+
+
+def test_it_is_no_longer_said_once_there_is_something_to_judge_by() -> None:
+    one = used(world(), always(None), always(None))
+    one.decide()
+    assert one.job.unjudged
+    used(one, always(90.0), always(90.0)).decide()
+    assert one.job.unjudged == ""

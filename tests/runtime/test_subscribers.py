@@ -8,6 +8,8 @@ import hmac
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from chalicelib.engine.following import EventFollower
 from chalicelib.errors import Invalid, Refused
 from chalicelib.planning import subscriptions
 from chalicelib.runtime.subscribers import Subscribers
+from chalicelib.runtime.webhooks import ReceiverAnswer
 from chalicelib.store import nouns
 from chalicelib.store.port import Record
 from chalicelib.store.sqlite import SqliteStore
@@ -54,17 +57,18 @@ def checked(headers: Mapping[str, str], body: bytes, now: float) -> dict[str, An
 class Receiver:
     rig: RootRig
     status: int = 204
+    retry_after: str = ""
     away: bool = False
     got: list[dict[str, Any]] = field(default_factory=list)
 
-    def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+    def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> ReceiverAnswer:
         if self.away:
             raise Refused("ops.example.com can't be reached: refused")
         assert url == "https://ops.example.com/hook?x=1"
         found = checked(headers, body, self.rig.world.clock.now() / SECOND)
         if self.status == 204:
             self.got.append(found)
-        return self.status
+        return ReceiverAnswer(self.status, self.retry_after)
 
     @property
     def ids(self) -> list[str]:
@@ -158,6 +162,38 @@ def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site:
     assert (site.kept().failures, site.kept().error) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("asked", "pause"),
+    [("120", 120), ("1", 2), ("", 2), ("soon", 2), ("-5", 2), ("999999999", 86_400), ("{date}", 300)],
+)
+def test_a_receiver_is_left_alone_for_as_long_as_it_asks(site: Site, asked: str, pause: int) -> None:
+    clock = site.rig.world.clock
+    follower = site.follower(HOOK)
+    follower.begin()
+    submit(site.rig, task("first"))
+    date = format_datetime(datetime.fromtimestamp(clock.now() // SECOND + 300, UTC), usegmt=True)
+    site.receiver.status, site.receiver.retry_after = 429, asked.format(date=date)
+    follower.look()
+    assert ((site.kept().retry_at or 0) - clock.now()) // SECOND == pause
+    clock.pass_(pause - 1)
+    site.receiver.status = 204
+    follower.look()
+    assert site.receiver.got == []
+    clock.pass_(1)
+    follower.look()
+    assert site.receiver.got and site.kept().failures == 0
+
+
+def test_a_list_means_any_of_its_members(site: Site) -> None:
+    only = "events: {project: [main, other], target: [run, fleet], name: [first, second], type: created}}]"
+    follower = site.follower(HOOK.replace("}]", f", {only}"))
+    follower.begin()
+    for name in ("first", "second", "third"):
+        submit(site.rig, task(name))
+    follower.look()
+    assert [one["target"]["name"] for one in site.receiver.got] == ["first", "second"]
+
+
 def test_after_too_many_it_is_dead_says_why_and_goes_on_with_the_next_start(site: Site) -> None:
     follower = site.follower(HOOK)
     follower.begin()
@@ -195,7 +231,7 @@ def test_whoever_dies_between_two_deliveries_repeats_no_more_than_one(site: Site
     assert send is not None
     taken = 0
 
-    def dying(url: str, headers: Mapping[str, str], body: bytes) -> int:
+    def dying(url: str, headers: Mapping[str, str], body: bytes) -> ReceiverAnswer:
         nonlocal taken
         taken += 1
         status = send(url, headers, body)
@@ -217,7 +253,7 @@ def test_whoever_dies_between_two_deliveries_repeats_no_more_than_one(site: Site
 
 
 def test_a_defect_at_an_event_has_pauses_and_an_end_like_any_failure(site: Site) -> None:
-    def defect(url: str, headers: Mapping[str, str], body: bytes) -> int:
+    def defect(url: str, headers: Mapping[str, str], body: bytes) -> ReceiverAnswer:
         raise KeyError("nobody thought of this")
 
     begun = site.follower(HOOK)
@@ -267,7 +303,7 @@ def test_events_in_one_record_are_delivered_each_by_itself(site: Site) -> None:
     send, taken = site.made._send, 0
     assert send is not None
 
-    def second_fails(url: str, headers: Mapping[str, str], body: bytes) -> int:
+    def second_fails(url: str, headers: Mapping[str, str], body: bytes) -> ReceiverAnswer:
         nonlocal taken
         taken += 1
         return 503 if taken == 2 else send(url, headers, body)
@@ -295,6 +331,10 @@ def test_a_rule_acts_once_on_each_event_it_means(site: Site) -> None:
     assert len(site.rig.ok("/api/runs/list", {"project_name": "main"})) == 2
     said = [one["message"] for one in site.rig.ok("/api/events/list", {})]
     assert said.count("second is applied by rule again") == 1
+    stored = site.rig.ok("P/automations/list")[0]["id"]
+    for wanted in ({"target_automations": [stored]}, {"include_target_types": ["automation"]}):
+        found = [one["message"] for one in site.rig.ok("/api/events/list", {**wanted, "ascending": True})]
+        assert len(found) == 2 and found[-1] == "second is applied by rule again", "it was stored, and then applied"
 
 
 def test_no_rule_acts_on_what_rules_did(site: Site) -> None:
@@ -353,6 +393,7 @@ def test_settings_that_change_take_effect_and_what_is_gone_is_forgotten(site: Si
         (HOOK.replace("/hook", "/höok hush"), "isn't an address of http or https"),
         (HOOK.replace("name: ops", "name: 'a b'"), "webhooks.0.name"),
         (RULE.replace("type: created, ", ""), "`type`, `status` or `reason` is needed"),
+        (RULE.replace("name: first", "name: []"), "rules.0.when.name"),
         (RULE.replace("action: apply", "action: explode"), "rules.0.action"),
         (f"{HOOK}{RULE}".replace("}]\n", "}]\n", 1) + "plugin: []\n", "plugin"),
         (HOOK + HOOK, "webhooks"),

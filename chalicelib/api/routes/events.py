@@ -8,16 +8,17 @@ from pydantic import Field
 
 from chalicelib.api.requests import At, Id, RequestBody
 from chalicelib.api.route import Call
-from chalicelib.api.wire.events import event_json
+from chalicelib.api.wire.events import OurTarget, event_json
 from chalicelib.domain.state_changes import of
 from chalicelib.domain.tenants import GlobalRole
 from chalicelib.usecases import events
 from chalicelib.usecases.projects import visible
 
 Ids = Annotated[list[Id], Field(min_length=1, max_length=16)] | None
-TargetType = Literal[
+TheirTarget = Literal[
     "project", "user", "fleet", "instance", "run", "job", "volume", "gateway", "gateway-replica", "secret", "preset"
 ]
+TargetType = Literal[TheirTarget, OurTarget]
 
 
 _TARGETS = {kind: f"target_{kind.replace('-', '_')}s" for kind in get_args(TargetType)}
@@ -35,11 +36,18 @@ class ListEventsBody(RequestBody):
     target_gateway_replicas: Ids = None
     target_secrets: Ids = None
     target_presets: Ids = None
+    target_workflows: Ids = None
+    target_gangs: Ids = None
+    target_backends: Ids = None
+    target_automations: Ids = None
+    target_certificates: Ids = None
     within_projects: Ids = None
     within_fleets: Ids = None
     within_runs: Ids = None
     within_gateways: Ids = None
-    include_target_types: Annotated[list[TargetType], Field(min_length=1, max_length=16)] | None = None
+    include_target_types: (
+        Annotated[list[TargetType], Field(min_length=1, max_length=len(get_args(TargetType)))] | None
+    ) = None
     actors: Annotated[list[Id | None], Field(min_length=1, max_length=16)] | None = None
     prev_recorded_at: At | None = None
     prev_id: Id | None = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import Any, Literal, get_args
 
 from chalicelib.domain.events import Event
 from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Project
 
 # Kinds of target that clients of this line don't know; each stands beside one that they do.
-_OURS = ("workflow", "gang", "backend", "automation", "certificate")
+OurTarget = Literal["workflow", "gang", "backend", "automation", "certificate"]
+_OURS = get_args(OurTarget)
 
 
 def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) -> dict[str, Any]:

@@ -155,11 +155,12 @@ def _job_status_message(job: Job) -> str:
 
 def _job_message(job: Job) -> str | None:
     """What there is to say about it, while it runs too: what a silent host runs is only what it ran last."""
-    if job.held and not job.finished:
-        return "; ".join(filter(None, (job.message, job.held)))
-    if job.disconnected_at is None or job.finished or job.reason is not None:
+    if job.finished:
         return job.message or None
-    return "; ".join(filter(None, (f"its host hasn't reported since {iso(job.disconnected_at)}", job.message)))
+    if job.reason is not None:
+        return "; ".join(filter(None, (job.message, job.held))) or None
+    silent = "" if job.disconnected_at is None else f"its host hasn't reported since {iso(job.disconnected_at)}"
+    return "; ".join(filter(None, (silent, job.message, job.held, job.unjudged))) or None
 
 
 def _job_error(job: Job) -> str | None:
@@ -246,6 +247,7 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
         ],
         "delays": plan.delays,
         "isolation": list(plan.isolation),
+        "remarks": list(plan.remarks),
         "quota": list(plan.quota),
         "offers_as_of": ages_json(plan.ages),
     }

@@ -20,25 +20,25 @@ def _listed(written: Any) -> Any:
     return [written] if isinstance(written, str) else written
 
 
-Words = Annotated[tuple[Word, ...], Reads(_listed, ({"type": "string"},))]
-Types = Annotated[tuple[EventType, ...], Reads(_listed, ({"type": "string"},))]
+Words = Annotated[tuple[Word, ...], Field(min_length=1), Reads(_listed, ({"type": "string"},))]
+Types = Annotated[tuple[EventType, ...], Field(min_length=1), Reads(_listed, ({"type": "string"},))]
 
 
 class Meant(Spec):
     """State changes, by what they are about. What isn't given may be anything."""
 
-    project: Word | None = Field(default=None, description="The project's name.")
-    target: Word | None = Field(default=None, description="The type of what has changed: `run`, `job`, `fleet`, …")
-    name: Word | None = Field(default=None, description="The name of what has changed.")
+    project: Words | None = Field(default=None, description="The project's name.")
+    target: Words | None = Field(default=None, description="The type of what has changed: `run`, `job`, `fleet`, …")
+    name: Words | None = Field(default=None, description="The name of what has changed.")
     type: Types | None = Field(default=None, description="What happened: `created`, `status`, `deleted`, …")
     status: Words | None = Field(default=None, description="The status that it has now: `failed`, `done`, …")
     reason: Words | None = Field(default=None, description="Why: `job_failed`, `stopped_by_user`, …")
 
     def has(self, change: StateChange) -> bool:
         return (
-            self.project in (None, change.project and change.project.name)
-            and self.target in (None, change.target.type)
-            and self.name in (None, change.target.name)
+            (self.project is None or (change.project is not None and change.project.name in self.project))
+            and (self.target is None or change.target.type in self.target)
+            and (self.name is None or change.target.name in self.name)
             and (self.type is None or change.type in self.type)
             and (self.status is None or change.after in self.status)
             and (self.reason is None or change.reason in self.reason)
