@@ -71,7 +71,7 @@ class UsagePoint:
     cpu_percent: int  # of one core, since the previous point
     memory_bytes: int
     working_set_bytes: int
-    gpus: tuple[tuple[int, float], ...]  # bytes of memory, percent busy; 0 where a GPU reports none, for the charts
+    gpus: tuple[tuple[int | None, float | None], ...]  # bytes of memory, percent busy; None where nobody reports it
 
 
 @dataclass(frozen=True)
@@ -108,5 +108,5 @@ def _usage(new: dict[str, Any], old: dict[str, Any]) -> UsagePoint:
         cpu_percent=max(0, round(100 * used / passed)),  # used goes back when a container restarts
         memory_bytes=new["memory_usage_bytes"],
         working_set_bytes=new["memory_working_set_bytes"],
-        gpus=tuple((gpu.get("memory_usage_bytes") or 0, gpu.get("util_percent") or 0) for gpu in new["gpus"]),
+        gpus=tuple((gpu.get("memory_usage_bytes"), gpu.get("util_percent")) for gpu in new["gpus"]),
     )

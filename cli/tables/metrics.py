@@ -104,12 +104,12 @@ def _gpu(job: Json, values: dict[str, Any], index: int, draw: Draw) -> tuple[str
     placed = newest(job).get("job_provisioning_data") or {}
     gpus = ((placed.get("instance_type") or {}).get("resources") or {}).get("gpus") or []
     total = gpus[index]["memory_mib"] * MIB if index < len(gpus) else None
-    return (f"{load[0]:.0f}% {draw(load, 100)}".rstrip() if load else "-"), _memory(used, total, draw)
+    return (f"{load[0]:.0f}% {draw(load, 100)}".rstrip() if load else "not reported"), _memory(used, total, draw)
 
 
 def _memory(used: list[float], total: float | None, draw: Draw) -> str:
     if not used:
-        return "-"
+        return "not reported"
     now = size_gb(used[0] / MIB) or "0GB"
     if not total:
         return now

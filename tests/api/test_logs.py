@@ -133,7 +133,7 @@ def test_another_projects_log_is_out_of_reach(rig: Rig, job: Job) -> None:
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def measured(rig: Rig, job: Job, *points: tuple[int, int]) -> None:
+def measured(rig: Rig, job: Job, *points: tuple[int, int], gpus: list[Any] | None = None) -> None:
     """Points of (seconds, CPU seconds used so far)."""
     made = [
         MetricPoint.model_validate(
@@ -143,7 +143,7 @@ def measured(rig: Rig, job: Job, *points: tuple[int, int]) -> None:
                 "cpu_usage_micro": used * SECOND,
                 "memory_usage_bytes": 100 + at,
                 "memory_working_set_bytes": 50,
-                "gpus": [{"memory_usage_bytes": 7, "util_percent": 42}],
+                "gpus": gpus or [{"memory_usage_bytes": 7, "util_percent": 42}],
             }
         )
         for at, used in points
@@ -166,6 +166,19 @@ def test_cpu_is_what_was_used_between_two_points(rig: Rig, job: Job) -> None:
     assert (found["gpu_util_percent_gpu0"], found["gpu_memory_usage_bytes_gpu0"]) == ([42, 42], [7, 7])
     assert metrics(rig)["cpu_usage_percent"] == [200]
     assert metrics(rig, before=iso(NOW + 15 * SECOND), limit=9)["cpu_usage_percent"] == [50]
+
+
+def test_what_no_gpu_reports_is_no_value(rig: Rig, job: Job) -> None:
+    """With MIG, for one, nobody knows how busy a card is: that isn't 0 %."""
+    unsaid: list[Any] = [{"memory_usage_bytes": 7}, {"util_percent": 9}]
+    measured(rig, job, (0, 0), (10, 5), (20, 25), gpus=unsaid)
+    found = metrics(rig, limit=1000)
+    assert {name: found[name] for name in found if "_gpu0" in name} == {"gpu_memory_usage_bytes_gpu0": [7, 7]}
+    assert {name: found[name] for name in found if "_gpu1" in name} == {"gpu_util_percent_gpu1": [9, 9]}
+    measured(rig, job, (30, 30), gpus=[{"memory_usage_bytes": 7, "util_percent": 50}, {}])
+    reply = send(rig, "GET", "P/metrics/job/hello", query={"limit": "1000"}).json["metrics"]
+    (load,) = [series for series in reply if series["name"] == "gpu_util_percent_gpu0"]
+    assert load == {**load, "timestamps": [iso(NOW + 30 * SECOND)], "values": [50]}
 
 
 def test_one_point_says_nothing_yet(rig: Rig, job: Job) -> None:

@@ -463,3 +463,12 @@ def test_what_several_nodes_say_is_told_once() -> None:
     assert shown[-1].endswith("its disk is full")
     told = render(runs_table([run("sum", "failed", jobs=jobs, error=why)], NOW, verbose=True))
     assert told.count(why) == 1
+
+
+def test_what_nobody_reports_of_a_gpu_is_not_zero() -> None:
+    job, named = metrics()[0]
+    silent = [each for each in named if not each["name"].startswith("gpu_")]
+    (row,) = [
+        line for line in render(metrics_table([(job, silent)]), 120, colour=False).splitlines() if "gpu=0" in line
+    ]
+    assert row.split() == ["gpu=0", "not", "reported", "not", "reported"]

@@ -24,4 +24,11 @@ def job_metrics_json(usage: JobUsage) -> dict[str, Any]:
         series[f"gpu_memory_usage_bytes_gpu{number}"] = [point.gpus[number][0] for point in points]
         series[f"gpu_util_percent_gpu{number}"] = [point.gpus[number][1] for point in points]
     times = [iso(point.at) for point in points]
-    return {"metrics": [{"name": name, "timestamps": times, "values": values} for name, values in series.items()]}
+    found = (_series(name, times, values) for name, values in series.items())
+    return {"metrics": [each for each in found if each["values"] or not points]}
+
+
+def _series(name: str, times: list[str], values: list[Any]) -> dict[str, Any]:
+    """Only what was reported: clients can't read a missing value, and show a missing series as one."""
+    said = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
+    return {"name": name, "timestamps": [at for at, _ in said], "values": [value for _, value in said]}
