@@ -73,7 +73,7 @@ class RequestWire(Protocol):
     def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
         """The response's head, their names in lower case. `goes_on`: it is sent together with what follows at once."""
 
-    async def part(self, part: bytes, *, last: bool) -> None: ...
+    async def part(self, part: bytes, *, last: bool, drained: bool = False) -> None: ...
 
     def leave(self) -> None: ...
 
@@ -382,7 +382,7 @@ class AsgiExchange:
             return
         if not self._whole:
             await self._drain(known)
-            await self.wire.part(b"", last=True)
+            await self.wire.part(b"", last=True, drained=True)
 
     async def _write(self, reply: Reply) -> None:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]

@@ -2,7 +2,10 @@
 
 Uvicorn waits for ever for the rest of a request and buffers whatever precedes a complete head, so a few idle sockets
 would use up all descriptors, and one endless header the memory. Nor does it end for a client that never reads. Its own
-refusals are plain text, which clients of this API don't read.
+refusals are plain text, which clients of this API don't read, and come in the middle of another request's answer.
+
+What is no request ends the connection, after the answers to those before it; so does a body of which a part is still on
+its way when its request has been answered, and nothing is read behind a request that was said to be the last.
 """
 
 from __future__ import annotations
@@ -16,13 +19,24 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from chalicelib.runtime.accept import Seats
+from chalicelib.serving.headers import MOST, MOST_LINES, one
+from chalicelib.serving.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from chalicelib.serving.ports import UpgradedEnd
 
-HEAD_BYTES = 64 * 1024
+HEAD_BYTES = 64 * 1024  # of a head that are read, so that whoever sends it gets the refusal; MOST of them are kept
+_TOO_LARGE = (
+    431,
+    f"The request has more than {MOST // 1024} KB of headers, or more than {MOST_LINES}. Send fewer cookies.",
+)
+_TWO_HOSTS = 400, "The request's target and its `Host` header name different hosts. Send a path as the target."
+_HOSTS = 400, "The request needs one `Host` header, and has none or several."
+_CODED = 501, "The only `Transfer-Encoding` that is understood here is `chunked`."
+_NO_HTTP = 400, "Invalid HTTP request received."
+_RESUMED = b"POST / HTTP/1.1\r\n%b: %b\r\n\r\n"
 BUFFER = 128 * 1024  # bytes of a stream to this client from which on its other end isn't read
 PIPELINED = 8  # requests that may wait behind one on the same connection; our clients send none so
 
@@ -31,7 +45,8 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     head_seconds = 30.0
     body_seconds = 180.0  # for the whole body; the largest allowed takes a third of this at 1 Mbit/s
     read_seconds = 300.0  # for a client to read some of a response that is passed on as it comes
-    close_seconds = 30.0  # for the rest of an answer, on a connection that is being closed
+    close_seconds = 30.0  # for the rest of an answer, or of a body, on a connection that is being closed
+    refuse_seconds = 2.0  # for a client to read that what it sent is no request, and to leave
 
     lost: Callable[[], object] | None = None  # called once the connection has gone; of the request under way
     seats = Seats(2**31)  # the server's own, from whoever makes the connection
@@ -44,12 +59,19 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     _chunked = False  # does its response come in chunks?
     _head = b""  # of its response, while what follows isn't here yet
     _in_head = False
-    _head_bytes = 0
+    _head_bytes = _size = _lines = _hosts = 0  # of the request whose head is being read
+    _fault: tuple[int, str] | None = None  # what is no request: status and words of its refusal
+    _expects = False  # does the request under way wait for our word before it sends its body?
+    _lingers = False  # it is answered; what is left of it is read, so that the client gets the answer
+    _resuming = False  # is the parser told what it has forgotten?
     _early: bytearray | None = None  # what came behind a request for an upgrade
     _stream: UpgradedEnd | None = None  # to which this connection belongs, since its upgrade
+    _held = False  # by the stream
+    _turns: Turns
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
+        self._turns = Turns(self.loop, self._feed, self._pause)
         self._within(self.head_seconds)
         if self._left:
             transport.abort()
@@ -70,8 +92,11 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         cycle = self._at_work
         if cycle is None or cycle.disconnected:
             return
+        self._expects = cycle.waiting_for_100_continue
         cycle.response_started, cycle.waiting_for_100_continue = True, False
         names = {name for name, _ in headers}
+        if cycle.more_body and (self._expects or status >= 300):  # or it may be here by the answer's end
+            cycle.keep_alive = False
         if b"connection" in names:  # which says `close`, whoever wrote it
             cycle.keep_alive = False
         elif not cycle.keep_alive:
@@ -86,8 +111,9 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         if not goes_on:
             self._flush(b"")
 
-    async def part(self, part: bytes, *, last: bool) -> None:
-        """The next bytes of its body, once the client has read most of those before."""
+    async def part(self, part: bytes, *, last: bool, drained: bool = False) -> None:
+        """The next bytes of its body, once the client has read most of those before. `drained`: what is left of the
+        request has had its time."""
         cycle = self._at_work
         if cycle is None:
             return
@@ -102,7 +128,8 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         if last:
             cycle.response_complete = True
             cycle.message_event.set()
-            if not cycle.keep_alive:
+            self._lingers = cycle.more_body and not (self._expects or drained)
+            if not (cycle.keep_alive or self._lingers):
                 self.transport.close()
             cycle.on_response()
 
@@ -121,48 +148,136 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         self.seats.works(self)
 
     def data_received(self, data: bytes) -> None:
+        self._turns.received(data)
+
+    def _feed(self, data: bytes) -> bool:
+        """Is more of it wanted?"""
         if self._stream is not None:
             self._stream.received(data)
-            return
+            return True
         if self._early is not None:
             self._early += data
             if len(self._early) > HEAD_BYTES:
                 self.transport.abort()
-            return
+            return True
+        if self._fault is not None or self.parser is None:
+            return False
         self._unset_keepalive_if_required()
         self._feeding = True
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._early = bytearray(data[upgrade.args[0] :])
+            rest = data[upgrade.args[0] :]
+            if not self._is_upgrade():
+                return self._resume() and self._feed(rest)
+            self._early = bytearray(rest)
             self.cycle.keep_alive = False  # what follows isn't HTTP, whatever the answer
         except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
-            return
+            self._refuse(self._fault or _NO_HTTP)
         finally:
             self._feeding = False
             if self._moved is not None:
                 self._within(*self._moved)
-        if self._in_head and not self.transport.is_closing():
+        if self._in_head and self._fault is None:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self._refuse(431, f"The request headers are larger than {HEAD_BYTES // 1024} KB.")
+                self._refuse(_TOO_LARGE)
+        return self._fault is None
+
+    def _is_upgrade(self) -> bool:
+        """Does the request ask for a WebSocket? What asks for anything else, as HTTP clients that prefer version 2 do,
+        is a request like any other."""
+        wanted = (one(self.headers, b"upgrade") or b"").lower() == b"websocket"
+        return wanted and self.parser.get_method() == b"GET" and self._framing()[1] == b"0"
+
+    def _framing(self) -> tuple[bytes, bytes]:
+        """The header that says where the request's body ends."""
+        found = [each for each in self.headers if each[0] in (b"transfer-encoding", b"content-length")]
+        return found[0] if found else (b"content-length", b"0")
+
+    def _resume(self) -> bool:
+        """The parser takes whatever follows a request with an `Upgrade` for another protocol, its body too: another one
+        goes on with that."""
+        self.parser = httptools.HttpRequestParser(self)
+        self.cycle.more_body, self._resuming = True, True
+        try:
+            self.parser.feed_data(_RESUMED % self._framing())
+        except httptools.HttpParserError:
+            self._refuse(_NO_HTTP)
+        finally:
+            self._resuming = False
+        return self._fault is None
+
+    def _pause(self, pause: bool) -> None:
+        """Read nothing more for now, or go on, unless somebody else holds it."""
+        if pause:
+            self.transport.pause_reading()
+        elif not (self._held or self.flow.read_paused or self.transport.is_closing()):
+            self.transport.resume_reading()
 
     def on_message_begin(self) -> None:
+        if self._resuming:
+            return
+        if self.cycle is not None and not self.cycle.keep_alive:
+            raise ValueError("nothing may follow")  # the parser's caller ends the connection; so for what follows
         super().on_message_begin()
         self.scope["state"]["connection"] = self
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._head_bytes, self._size, self._lines, self._hosts = True, 0, 0, 0, 0
         self._within(self.head_seconds)
 
+    def on_url(self, url: bytes) -> None:
+        self._size += len(url)
+        if self._size <= MOST and not self._resuming:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            return  # a trailer, which nobody has asked for
+        self._lines += 1
+        self._size += len(name) + len(value) + 4
+        if self._size <= MOST and self._lines <= MOST_LINES:
+            name, value = name.lower(), value.rstrip(b" \t")
+            self._hosts += name == b"host"
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        if self._resuming:
+            return
         self._in_head = False
         self._within(self.body_seconds)
-        if len(self.pipeline) >= PIPELINED:
-            raise ValueError("too many requests at once")  # the parser's caller closes the connection
+        self._fault = self._faulty()
+        if self._fault is not None:
+            raise ValueError(self._fault)
         super().on_headers_complete()
+
+    def _faulty(self) -> tuple[int, str] | None:
+        """What is wrong with the head of a request: two programs that read it might take it for two different ones."""
+        if self._size > MOST or self._lines > MOST_LINES:
+            return _TOO_LARGE
+        version = self.parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            return _NO_HTTP
+        if self._hosts != 1 and (self._hosts or version == "1.1"):
+            return _HOSTS
+        if not self.url.startswith((b"/", b"*")) and self._elsewhere():
+            return _TWO_HOSTS
+        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self.headers):
+            return _CODED
+        return _NO_HTTP if len(self.pipeline) >= PIPELINED else None
+
+    def _elsewhere(self) -> bool:
+        """Does a target in absolute form name another host than the header does?"""
+        scheme, _, rest = self.url.partition(b"://")
+        if self.parser.get_method() == b"CONNECT":
+            return False
+        host = rest.partition(b"/")[0].partition(b"?")[0]
+        return scheme.lower() not in (b"http", b"https") or host.lower() != (one(self.headers, b"host") or b"").lower()
 
     def on_message_complete(self) -> None:
         self._within(None)
+        if self._lingers:
+            self.transport.close()
+            return
         self.seats.works(self)
         super().on_message_complete()
 
@@ -170,8 +285,10 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         super().on_response_complete()
         if not self.pipeline:
             self.seats.waits(self)
-        if self.transport.is_closing() or self.cycle.more_body:  # what is left of a body that nobody wants
+        if self.transport.is_closing() or self._lingers:
             self._within(self.close_seconds)
+        elif self._fault is not None and self._at_work is not None and self._at_work.response_complete:
+            self._say(*self._fault)
 
     def upgrade(self, head: bytes, end: UpgradedEnd) -> None:
         """Answer the request with this; from now on the connection is one end of a stream. It keeps its seat."""
@@ -187,17 +304,15 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         if made is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if early:
-            self.loop.call_soon(end.received, early)
+            self.loop.call_soon(self._turns.received, early)
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
 
     def hold(self, hold: bool) -> None:
         """Read nothing more of the stream for now, or go on."""
-        if hold:
-            self.transport.pause_reading()
-        else:
-            self.transport.resume_reading()
+        self._held = hold
+        self._pause(hold or self._turns.waiting)
 
     def close(self) -> None:
         """Close once all has been sent."""
@@ -227,7 +342,11 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     def connection_lost(self, exc: Exception | None) -> None:
         self._within(None)
         self._is_read()
+        self._turns.drop()
         self.seats.left(self)
+        if (cycle := self._at_work) is not None and not cycle.response_complete:  # uvicorn tells the last one only
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
         self._forget_bodies()
         if self.lost is not None:
@@ -253,13 +372,34 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, msg)
+        self._refuse((400, msg))
 
-    def _refuse(self, status: int, msg: str) -> None:
+    def _refuse(self, fault: tuple[int, str]) -> None:
+        """What came is no request, and so nothing behind it is: the connection ends, after the answers to those before
+        it, which may be under way."""
+        self._fault, cycle = fault, self.cycle
+        if cycle is not None and cycle.more_body:  # it is in that one's body
+            cycle.disconnected, cycle.waiting_for_100_continue = True, False
+            cycle.message_event.set()
+            if self.pipeline and self.pipeline[0][0] is cycle:
+                self.pipeline.popleft()
+            elif cycle.response_started:
+                self.transport.abort()
+                return
+        if self._at_work is None or self._at_work.response_complete or self._at_work.disconnected:
+            self._say(*fault)
+
+    def _say(self, status: int, msg: str) -> None:
+        """The last word on this connection. What the client still sends is read for a while and forgotten, or it might
+        never see it."""
         body = orjson.dumps({"detail": [{"msg": msg, "code": "error"}]})
         head = f"content-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
-        self.transport.write(STATUS_LINE[status] + head.encode() + body)
-        self.transport.close()
+        method = self.scope.get("method") or self.parser.get_method().decode()
+        shown = b"" if method == "HEAD" else body
+        self.transport.write(STATUS_LINE[status] + head.encode() + shown)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._within(self.refuse_seconds)
 
     def _within(self, seconds: float | None) -> None:
         """The rest of the current request must arrive within this many seconds; None: no request is being sent."""
@@ -273,8 +413,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
 
     def _too_late(self) -> None:
         self._deadline = None
-        if self._in_head and not self.transport.is_closing():
+        if self._in_head and self._fault is None and not self.transport.is_closing():
             self.send_400_response(f"The request headers didn't arrive within {self.head_seconds:g} s.")
-            self._within(self.close_seconds)
         else:
             self.transport.abort()

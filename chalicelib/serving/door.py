@@ -74,7 +74,7 @@ class Door:
         self._services = services
         self._directory = Directory(services, self._aside, self._looked_up)
         self._access = ServiceAccess(rights, self._aside, time.monotonic)
-        self._replicas = ReplicaConnections(way, self._aside)
+        self._replicas = ReplicaConnections(way)
         self._catalogue = ServiceCatalogue(services, self._directory, self._aside)
         self._models = ModelRequests(self._catalogue, self._admit, self._pass_on)
         self._held_bytes: dict[str, int] = {}
@@ -146,7 +146,7 @@ class Door:
         if self._reporting is not None:
             await self._reporting
         await self._tell(urgent=False)
-        await self._replicas.close()
+        self._replicas.close()
         self._threads.shutdown(wait=False)
 
     async def _aside(self, work: Callable[[], T]) -> T:

@@ -68,8 +68,6 @@ class Exchange:
 
     def begin(self, status: int, headers: list[tuple[bytes, bytes]], *, goes_on: bool = False) -> None:
         """`goes_on`: more follows at once."""
-        if not self.whole and self.header("expect"):  # its body may never come: what follows isn't it
-            headers = [*headers, (b"connection", b"close")]
         self.begun = True
         headers = [*headers, *(each for each in self.added if all(each[0] != name for name, _ in headers))]
         for each in self.hearers:
@@ -122,7 +120,11 @@ class Body:
         self._exchange, self._limit, self._most_kept, self._room = exchange, limit, kept, room
         self._copy: list[bytes] | None = []
         self._size = 0
-        self.problem: Exception | None = None  # why it ended too soon: a library may tell of it in its own words
+
+    @property
+    def announced(self) -> int | None:
+        """Its bytes; None: it comes in chunks."""
+        return self._exchange.announced
 
     @property
     def kept(self) -> bool:
@@ -146,14 +148,10 @@ class Body:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """From its beginning, if it is repeated."""
-        try:
-            for part in tuple(self._copy or ()):
-                yield part
-            while part := await self._next():
-                yield part
-        except (HttpProblem, ClientGone, TimeoutError) as problem:
-            self.problem = problem
-            raise
+        for part in tuple(self._copy or ()):
+            yield part
+        while part := await self._next():
+            yield part
 
     async def _next(self) -> bytes:
         part = await self._exchange.piece()

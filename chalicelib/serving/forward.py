@@ -1,66 +1,34 @@
 """A request goes to a replica and its response comes back: as they come, and never more of them than a buffer holds.
 
-Most requests are here as a whole when they go on, and take the short way (`upstream.py`). One whose body is still on
-its way takes the other (`streaming.py`), which is loaded when it is first needed.
+Most requests are here as a whole when they go on; the body of any other follows as it comes (`upstream.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
 
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.serving import problems
+from chalicelib.serving.choosing import REPEATABLE
 from chalicelib.serving.exchange import Body, Exchange
 from chalicelib.serving.headers import Raw, back
 from chalicelib.serving.problems import Unanswered
-from chalicelib.serving.upstream import AnswerCutShort, Place, Upstreams, written
-
-if TYPE_CHECKING:
-    from chalicelib.serving.streaming import Streaming
+from chalicelib.serving.upstream import AnswerCutShort, Place, Upstream, Upstreams, begun, framed, written
 
 _UNFIT = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # what no header's value may have; the parsers let it through
-
-
-class Response(Protocol):
-    """What a replica answers, of which the head is here."""
-
-    status: int
-
-    @property
-    def raw_headers(self) -> Sequence[tuple[bytes, bytes]]: ...
-
-    @property
-    def follows(self) -> bool:
-        """Is some of the body, or its end, here already?"""
-
-    @property
-    def ended(self) -> bool:
-        """Has all of the body been handed out?"""
-
-    async def part(self) -> bytes:
-        """The next bytes of the body; none at its end. Raises Broken."""
-
-    def release(self) -> None:
-        """It isn't needed any more."""
 
 
 class ReplicaConnections:
     """The ways to all replicas. Used on the event loop."""
 
-    def __init__(
-        self,
-        way: Callable[[ServedReplica], str],
-        aside: Callable[[Callable[[], type[Streaming]]], Awaitable[type[Streaming]]],
-    ) -> None:
-        self._way, self._aside = way, aside
+    def __init__(self, way: Callable[[ServedReplica], str]) -> None:
+        self._way = way
         self._upstreams = Upstreams()
-        self._streaming: Streaming | None = None
 
     async def request(
         self, replica: ServedReplica, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: Body
-    ) -> Response:
+    ) -> Upstream:
         """The response, of which only the head is sure to be here. Raises Unanswered, or what stopped the body."""
         _check(headers)
         place: Place = (replica.address, replica.port) if replica.address else self._way(replica)
@@ -69,23 +37,12 @@ class ReplicaConnections:
         whole = await body.start()
         if whole is not None:
             return await self._upstreams.ask(place, method, written(method, target, headers, whole))
-        streaming = self._streaming or await self._loaded()
-        return await streaming.request(place, method, target, headers, body)
+        announced = body.announced
+        head, rest = begun(method, target, headers, announced), framed(body.pieces(), announced)
+        afresh = announced is None or announced > REPEATABLE
+        return await self._upstreams.ask(place, method, head, rest, afresh=afresh)
 
-    async def _loaded(self) -> Streaming:
-        """The library for it takes nine megabytes, and most servers never stream a body."""
-
-        def load() -> type[Streaming]:
-            from chalicelib.serving.streaming import Streaming
-
-            return Streaming
-
-        kind = await self._aside(load)
-        if self._streaming is None:
-            self._streaming = kind()
-        return self._streaming
-
-    async def give_back(self, response: Response, exchange: Exchange, request_id: str, replica: str) -> None:
+    async def give_back(self, response: Upstream, exchange: Exchange, request_id: str, replica: str) -> None:
         """The response to the client, each part as soon as it is here."""
         if not _is_answer(response):
             raise problems.no_answer()
@@ -103,10 +60,8 @@ class ReplicaConnections:
         if not exchange.ended:
             await exchange.write(b"", last=True)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._upstreams.close()
-        if self._streaming is not None:
-            await self._streaming.close()
 
 
 def _check(headers: Raw) -> None:
@@ -118,7 +73,7 @@ def _check(headers: Raw) -> None:
             raise problems.not_utf8() from wrong
 
 
-def _is_answer(response: Response) -> bool:
+def _is_answer(response: Upstream) -> bool:
     """Can it be passed on as HTTP? A switch to another protocol, for which nobody has asked, can't."""
     if not 200 <= response.status < 600:
         return False

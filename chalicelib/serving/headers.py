@@ -1,9 +1,9 @@
 """What happens to headers on their way: those of one hop stay behind, and who asked, and where, is added.
 
 What a client says about itself is never passed off as ours: `X-Forwarded-Proto`, `-Host` and `-Prefix` are written
-anew, and in `X-Forwarded-For` our word is the last. Spelled with a `_`, which many applications read as a `-`, they
-stay behind. Where the door has judged the caller's token, the application gets no token: it could use it against
-whoever sent it.
+anew, in `X-Forwarded-For` our word is the last, and the others of `OURS` stay behind. So do they, and those that frame
+a message, where they are spelled with a `_`, which many applications read as a `-`. Where the door has judged the
+caller's token, the application gets no token: it could use it against whoever sent it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,45 @@ from typing import NamedTuple
 Raw = Iterable[tuple[bytes, bytes]]  # names in lower case
 
 MOST = 16 * 1024  # bytes of a request's headers
-_HOP = frozenset(
-    (
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"http2-settings",
-        b"expect",
-    )
+MOST_LINES = 128  # of them
+FRAME = frozenset((b"host", b"content-length", b"transfer-encoding"))  # no `Connection` removes these
+_HOP = (
+    b"connection",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+    b"http2-settings",
+    b"expect",
+)
+OURS = (  # what says who asked, and how: proxies', so never a client's
+    b"forwarded",
+    b"x-forwarded-for",
+    b"x-forwarded-proto",
+    b"x-forwarded-host",
+    b"x-forwarded-prefix",
+    b"x-forwarded-port",
+    b"x-forwarded-server",
+    b"x-forwarded-scheme",
+    b"x-forwarded-ssl",
+    b"x-forwarded-by",
+    b"x-forwarded-protocol",
+    b"x-forwarded-uri",
+    b"x-forwarded-method",
+    b"x-forwarded-user",
+    b"x-forwarded-email",
+    b"x-forwarded-groups",
+    b"x-real-ip",
+    b"x-request-id",
 )
 
 
-def _spellings(name: bytes) -> list[bytes]:
+def spellings(name: bytes) -> list[bytes]:
+    """As many applications read it: with a `_` for some `-`."""
     first, *words = name.split(b"-")
     found = [first]
     for word in words:
@@ -39,20 +60,9 @@ def _spellings(name: bytes) -> list[bytes]:
     return found
 
 
-_OURS = frozenset(
-    spelling
-    for name in (
-        b"x-forwarded-for",
-        b"x-forwarded-proto",
-        b"x-forwarded-host",
-        b"x-forwarded-prefix",
-        b"x-real-ip",
-        b"x-request-id",
-    )
-    for spelling in _spellings(name)
-)
-_LEFT, _JUDGED = _HOP | _OURS, _HOP | _OURS | {b"authorization"}  # made once: this is on every request's way
-_LEFT_BACK = _HOP | {b"x-request-id", b"x-replica"}  # of a response: those are ours
+_SPELT = frozenset(each for name in (*_HOP, *OURS) for each in spellings(name)) | {b"content_length"}
+_LEFT, _JUDGED = _SPELT, _SPELT | {b"authorization"}  # made once: this is on every request's way
+_LEFT_BACK = frozenset(_HOP) | {b"x-request-id", b"x-replica"}  # of a response: those are ours
 _NONE: frozenset[bytes] = frozenset()
 _ID = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")
 LONGEST_ID = 128
@@ -80,11 +90,12 @@ def one(headers: Raw, name: bytes) -> bytes | None:
 
 
 def listed(headers: Raw) -> frozenset[bytes]:
-    """The headers that `Connection` declares to be of this hop."""
+    """The headers that `Connection` declares to be of this hop. Whoever names one that frames the message, or says
+    where it goes, has made it another message for the next reader: those stay."""
     values = [value for key, value in headers if key == b"connection"]
     if not values:
         return _NONE
-    return frozenset(word.strip().lower() for value in values for word in value.split(b",")) - {b"host", b""}
+    return frozenset(word.strip().lower() for value in values for word in value.split(b",")) - FRAME
 
 
 def request_id(headers: Raw, otherwise: Callable[[], str]) -> str:

@@ -1,13 +1,15 @@
-"""Connections to replicas for requests whose body is here as a whole: nearly all of them.
+"""Connections to replicas: a request goes out, and a parser reads its answer straight from the connection.
 
-Such a request is one write, and its answer is read by a parser straight from the connection. The library that streams
-the others does so much more for a request that it took half of the door's time. Nothing here repeats, follows, unpacks
-or keeps anything: an answer goes on as it came.
+Nearly all requests are here as a whole when they go on, and are one write. The body of any other follows as it comes,
+while its answer may be coming back already. Where a body ends is our own word, never the client's, and a connection
+whose request wasn't sent to its end is never used again. Nothing here repeats, follows, unpacks or keeps anything: an
+answer goes on as it came.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import cast
 
 import httptools
@@ -16,12 +18,15 @@ from chalicelib.serving import problems
 from chalicelib.serving.exchange import CONNECT_SECONDS, IDLE
 from chalicelib.serving.headers import MOST as MOST_LINE
 from chalicelib.serving.headers import Raw
-from chalicelib.serving.problems import Unanswered
+from chalicelib.serving.problems import ClientGone, HttpProblem, Unanswered
+from chalicelib.serving.turns import Turns
 
 KEPT_SECONDS = 30.0  # that a connection to a replica is kept for the next request
 BUFFER = 64 * 1024  # bytes of an answer that wait for the client
 MOST_HEAD = 4 * MOST_LINE  # bytes of an answer's headers, those of early hints included
 MOST_PLACES = 1000  # for which connections were kept
+
+_FRAMING = (b"content-length", b"transfer-encoding")
 
 Place = str | tuple[str, int]  # a unix socket, or an address and a port
 
@@ -45,11 +50,16 @@ class Upstream(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._heard = loop.time()  # when something last happened
         self._held = self._gone = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._sending: asyncio.Task[None] | None = None  # of a body that is still on its way
+        self._turns = Turns(loop, self._feed, self._hold)
 
     # --- one request and its answer -----------------------------------------------------------------------------------
 
-    async def ask(self, method: str, request: bytes) -> None:
-        """Returns once the answer's head is here. Raises Unanswered or Problem."""
+    async def ask(self, method: str, request: bytes, body: AsyncIterator[bytes] | None = None) -> None:
+        """Returns once the answer's head is here; `body` may be on its way for longer. Raises Unanswered or Problem, or
+        what stopped the body."""
         self._bodiless = method == "HEAD"  # which its answer doesn't tell
         self.status, self.raw_headers = 0, []
         self._headed = self._whole = self._keeps = False
@@ -58,10 +68,23 @@ class Upstream(asyncio.Protocol):
         self._failure: Exception | None = None
         self._parser, self._heard = httptools.HttpResponseParser(self), self._loop.time()
         self.transport.write(request)
+        self._sending = None if body is None else self._loop.create_task(self._send(body))
         while not self._headed:
             if self._failure is not None:
                 raise self._failure
             await self._news()
+
+    async def _send(self, body: AsyncIterator[bytes]) -> None:
+        try:
+            async for part in body:
+                await self._writable.wait()
+                if self._gone:
+                    return
+                self._heard = self._loop.time()
+                self.transport.write(part)
+        except (HttpProblem, ClientGone, TimeoutError) as problem:  # the client's fault: whoever asked gets it
+            self._fail(problem)
+            self.transport.abort()
 
     @property
     def follows(self) -> bool:
@@ -85,16 +108,20 @@ class Upstream(asyncio.Protocol):
         self._parts, self._size = [], 0
         if self._held:
             self._held, self._heard = False, self._loop.time()
-            self.transport.resume_reading()
+            self._hold(False)
         return found
 
     def release(self) -> None:
         """The request is over, one way or the other."""
         self._parser, self._heard = None, self._loop.time()
-        if self.ended and self._keeps and not self._gone:
+        sent = self._sending is None or self._sending.done()
+        if self.ended and self._keeps and sent and not self._gone and not self._turns.waiting:
             self._kept.append(self)
-        else:
-            self.transport.abort()
+            return
+        self._turns.drop()
+        self.transport.abort()
+        if self._sending is not None:
+            self._sending.cancel()
 
     async def _news(self) -> None:
         self._waiter = self._loop.create_future()
@@ -128,10 +155,26 @@ class Upstream(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         self._timer = self._loop.call_later(KEPT_SECONDS, self._look)
 
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
     def data_received(self, data: bytes) -> None:
+        self._turns.received(data)
+
+    def _hold(self, hold: bool) -> None:
+        """Read nothing more for now, or go on, unless something else is in the way."""
+        if hold:
+            self.transport.pause_reading()
+        elif not (self._held or self._turns.waiting or self._gone):
+            self.transport.resume_reading()
+
+    def _feed(self, data: bytes) -> bool:
         if self._parser is None:  # nobody has asked for anything
             self.transport.abort()
-            return
+            return False
         self._heard = self._loop.time()
         try:
             self._parser.feed_data(data)
@@ -143,11 +186,16 @@ class Upstream(asyncio.Protocol):
                 self._fail(problems.no_answer())
         if self._size > BUFFER and not self._held:
             self._held = True
-            self.transport.pause_reading()
+            self._hold(True)
         self._wake()
+        return self._failure is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
+        self._writable.set()
+        self._turns.afterwards(lambda: self._lost(exc))
+
+    def _lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self in self._kept:
@@ -202,12 +250,21 @@ class Upstreams:
     def __init__(self) -> None:
         self._kept: dict[Place, list[Upstream]] = {}
 
-    async def ask(self, place: Place, method: str, request: bytes) -> Upstream:
-        """The answer, of which only the head is sure to be here. Raises Unanswered or Problem."""
+    async def ask(
+        self,
+        place: Place,
+        method: str,
+        request: bytes,
+        body: AsyncIterator[bytes] | None = None,
+        *,
+        afresh: bool = False,
+    ) -> Upstream:
+        """The answer, of which only the head is sure to be here. `afresh`: over no connection that may just be closing.
+        Raises Unanswered or Problem, or what stopped the body."""
         kept = self._kept.setdefault(place, [])
-        upstream = kept.pop() if kept else await self._connected(place, kept)
+        upstream = kept.pop() if kept and not afresh else await self._connected(place, kept)
         try:
-            await upstream.ask(method, request)
+            await upstream.ask(method, request, body)
         except BaseException:
             upstream.release()
             raise
@@ -234,8 +291,38 @@ class Upstreams:
 
 
 def written(method: str, target: bytes, headers: Raw, body: bytes) -> bytes:
-    """A request as it is sent. Its length is our own word: another reader must not find another end."""
+    """A request as it is sent, with a body that is here."""
+    said = any(name == b"content-length" for name, _ in headers)
+    return _head(method, target, headers, b"content-length: %d" % len(body) if body or said else b"") + body
+
+
+def begun(method: str, target: bytes, headers: Raw, announced: int | None) -> bytes:
+    """The beginning of a request whose body follows: so many bytes, or in chunks."""
+    frame = b"transfer-encoding: chunked" if announced is None else b"content-length: %d" % announced
+    return _head(method, target, headers, frame)
+
+
+def _head(method: str, target: bytes, headers: Raw, frame: bytes) -> bytes:
+    """With our own word on where the body ends: another reader must not find another end."""
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target)]
-    for name, value in headers:
-        lines.append(name + b": " + (value if name != b"content-length" else b"%d" % len(body)))
-    return b"\r\n".join((*lines, b"", body))
+    lines += [name + b": " + value for name, value in headers if name not in _FRAMING]
+    if frame:
+        lines.append(frame)
+    return b"\r\n".join((*lines, b"", b""))
+
+
+async def framed(pieces: AsyncIterator[bytes], announced: int | None) -> AsyncIterator[bytes]:
+    """A body as it is sent behind `begun`. Raises ClientGone if it isn't as long as was announced."""
+    left = announced
+    async for part in pieces:
+        if left is None:
+            yield b"%x\r\n%b\r\n" % (len(part), part)
+        elif len(part) <= left:
+            left -= len(part)
+            yield part
+        else:
+            raise ClientGone
+    if left:
+        raise ClientGone
+    if left is None:
+        yield b"0\r\n\r\n"

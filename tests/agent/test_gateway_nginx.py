@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.gateway.nginx import Listens, Nginx, NginxError
+from chalicelib.agent.gateway.nginx import HOP, OURS, Listens, Nginx, NginxError, masked
+from chalicelib.serving import headers
 
 
 def test_without_a_certificate_for_nobody_the_reason_is_that_of_openssl(
@@ -19,3 +20,11 @@ def test_without_a_certificate_for_nobody_the_reason_is_that_of_openssl(
     monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
     with pytest.raises(NginxError, match=r"^openssl makes no certificate: said\nno entropy\n$"):
         Nginx(str(tmp_path / "gateway"), Listens(["0"], ["0"])).start()
+
+
+def test_both_doors_leave_the_same_headers_behind() -> None:
+    assert {name.lower().encode() for name in OURS} == set(headers.OURS)
+    client = [(name.lower().encode(), b"1") for name in (*masked(), *HOP)]
+    origin = headers.Origin("127.0.0.1", "http", "a", "", "id")
+    added = [name for name, _ in headers.onward([], origin, judged=False)]
+    assert [name for name, _ in headers.onward(client, origin, judged=False)] == added

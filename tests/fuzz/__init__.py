@@ -7,6 +7,9 @@ canary in a stranger's answer, no record of a stranger written. `play.py` runs t
 plane, so that one number plays again what led to a find, with `pool.py` on every core; `wire.py` sends a share of
 them to a server over sockets.
 
+`pairs.py` draws what a client sends to a door, and judges what a replica gets of it and what comes back; `doors.py`
+plays that with both doors. `python -m tests.fuzz.doors` does only this.
+
 `requests.json` is what the genuine server says of its requests (its `/openapi.json`, without titles, defaults, and
 the routes that this one refuses by name).
 

@@ -2,7 +2,8 @@
 
 Prints each find once, with the call that plays it again, and a summary; the exit status is 1 if there is any find.
 `--only N` plays the batch of call N up to it, and prints that call and its answer. `--seconds` ends sooner. One call
-in fifty is also sent to a server over sockets, by several clients at once, while another tenant's calls are timed.
+in fifty is also sent to a server over sockets, by several clients at once, while another tenant's calls are timed. Half
+as many requests go through each of the two doors to services, to a replica that reads strictly.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from tests.fuzz.doors import DOORS, play_and_tell
 from tests.fuzz.play import BATCH, Find, Tally, show
 from tests.fuzz.pool import every
 from tests.fuzz.wire import Over, send_some
@@ -26,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1200, help="begin no batch after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--sockets", type=int, help="calls over sockets (a fiftieth)")
+    parser.add_argument("--requests", type=int, help="requests through each door (half as many)")
     given = parser.parse_args(arguments)
     if given.only is not None:
         return tell(show(given.seed, given.only), lambda find: f"--seed {given.seed} --only {find.number}")
@@ -40,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     over = send_some(given.seed, given.calls // 50 if given.sockets is None else given.sockets)
     status |= tell(over.finds, lambda find: f"--seed {given.seed} --calls 0 --sockets {find.number + 1}")
     summary(total, over, given.seed, took)
-    return status
+    requests = given.calls // 2 if given.requests is None else given.requests
+    return max(status, *(play_and_tell(name, given.seed, requests) for name in DOORS if requests))
 
 
 def tell(finds: list[Find], again: Callable[[Find], str]) -> int:

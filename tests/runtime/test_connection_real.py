@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -127,7 +128,54 @@ def test_a_body_that_never_ends_is_dropped_and_not_executed(hasty: Listening) ->
 
 @pytest.mark.parametrize("line", [b"X: " + b"a" * HEAD_BYTES, b"X: a\r\n" * (HEAD_BYTES // 6)], ids=["one", "many"])
 def test_a_head_that_is_too_large_is_refused_by_size(patient: Listening, line: bytes) -> None:
-    assert "larger than 64 KB" in problem(patient.ask(HEAD + line), 431)
+    assert "more than 16 KB of headers, or more than 128" in problem(patient.ask(HEAD + line), 431)
+
+
+def test_most_heads_are_refused_at_a_quarter_of_what_is_read(patient: Listening) -> None:
+    fits = HEAD + b"X: a\r\n" * 120 + b"Content-Length: 0\r\nConnection: close\r\n"
+    assert patient.ask(fits + b"X: " + b"a" * 14_000 + b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    for more in (b"X: " + b"a" * 16_000, b"X: a\r\n" * 10 + b"X: a"):
+        assert "headers" in problem(patient.ask(fits + more + b"\r\n\r\n"), 431)
+    assert patient.bodies == [""]
+
+
+def test_a_refusal_comes_after_the_answers_to_what_was_asked_before(patient: Listening) -> None:
+    first = HEAD + b"Content-Length: 2\r\n\r\nab"
+    answers = patient.ask(first + b"POST / HTTP/1.1\r\nX Y: z\r\n\r\n" + first)
+    assert re.findall(rb"HTTP/1.1 (\d+) ", answers) == [b"200", b"400"]
+    assert patient.bodies == ["ab"]
+
+
+def test_what_follows_the_last_request_is_none(patient: Listening) -> None:
+    last = HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\nab"
+    assert patient.ask(last + HEAD + b"Content-Length: 2\r\n\r\ncd").count(b"HTTP/1.1 ") == 1
+    assert patient.bodies == ["ab"]
+
+
+@pytest.mark.parametrize("upgrade", ["h2c", "other"])
+def test_a_body_stays_one_where_another_protocol_is_asked_for(patient: Listening, upgrade: str) -> None:
+    asked = HEAD + f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\nHTTP2-Settings: AA\r\n".encode()
+    sent = asked + b"Content-Length: 4\r\n\r\nbody" + asked + b"Transfer-Encoding: chunked\r\n\r\n2\r\nof\r\n0\r\n\r\n"
+    assert patient.ask(sent + HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n").count(b"HTTP/1.1 200 ") == 3
+    assert patient.bodies == ["body", "of", ""]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"POST http://b/x HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST /x HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        b"POST /x HTTP/1.1\r\nX: a\r\n\r\n",
+        b"POST /x\r\n\r\n",
+    ],
+)
+def test_what_leads_two_ways_leads_nowhere(patient: Listening, wrong: bytes) -> None:
+    assert problem(patient.ask(wrong))
+    assert patient.bodies == []
+
+
+def test_another_code_than_chunks_isnt_understood(patient: Listening) -> None:
+    assert "chunked" in problem(patient.ask(HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), 501)
 
 
 def test_half_a_request_is_not_executed(patient: Listening) -> None:

@@ -130,6 +130,8 @@ class App:
             "/once": self.once,
             "/wait": self.wait,
             "/refuse": self.refuse,
+            "/at-once": self.at_once,
+            "/named": self.named,
             "/seen": self.seen,
             "/ws": self.websocket,
             "/ws-refused": self.no_websocket,
@@ -170,6 +172,8 @@ class App:
         code = int(asked.path.rpartition("/")[2])
         head = f"HTTP/1.1 {code} Whatever\r\n"
         asked.writer.write((head + ("\r\n" if code in (204, 304) else "content-length: 0\r\n\r\n")).encode())
+        if asked.arg("surplus"):
+            asked.writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison")
 
     async def delay(self, asked: Asked) -> None:
         await _read(asked)
@@ -258,6 +262,17 @@ class App:
         while await asked.reader.read(65536):  # or what is unread would reset the connection
             pass
         raise Cut
+
+    async def at_once(self, asked: Asked) -> None:
+        """Answers before it has read the body, and then reads that."""
+        _whole(asked, b"at once")
+        await asked.writer.drain()
+        await _read(asked)
+
+    async def named(self, asked: Asked) -> None:
+        _whole(asked, b"named", ("connection", "content-length, transfer-encoding"))
+        if asked.arg("surplus"):
+            asked.writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison")
 
     # --- streams --------------------------------------------------------------------------------------------------
 

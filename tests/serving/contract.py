@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.serving import Served
+from chalicelib.serving.headers import OURS
 from tests.harness.conformance import Conformance, needs
 from tests.serving.door import STRANGER, TOKEN, Door, Replica, Visitor, service, values
 
@@ -217,6 +218,17 @@ class Headers(Doors):
         assert values(got, "x-forwarded-proto") == ["http"]
         assert values(got, "x-forwarded-host") == [visitor.host]
         assert values(got, "x-real-ip") in ([], ["127.0.0.1"])
+
+    @pytest.mark.parametrize("name", [name.decode() for name in OURS if name not in (b"x-forwarded-for", b"x-real-ip")])
+    def test_what_a_proxy_would_say_is_no_clients_to_say(self, visitor: Visitor, name: str) -> None:
+        got = visitor.echo(headers=[(name, "said=6.6.6.6"), (name.replace("-", "_"), "said=6.6.6.6")])
+        assert "said=6.6.6.6" not in [value for _, value in got["headers"]]
+
+    @pytest.mark.parametrize("given", [["a b"], ["x" * 129], ["a;b"], ['a"b']])
+    def test_an_id_that_isnt_fit_to_be_repeated_is_replaced(self, visitor: Visitor, given: list[str]) -> None:
+        answer = visitor.ask("/echo", headers=[("X-Request-Id", each) for each in given])
+        (got,) = values(answer.json(), "x-request-id")
+        assert got == answer.header("x-request-id") and got not in given
 
     def test_a_request_has_an_id_that_both_sides_see(self, visitor: Visitor) -> None:
         answer = visitor.ask("/echo")

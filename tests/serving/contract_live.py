@@ -346,16 +346,98 @@ class Tricks(Doors):
             ["Transfer-Encoding: chunked, identity"],
             ["Content-Length : 6"],
             ["X: a", " folded: b"],
+            ["Transfer-Encoding: gzip, chunked"],
+            ["X(Odd): 1"],
+            ["X Odd: 1"],
+            ["Content-Len\x80gth: 6"],
+            ["Host: another.example"],
+            ["X-Many: 1"] * 130,
         ],
     )
     def test_requests_with_two_readings_are_refused(self, visitor: Visitor, replica: Replica, lines: list[str]) -> None:
         before = replica.seen()["requests"]
         with visitor.connect(3) as caller:
             head = ["POST /echo HTTP/1.1", f"Host: {visitor.host}", *lines, "", ""]
-            caller.send("\r\n".join(head).encode() + b"0\r\n\r\nG")
+            caller.send("\r\n".join(head).encode("latin-1") + b"0\r\n\r\n")
             with suppress(http.client.HTTPException, ConnectionError):  # closed without a word is a refusal too
-                assert caller.answer().status in (400, 411, 501)
+                answer = caller.answer()
+                assert answer.status in (400, 411, 431, 501)
+                assert answer.header("connection") == "close", "what follows would be read as a request"
         assert replica.seen()["requests"] == before + 1, "something reached the replica"
+
+    @pytest.mark.parametrize(
+        "named", ["content-length", "Content-Length, host", "transfer-encoding, HOST", "x-a,content-length"]
+    )
+    @pytest.mark.parametrize("chunked", [False, True])
+    def test_no_header_that_frames_is_removed_by_naming_it(self, visitor: Visitor, named: str, chunked: bool) -> None:
+        """Its body would be the next request on the replica's connection, which is everybody's."""
+        body = f"GET /smuggled HTTP/1.1\r\nHost: {visitor.host}\r\n\r\n".encode()
+        frame = ("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(body)))
+        for _ in range(2):
+            with visitor.connect() as caller:
+                caller.head("POST", "/echo", visitor.host, [frame, ("Connection", named)])
+                caller.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
+                got = caller.answer().json()
+            assert (got["target"], got["body"], values(got, "host")) == ("/echo", body.decode(), [visitor.host])
+        assert visitor.echo("/after")["target"] == "/after"
+
+    def test_a_replica_that_names_them_changes_nothing(self, visitor: Visitor) -> None:
+        with visitor.connect() as caller:
+            for _ in range(2):
+                caller.head("GET", "/named", visitor.host)
+                assert caller.answer().body == b"named"
+
+    @pytest.mark.parametrize("name", ["Content_Length", "Transfer_Encoding", "Transfer-Encoding_", "content_length"])
+    def test_nothing_that_reads_like_framing_goes_on(self, visitor: Visitor, name: str) -> None:
+        got = visitor.echo(method="POST", body=b"body", headers=[("Content-Length", "4"), (name, "0")])
+        assert got["body"] == "body"
+        assert not [each for each, _ in got["headers"] if each in ("content_length", "transfer_encoding")]
+
+    @pytest.mark.parametrize("length", ["5 ", "  5", "0005"])
+    def test_a_length_with_blanks_is_a_length(self, visitor: Visitor, length: str) -> None:
+        assert visitor.echo(method="POST", body=b"hello", headers=[("Content-Length", length)])["body"] == "hello"
+
+    @pytest.mark.parametrize("wanted", ["h2c", "other/1, h2c"])
+    def test_a_request_that_would_rather_have_another_protocol_keeps_its_body(
+        self, visitor: Visitor, wanted: str
+    ) -> None:
+        """Java's client asks for HTTP/2 with its first request, whatever that is."""
+        asked = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", wanted), ("HTTP2-Settings", "AAMAAABk")]
+        with visitor.connect() as caller:
+            for frame, sent in (
+                (("Content-Length", "4"), b"body"),
+                (("Transfer-Encoding", "chunked"), b"4\r\nbody\r\n0\r\n\r\n"),
+            ):
+                caller.head("POST", "/echo", visitor.host, [*asked, frame])
+                caller.send(sent)
+                got = caller.answer().json()
+                assert got["body"] == "body" and not values(got, "http2-settings") + values(got, "upgrade")
+
+    @pytest.mark.parametrize("target", ["http://{other}/echo", "https://x@{host}/echo", "ftp://{host}/echo"])
+    def test_a_target_with_another_host_is_refused(self, visitor: Visitor, target: str) -> None:
+        other = visitor.host.replace("app", "else", 1)
+        with visitor.connect() as caller:
+            caller.head("GET", target.format(host=visitor.host, other=other), visitor.host)
+            assert caller.answer().status in (400, 404)
+
+    def test_an_answer_before_the_end_of_the_body_ends_the_connection_or_reads_it(self, visitor: Visitor) -> None:
+        """What is left of a body is never a request."""
+        rest = f"GET /smuggled HTTP/1.1\r\nHost: {visitor.host}\r\n\r\n".encode()
+        with visitor.connect() as caller:
+            caller.head("POST", "/at-once", visitor.host, [("Transfer-Encoding", "chunked")])
+            caller.send(b"1\r\nx\r\n")
+            assert caller.answer().body == b"at once"
+            with suppress(ConnectionError):
+                caller.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(rest), rest))
+            caller.head("GET", "/after", visitor.host)
+            with suppress(http.client.HTTPException, ConnectionError):
+                assert caller.answer().json()["target"] == "/after"
+
+    @pytest.mark.parametrize("target", ["/named?surplus=1", "/status/204?surplus=1"])
+    def test_surplus_behind_an_answer_is_nobodys(self, visitor: Visitor, target: str) -> None:
+        for _ in range(3):
+            visitor.ask(target)
+            assert "poison" not in str(visitor.echo("/echo"))
 
     def test_a_request_without_a_host_is_refused(self, visitor: Visitor) -> None:
         with visitor.connect() as caller:

@@ -24,9 +24,18 @@ LUA = (
     "access", "asking", "callers", "certificates", "control", "counting", "door", "headers", "heads", "holding",
     "limits", "models", "problems", "replicas", "services", "states",
 )  # fmt: skip
-OURS = (
-    "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Real-IP", "X-Request-Id",
+OURS = (  # what says who asked, and how: the server's door has the same (chalicelib/serving/headers.py)
+    "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Port",
+    "X-Forwarded-Server", "X-Forwarded-Scheme", "X-Forwarded-Ssl", "X-Forwarded-By", "X-Forwarded-Protocol",
+    "X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Real-IP",
+    "X-Request-Id",
 )  # fmt: skip
+SET = ("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "X-Request-Id")  # by nginx.conf
+HOP = (
+    "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer",
+    "Transfer-Encoding", "Upgrade", "HTTP2-Settings", "Expect",
+)  # fmt: skip
+HANDLED = ("Connection", "Keep-Alive", "TE", "Transfer-Encoding", "Upgrade", "Expect")  # by nginx itself
 LARGEST = 13  # the largest body that may come in chunks is 2^13 MB
 START_SECONDS = 10.0
 NOBODY = "nobody.pem"  # the certificate for handshakes that name no host of ours, agents' among them, and its key
@@ -236,14 +245,17 @@ STREAMED = """location @streamed_%d {
 
 
 def masked() -> List[str]:
-    """What nginx adds to a request, with a `_` for some `-`: many applications read both as one header."""
-    found = []
-    for name in OURS:
-        words = name.split("-")
-        spellings = [words[0]]
-        for word in words[1:]:
-            spellings = [before + sign + word for before in spellings for sign in "-_"]
-        found += spellings[1:]
+    """What isn't passed on of a request: what clients say in a proxy's place, what is of one hop, and these two, or a
+    length, with a `_` for some `-`, as many applications read them."""
+    spelt = [each for name in (*OURS, *HOP, "Content-Length") for each in spellings(name)]
+    return [name for name in spelt if name not in (*SET, *HANDLED, "Content-Length")]
+
+
+def spellings(name: str) -> List[str]:
+    words = name.split("-")
+    found = [words[0]]
+    for word in words[1:]:
+        found = [before + sign + word for before in found for sign in "-_"]
     return found
 
 

@@ -10,8 +10,10 @@ local found, kept, seen = {}, 0, -1
 
 local function read()
     local host = ngx.var.host
+    local named = (ngx.var.http_host or host):lower():gsub(":%d*$", ""):gsub("%.$", "")
     return {
         host = host,
+        two_hosts = named ~= host,  -- a target in absolute form may name another
         service = services.at(host) or false,
         secure = ngx.var.scheme == "https",
         authorization = ngx.var.http_authorization or false,

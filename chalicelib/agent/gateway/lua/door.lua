@@ -58,6 +58,19 @@ local function climbs(target)
     return path:find("/./", 1, true) or path:find("/../", 1, true)
 end
 
+-- A head as everybody reads it: nginx allows more, and passes that on. (A value with blanks at its end comes from nginx
+-- with a line feed in the place of the first of them.)
+local STRICT = [[^[!#$%&'*+.^_`|~0-9A-Za-z-]+ (?:/|\*|(?i:https?)://)[\x21-\x7e]* HTTP/1\.[01]\r?\n]]
+    .. [[(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r?\n(?:[\t ]*\r?\n)?){0,128}(?:\r?\n)?$]]
+
+local function check_form(caller)
+    if ngx.req.http_version() < 2 and not ngx.re.find(ngx.req.raw_header(), STRICT, "jo") then
+        problems.malformed("The request isn't valid HTTP, or has more than 128 headers")
+    elseif caller.two_hosts then
+        problems.malformed("The request's target and its `Host` name different hosts; send a path")
+    end
+end
+
 local function check_head()
     if tonumber(ngx.var.request_length) > HEAD then
         problems.refuse(431, "headers_too_large", "The request's headers are larger than 16 KB together")
@@ -152,6 +165,7 @@ end
 
 function M.enter()
     local caller = callers.current()
+    check_form(caller)
     local service = caller.service
     if not service then
         problems.refuse(404, "not_found", "No service is served at " .. caller.host)
@@ -195,11 +209,11 @@ end
 
 function M.admit_to_models()
     ngx.ctx.models = true
+    local caller = callers.current()
     check_head()
     if asks_first() then
         return preflight()
     end
-    local caller = callers.current()
     local door = caller.service
     may_come(caller, door.project)
     local asked = models.read()
@@ -281,6 +295,10 @@ function M.answer()
         ngx.header["Access-Control-Allow-Origin"] = "*"
     end
     if state and state.job then
+        if ngx.status < 200 and ngx.status ~= 101 then
+            ngx.log(ngx.WARN, "replica ", state.job, " sends hints (", ngx.status, "), which nginx takes for its answer")
+            return ngx.exit(ngx.ERROR)  -- or the client would take the next answer for this one's
+        end
         headers.clean_response()
     end
 end
@@ -298,14 +316,19 @@ local TROUBLES = {
     [414] = { "uri_too_long", "The request's URL is larger than 16 KB" },
     [431] = { "headers_too_large", "The request's headers are larger than 16 KB together" },
     [500] = { "error", "The gateway failed; its log says why" },
+    [501] = { "not_implemented", "The only `Transfer-Encoding` that is understood here is `chunked`" },
     [502] = { "bad_gateway", "The replica can't be reached, or broke off before it answered" },
     [503] = { "no_replica", "No replica of the service is ready; try again in 5 s" },
     [504] = { "timeout", "The replica didn't answer in time" },
+    [505] = { "bad_version", "This version of HTTP isn't spoken here; send HTTP/1.1" },
 }
 
 function M.trouble()
     local status = ngx.status
     local code, text = unpack(TROUBLES[status])
+    if status == 400 and (ngx.var.malformed or "") ~= "" then
+        text = ngx.var.malformed
+    end
     if status == 503 then
         ngx.header["Retry-After"] = 5
     end

@@ -2,13 +2,15 @@
 -- `Connection` lists them; nginx.conf has those that are known by name.
 
 local M = {}
+-- Whoever names one that frames a message, or says where it goes, has made it another message for the next reader.
+local FRAME = { upgrade = true, host = true, ["content-length"] = true, ["transfer-encoding"] = true }
 
 -- Those in a `Connection`, or nil.
 function M.listed(connection)
     local names
     if connection and connection ~= "keep-alive" and connection ~= "close" then
         for name in connection:lower():gmatch("[^%s,]+") do
-            if name ~= "upgrade" then
+            if not FRAME[name] then
                 names = names or {}
                 names[#names + 1] = name
             end

@@ -20,13 +20,21 @@ end
 
 -- Says so, and ends the request. `param`: the field that it is about.
 function M.refuse(status, code, text, param)
-    ngx.req.discard_body()
+    if not pcall(ngx.req.discard_body) then
+        return ngx.exit(400)  -- it isn't what its head says
+    end
     local body = json.encode(shaped(status, code, text, param)) .. "\n"
     ngx.status = status
     ngx.header["Content-Type"] = "application/json"
     ngx.header["Content-Length"] = #body
     ngx.print(body)
     return ngx.exit(status)
+end
+
+-- What was sent is no request, so nothing behind it is read: nginx ends the connection after its own errors only.
+function M.malformed(text)
+    ngx.var.malformed = text
+    return ngx.exit(400)
 end
 
 return M
