@@ -15,7 +15,8 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 CONTROL_MOST = 125  # bytes of a control frame
-NORMAL, LEAVING, BROKEN, NOT_BYTES, NOT_UTF8, FAILED = 1000, 1001, 1002, 1003, 1007, 1011
+EMPTY_MOST = 1000  # frames of a message that carry nothing, in a row
+NORMAL, LEAVING, BROKEN, NOT_BYTES, NOT_UTF8, TOO_MUCH, FAILED = 1000, 1001, 1002, 1003, 1007, 1008, 1011
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -129,6 +130,7 @@ class Decoder:
         self._left = self._at = 0  # of its payload: bytes to come, bytes had
         self._key = b""
         self._in_message = False  # a message goes on with the next data frame
+        self._empty = 0  # frames of messages without a byte, since the last one with some
 
     def feed(self, data: bytes) -> List[Tuple[int, bytes]]:
         """Raises Broken; what came before in `data` is lost then, as the connection is."""
@@ -178,6 +180,9 @@ class Decoder:
         self._key = data[at + size - 4 : at + size] if self._masked else b""
         if self._opcode < CLOSE:
             self._in_message = not first & 0x80
+            self._empty = 0 if length else self._empty + 1
+            if self._empty > EMPTY_MOST:
+                raise ProtocolBroken("more than %d frames in a row carry nothing" % EMPTY_MOST, TOO_MUCH)
         return size
 
     def _check(self, first: int, second: int) -> None:

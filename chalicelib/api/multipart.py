@@ -10,6 +10,7 @@ from chalicelib.errors import Invalid
 _BOUNDARY = re.compile(r'multipart/form-data\s*;.*?boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE)
 _PARAMETER = re.compile(r';\s*(\w+)="([^"\r\n]*)"')
 _MAX_HEAD = 4_096
+_MAX_PARTS = 32
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,20 @@ def uploaded_file(content_type: str, body: bytes) -> UploadedFile:
     end = body.rfind(b"\r\n" + boundary + b"--")
     if end < 0:
         raise Invalid("The multipart body is truncated: its final boundary is missing.")
-    for part in body[len(boundary) : end].split(b"\r\n" + boundary + b"\r\n"):
-        head, blank, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        if blank and len(head) <= _MAX_HEAD:
-            given = _disposition(head)
-            if given.get("name") == "file":
-                return UploadedFile(given.get("filename", ""), content)
-    raise Invalid("The multipart body has no part called `file`.")
+    line, at = b"\r\n" + boundary + b"\r\n", len(boundary) + 2
+    for _ in range(_MAX_PARTS):
+        stop = body.find(line, at - 2, end)
+        stop = end if stop < 0 else stop
+        blank = body.find(b"\r\n\r\n", at, min(stop, at + _MAX_HEAD + 4))
+        given = _disposition(body[at:blank]) if blank >= 0 else {}
+        if given.get("name") == "file":
+            return UploadedFile(given.get("filename", ""), body[blank + 4 : stop])
+        if stop == end:
+            raise Invalid("The multipart body has no part called `file`.")
+        at = stop + len(line)
+    raise Invalid(
+        f"The multipart body has no part called `file` among its first {_MAX_PARTS}.", hint="Send the archive first."
+    )
 
 
 def _disposition(head: bytes) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 import orjson
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from chalicelib.runtime.accept import Seats
@@ -39,6 +40,20 @@ _NO_HTTP = 400, "Invalid HTTP request received."
 _RESUMED = b"POST / HTTP/1.1\r\n%b: %b\r\n\r\n"
 BUFFER = 128 * 1024  # bytes of a stream to this client from which on its other end isn't read
 PIPELINED = 8  # requests that may wait behind one on the same connection; our clients send none so
+
+
+class Flow(FlowControl):  # type: ignore[misc]  # the type checker skips uvicorn
+    """Uvicorn's own, which would read on while something else holds that."""
+
+    def __init__(self, transport: asyncio.Transport, held: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._is_held = held
+
+    def resume_reading(self) -> None:
+        if self._is_held():
+            self.read_paused = False
+        else:
+            super().resume_reading()
 
 
 class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
@@ -72,6 +87,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._turns = Turns(self.loop, self._feed, self._pause)
+        self.flow = Flow(transport, lambda: self._held or self._turns.waiting)
         self._within(self.head_seconds)
         if self._left:
             transport.abort()

@@ -313,8 +313,8 @@ class StreamEnd:
     def received(self, data: bytes) -> None:
         self._heard = self._pair.now()
         parts, back = self._peer.receive(data)
-        for part in parts:
-            self.other.send(part)
+        if parts:
+            self.other.send(b"".join(parts))
         if back and (self._peer.closed or not self._full):
             self.wire.write(back)
         if self._peer.closed is not None:

@@ -3,6 +3,9 @@
 The body goes on unchanged, so nothing here builds a value from it: a reader looks for the fields that it was asked for
 and stops at the last of them. It keeps what it has read, to be sent on first, and looks at each byte once, however
 small the pieces are in which somebody sends them. In a body that isn't what it claims to be, it finds nothing.
+
+A megabyte of signs takes a second or two, so a reader takes a number of steps at a time: whoever feeds it lets others
+have their turn in between.
 """
 
 from __future__ import annotations
@@ -15,8 +18,12 @@ from typing import Protocol
 
 MOST = 1024 * 1024  # bytes of a body that are read for its fields
 LONGEST = 4096  # bytes of a field, as it is written
+STEPS = 4000  # signs that are read at a time: in two milliseconds
+PARTS = 100  # of a form, among which the fields must be; read at most …
+PARTS_AT_ONCE = 10  # … so many at a time
 
 _SIGN = re.compile(rb'["{}\[\],:]')
+_SIGN_WITHIN = re.compile(rb'["{}\[\]]')  # in an object or list inside
 _IN_TEXT = re.compile(rb'["\\]')
 
 
@@ -25,6 +32,7 @@ class BodyFields(Protocol):
 
     found: dict[str, str]
     held: bytearray  # all that it was given
+    behind: bool  # is some of that still to be read? Then it is to be fed again, with nothing
 
     def feed(self, piece: bytes) -> bool:
         """Is there nothing more to look for?"""
@@ -37,6 +45,7 @@ class JsonHead:
     def __init__(self, *names: str) -> None:
         self.found: dict[str, str] = {}
         self.held = bytearray()
+        self.behind = False
         self._names = frozenset(names)
         self._at = 0  # what lies before was looked at
         self._text: int | None = None  # where the text begins that `_at` is in
@@ -47,14 +56,16 @@ class JsonHead:
 
     def feed(self, piece: bytes) -> bool:
         self.held += piece
-        while not self._over and self._step():
-            pass
+        steps = STEPS
+        while steps and not self._over and self._step():
+            steps -= 1
+        self.behind = not (steps or self._over)
         return self._over
 
     def _step(self) -> bool:
         """Go to the next sign that matters; False if it hasn't come yet."""
         within = self._text is not None
-        sign = (_IN_TEXT if within else _SIGN).search(self.held, self._at)
+        sign = (_IN_TEXT if within else _SIGN if self._depth < 2 else _SIGN_WITHIN).search(self.held, self._at)
         if sign is None:
             self._at = len(self.held)
             return False
@@ -105,16 +116,23 @@ class FormHead:
     def __init__(self, content_type: str, *names: str) -> None:
         self.found: dict[str, str] = {}
         self.held = bytearray()
-        self._names = frozenset(names)
+        self.behind = False
+        self._names, self._parts = frozenset(names), 0
         self._line = b"--" + _boundary(content_type)
         self._at = 0
         self._part = -1  # where the headers of the part begin; -1: its first line hasn't come
 
     def feed(self, piece: bytes) -> bool:
         self.held += piece
-        while self.found.keys() != self._names and self._step():
-            pass
-        return self.found.keys() == self._names
+        until = min(PARTS, self._parts + PARTS_AT_ONCE)
+        while self._parts < until and not self._over and self._step():
+            self._parts += 1
+        self.behind = self._parts == until and not self._over
+        return self._over
+
+    @property
+    def _over(self) -> bool:
+        return self._parts >= PARTS or self.found.keys() == self._names
 
     def _step(self) -> bool:
         """Go on by one part; False if its end hasn't come yet."""

@@ -6,9 +6,11 @@ call from any page, as they may call OpenAI.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
@@ -17,6 +19,7 @@ from chalicelib.serving import browsers, models, problems, routing
 from chalicelib.serving.catalogue import ServiceCatalogue
 from chalicelib.serving.exchange import Exchange
 from chalicelib.serving.heads import MOST
+from chalicelib.serving.turns import next_turn
 
 PREFIX = b"/proxy/models/"
 _NAMED = re.compile(rb"/proxy/models/([A-Za-z0-9_-]{1,100})(?:/(.*))?", re.DOTALL)
@@ -77,9 +80,13 @@ class ModelRequests:
     async def _called(self, services: list[Served], project: str, call: models.ModelCall, exchange: Exchange) -> Served:
         """The service for a request that names its model in its body, of which no more is read than that takes."""
         head = call.head(exchange.header("content-type"))
-        while len(head.held) < MOST and (part := await exchange.piece()):
-            if head.feed(part):
-                break
+        over = False
+        while not over and len(head.held) < MOST and (part := await exchange.piece()):
+            begun, over = time.thread_time(), head.feed(part)
+            while head.behind:
+                loop = asyncio.get_running_loop()
+                await asyncio.sleep(next_turn(loop, time.thread_time() - begun) - loop.time())
+                begun, over = time.thread_time(), head.feed(b"")
         name = models.wanted(services, call, head, whole=exchange.whole and len(head.held) < MOST)
         exchange.unread(bytes(head.held))
         candidates = models.serving(services, name)

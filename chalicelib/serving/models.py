@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from chalicelib.domain.serving import Served
-from chalicelib.serving.heads import MOST, BodyFields, FormHead, JsonHead
+from chalicelib.serving.heads import MOST, PARTS, BodyFields, FormHead, JsonHead
 from chalicelib.serving.problems import HttpProblem
 
 JSON_CALLS = ("chat/completions", "completions", "embeddings", "responses", "rerank", "audio/speech")
@@ -143,7 +143,7 @@ def wanted(services: Sequence[Served], call: ModelCall, head: BodyFields, whole:
     if not whole and len(there) == 1:
         return there[0]
     if not whole:
-        size = f"{MOST // 1024**2} MB"
+        size = f"{MOST // 1024**2} MB, or {PARTS} parts," if call.form else f"{MOST // 1024**2} MB"
         hint = "put it first, or use the service's own URL"
         text = f"The first {size} of the body don't say which `model` is asked for: {hint}."
         raise HttpProblem(400, text, "model_not_given", param="model")

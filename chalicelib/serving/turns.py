@@ -2,8 +2,9 @@
 
 A parser calls us for each chunk, header or frame, so a quarter of a megabyte of the smallest ones takes a tenth of a
 second, in which the event loop serves nobody else. So bytes are fed in slices. A connection whose slices have taken all
-of its turn stops reading and waits for several times as long: a few such together leave most of the time to others.
-Bytes that are quickly done with, as nearly all are, never wait.
+of its turn stops reading, and waits for several times as long, and until all others that wait so have had their turn:
+however many they are, most of the time is left to everybody else. Bytes that are quickly done with, as nearly all are,
+never wait.
 """
 
 from __future__ import annotations
@@ -11,30 +12,44 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
-TURN = 0.001  # seconds after which the rest waits
-WAIT = 16  # times as long as the turn took
-SLICE = 4096  # bytes at first; twice as many after each slice that took almost no time
+TURN = 0.0005  # seconds of the processor after which the rest waits …
+WAIT = 16  # … for so many times as long as the turn took, at least
+SHARE = 10  # from one such turn to the next, as many times as long
+SLICE = 2048  # bytes at first; twice as many after each slice that took almost no time
 LARGEST = 32 * 1024
-QUICK = 0.0001  # seconds
+QUICK = 0.00005  # seconds
 
 
 class Later(Protocol):
     """An event loop, as far as it is needed here."""
 
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> object: ...
+    def time(self) -> float: ...
+
+    def call_at(self, when: float, callback: Callable[[], None], /) -> object: ...
+
+
+_free: WeakKeyDictionary[Later, float] = WeakKeyDictionary()  # when the next that waits has its turn
+
+
+def next_turn(loop: Later, took: float) -> float:
+    """When somebody whose turn took so long may go on."""
+    when = max(loop.time() + WAIT * took, _free.get(loop, 0.0))
+    _free[loop] = when + SHARE * took
+    return when
 
 
 class Turns:
     """`feed` takes some bytes, and says whether more of them are wanted. `hold` stops the connection's reading, or lets
-    it go on."""
+    it go on. `clock` is the processor's, of this thread."""
 
     def __init__(
         self,
         loop: Later,
         feed: Callable[[bytes], bool],
         hold: Callable[[bool], None],
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._loop, self._feed, self._hold, self._clock = loop, feed, hold, clock
         self._rest = b""
@@ -48,8 +63,7 @@ class Turns:
 
     def received(self, data: bytes) -> None:
         if self._rest:
-            self._rest += data  # the transport was told to go on by somebody else
-            self._hold(True)
+            self._rest += data  # it was on its way already
         elif len(data) <= SLICE:
             self._feed(data)
         else:
@@ -67,7 +81,7 @@ class Turns:
         self._rest, self._over = b"", True
 
     def _turn(self, data: bytes) -> None:
-        begun, at, size = self._clock(), 0, SLICE
+        at, size, begun = 0, SLICE, self._clock()
         sliced = begun
         while at < len(data):
             if not self._feed(data[at : at + size]) or self._over:
@@ -78,7 +92,7 @@ class Turns:
             if now - begun >= TURN and at < len(data):
                 self._rest = data[at:]
                 self._hold(True)
-                self._loop.call_later((now - begun) * WAIT, self._go_on)
+                self._loop.call_at(next_turn(self._loop, now - begun), self._go_on)
                 return
             size = min(LARGEST, 2 * size) if now - sliced < QUICK else SLICE
             sliced = now

@@ -15,6 +15,7 @@ from chalicelib.agent.websocket import (
     BINARY,
     CLOSE,
     CONTINUATION,
+    EMPTY_MOST,
     PING,
     PONG,
     TEXT,
@@ -212,6 +213,15 @@ def test_many_pings_get_one_pong() -> None:
     ours, theirs = Peer(client=False), Peer(client=True)
     _, back = ours.receive(theirs.ping() * 1000)
     assert frames_of(back) == [Frame(PONG, b"")]
+
+
+@pytest.mark.parametrize("client", [False, True])
+def test_who_sends_frames_without_a_byte_may_send_so_many(client: bool) -> None:
+    ours, theirs = Peer(client=not client), Peer(client=client)
+    for _ in range(3):
+        assert ours.receive(theirs.message(b"") * EMPTY_MOST + theirs.ping() + theirs.message(b"x"))[0] == [b"x"]
+    ours.receive(theirs.message(b"") * (EMPTY_MOST + 1))
+    assert ours.broke and ours.closed is not None and ours.closed.code == 1008
 
 
 # --- the handshake ----------------------------------------------------------------------------------------------------

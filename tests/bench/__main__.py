@@ -36,6 +36,7 @@ BENCHES: dict[str, list[str]] = {
     "crowd": [],
     "agent": [],
     "load": [],
+    "hostile": [],
     "live": [],
     "relay": [],
     "attach": [],

@@ -75,6 +75,8 @@ ROWS = (
     Row("crowd.core_percent", "1,000 idle hosts, of a core", "%", 5),
     Row("crowd.rss_mb", "1,000 idle hosts, memory", "MB", 250, timed=False),
     Row("load.health_p99_ms", "health check under load, p99", "ms", 200, timed=False),
+    Row("hostile.health_p50_ms", "health check under attack, p50", "ms", 50, timed=False),
+    Row("hostile.health_most_ms", "the same, the longest", "ms", 200, timed=False),
     Row("load.start_p99_s", "task start under load, p99", "s", 3, timed=False),
     Row("load.peak_mb", "server under load, most memory", "MB", 300, timed=False),
     Row("live.stream_mb_s", "through one stream, a second", "MB", 100, more=True, timed=False),

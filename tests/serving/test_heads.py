@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.serving.heads import LONGEST, BodyFields, FormHead, JsonHead
+from chalicelib.serving.heads import LONGEST, PARTS, PARTS_AT_ONCE, STEPS, BodyFields, FormHead, JsonHead
 from tests.harness.examples import many
 
 NAMES = st.text(max_size=8) | st.just("model")
@@ -103,3 +103,35 @@ def test_the_time_it_takes_grows_with_the_body_only() -> None:
     body = b'{"messages": "' + b"\\\\a" * 5_000 + b'", "model": "m"}'
     assert read(Counting("model"), body) == {"model": "m"}
     assert looked <= len(body)
+
+
+def turns(head: BodyFields, body: bytes) -> int:
+    """How often it has to be fed until it has read all of this."""
+    head.feed(body)
+    count = 1
+    while head.behind:
+        head.feed(b"")
+        count += 1
+    return count
+
+
+def test_a_body_of_signs_is_read_a_number_of_them_at_a_time() -> None:
+    head = JsonHead("model")
+    assert turns(head, b'{"a":0' + b"," * (5 * STEPS) + b'"model":"m"}') == 6
+    assert head.found == {"model": "m"}
+
+
+def test_what_lists_inside_hold_is_passed_over() -> None:
+    head = JsonHead("model")
+    assert turns(head, b'{"input":[[' + b"1,2,3," * STEPS + b'0]],"model":"m"}') == 1
+    assert head.found == {"model": "m"}
+
+
+@pytest.mark.parametrize(("before", "found"), [(PARTS - 2, {"model": "m"}), (PARTS, {})])
+def test_a_form_is_read_a_number_of_parts_at_a_time_and_so_many_at_most(before: int, found: dict[str, str]) -> None:
+    head = FormHead("multipart/form-data; boundary=b", "model")
+    part = b'--b\r\ncontent-disposition: form-data; name="%b"\r\n\r\nm\r\n'
+    body = part % b"other" * before + part % b"model" + b"--b--"
+    assert turns(head, body) == PARTS // PARTS_AT_ONCE
+    assert head.found == found
+    assert head.feed(body) and head.found == found

@@ -1,15 +1,27 @@
 -- A few fields of a request's body, read from its beginning. The body goes on unchanged, so nothing is built from it:
--- only texts at the top level of a JSON object, or the parts of a form, are looked for.
+-- only texts at the top level of a JSON object, or the parts of a form, are looked for. A megabyte of signs takes a
+-- while, so other requests have their turn in between.
 
 local json = require "cjson.safe"
 
 local M = {}
 local LONGEST = 4096  -- bytes of a field, as it is written
+local STEPS = 2000  -- signs that are read at a time
+local PARTS = 100  -- of a form, among which the fields must be
+
+local function count(steps)
+    if steps < STEPS then
+        return steps + 1
+    end
+    ngx.sleep(0)
+    return 0
+end
 
 -- Where the text that begins at `from` ends, or nil if it doesn't.
 local function text_end(text, from)
-    local at = from + 1
+    local at, steps = from + 1, 0
     while true do
+        steps = count(steps)
         local sign = text:find('["\\]', at)
         if not sign then
             return nil
@@ -27,9 +39,10 @@ end
 
 -- Those of `names` that are there; of two fields with one name the first counts.
 function M.json(text, names)
-    local found, depth, field, is_value, at = {}, 0, "", false, 1
+    local found, depth, field, is_value, at, steps = {}, 0, "", false, 1, 0
     while true do
-        local from, _, sign = text:find('(["{}%[%],:])', at)
+        steps = count(steps)
+        local from, _, sign = text:find(depth < 2 and '(["{}%[%],:])' or '(["{}%[%]])', at)
         if not from then
             return found
         end
@@ -59,7 +72,10 @@ end
 function M.form(text, kind, names)
     local found, boundary = {}, kind:match('boundary="?([^";]+)')
     local from = boundary and text:find("--" .. boundary, 1, true)
-    while from do
+    for _ = 1, PARTS do
+        if not from then
+            break
+        end
         from = from + #boundary + 2
         local to = text:find("\r\n--" .. boundary, from, true)
         if not to then
