@@ -74,7 +74,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     _chunked = False  # does its response come in chunks?
     _head = b""  # of its response, while what follows isn't here yet
     _in_head = False
-    _head_bytes = _size = _lines = _hosts = 0  # of the request whose head is being read
+    _head_bytes = _size = _lines = 0  # of the request whose head is being read
     _fault: tuple[int, str] | None = None  # what is no request: status and words of its refusal
     _expects = False  # does the request under way wait for our word before it sends its body?
     _lingers = False  # it is answered; what is left of it is read, so that the client gets the answer
@@ -238,7 +238,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             raise ValueError("nothing may follow")  # the parser's caller ends the connection; so for what follows
         super().on_message_begin()
         self.scope["state"]["connection"] = self
-        self._in_head, self._head_bytes, self._size, self._lines, self._hosts = True, 0, 0, 0, 0
+        self._in_head, self._head_bytes, self._size, self._lines = True, 0, 0, 0
         self._within(self.head_seconds)
 
     def on_url(self, url: bytes) -> None:
@@ -252,9 +252,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         self._lines += 1
         self._size += len(name) + len(value) + 4
         if self._size <= MOST and self._lines <= MOST_LINES:
-            name, value = name.lower(), value.rstrip(b" \t")
-            self._hosts += name == b"host"
-            super().on_header(name, value)
+            super().on_header(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:
         if self._resuming:
@@ -273,12 +271,16 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         version = self.parser.get_http_version()
         if version not in ("1.0", "1.1"):
             return _NO_HTTP
-        if self._hosts != 1 and (self._hosts or version == "1.1"):
+        hosts = 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+            elif name == b"transfer-encoding" and value.lower() != b"chunked":
+                return _CODED
+        if hosts != 1 and (hosts or version == "1.1"):
             return _HOSTS
         if not self.url.startswith((b"/", b"*")) and self._elsewhere():
             return _TWO_HOSTS
-        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self.headers):
-            return _CODED
         return _NO_HTTP if len(self.pipeline) >= PIPELINED else None
 
     def _elsewhere(self) -> bool:

@@ -215,6 +215,8 @@ class Door:
         name = place.project, place.run
         service = await self._service(name) if place.run else None
         if service is None:
+            if place.run:
+                await self._admit(place.project, exchange)  # whoever may not know what there is learns nothing
             there = await self._aside(lambda: self._services.elsewhere(*name)) if place.run else ""
             raise problems.elsewhere(place.run, there) if there else problems.unknown(place.project, place.run)
         if service.model is not None and exchange.header("origin"):
@@ -235,7 +237,7 @@ class Door:
     async def _admit(self, project: str, exchange: Exchange) -> None:
         token = bearer(exchange.headers)
         if not token or not await self._access.judge(token, project):
-            raise problems.not_allowed(project, given=bool(token))
+            raise problems.not_allowed(given=bool(token))
         exchange.wire.recognised()
 
     async def _pass_on(self, service: Served, place: routing.ServicePath, exchange: Exchange, query: bytes) -> None:
@@ -300,7 +302,7 @@ class Door:
             body.forget()  # a stream may go on for hours
             try:
                 self._choice.answered(replica.job_id)
-                await self._replicas.give_back(response, exchange, going.request_id, replica.job_id)
+                await self._replicas.give_back(response, exchange, going.request_id, replica.job_id, going.place.prefix)
             finally:
                 response.release()
             return True
@@ -330,10 +332,12 @@ class Door:
                     self._choice.answered(replica.job_id)
                     if answer.status == 101:
                         exchange.wire.lost = None  # the tunnel hears of it, and ends in its own time
-                        tunnel.join(exchange.wire, websockets.welcome(answer, going.request_id, replica.job_id))
+                        prefix = going.place.prefix
+                        head = websockets.welcome(answer, going.request_id, replica.job_id, prefix)
+                        tunnel.join(exchange.wire, head)
                         await over.wait()
                     else:
-                        back = heads.back(answer.headers, going.request_id, replica.job_id)
+                        back = heads.back(answer.headers, going.request_id, replica.job_id, going.place.prefix)
                         back = [each for each in back if each[0] != b"content-length"]
                         back.append((b"content-length", str(len(answer.body)).encode()))
                         exchange.begin(answer.status, back)

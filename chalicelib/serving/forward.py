@@ -42,11 +42,13 @@ class ReplicaConnections:
         afresh = announced is None or announced > REPEATABLE
         return await self._upstreams.ask(place, method, head, rest, afresh=afresh)
 
-    async def give_back(self, response: Upstream, exchange: Exchange, request_id: str, replica: str) -> None:
-        """The response to the client, each part as soon as it is here."""
+    async def give_back(
+        self, response: Upstream, exchange: Exchange, request_id: str, replica: str, prefix: str
+    ) -> None:
+        """The response to the client, each part as soon as it is here. `prefix`: of the service's paths."""
         if not _is_answer(response):
             raise problems.no_answer()
-        headers = back(response.raw_headers, request_id, replica)
+        headers = back(response.raw_headers, request_id, replica, prefix)
         without = exchange.method == "HEAD" or response.status in (204, 304)
         if without and exchange.method != "HEAD":
             headers = [each for each in headers if each[0] != b"content-length"]

@@ -8,7 +8,7 @@ caller's token, the application gets no token: it could use it against whoever s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 Raw = Iterable[tuple[bytes, bytes]]  # names in lower case
@@ -122,11 +122,38 @@ def onward(headers: Raw, origin: Origin, *, judged: bool) -> list[tuple[bytes, b
     return kept
 
 
-def back(headers: Raw, request_id: str, replica: str) -> list[tuple[bytes, bytes]]:
-    """What the client gets of a replica's response."""
+def back(headers: Raw, request_id: str, replica: str, prefix: str = "") -> list[tuple[bytes, bytes]]:
+    """What the client gets of a replica's response. `prefix`: of the service's paths, where it has no host."""
     headers = [(name.lower(), value) for name, value in headers]
     left = _LEFT_BACK
     if named := listed(headers):
         left |= named
     kept = [each for each in headers if each[0] not in left]
+    if any(name == b"set-cookie" for name, _ in kept):
+        kept = list(_with_scoped(kept, prefix.encode()))
     return [*kept, (b"x-request-id", request_id.encode()), (b"x-replica", replica.encode())]
+
+
+def _with_scoped(headers: Raw, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in headers:
+        if name != b"set-cookie":
+            yield name, value
+        elif cookie := scoped(value, prefix):
+            yield name, cookie
+
+
+def scoped(cookie: bytes, prefix: bytes) -> bytes:
+    """A cookie as only this service gets it back: for no other host and, below a prefix, for no other path. Empty: it
+    can't be had there."""
+    first, *attributes = cookie.split(b";")
+    named = [(each.partition(b"=")[0].strip().lower(), each) for each in attributes]
+    kept = [first, *(each for name, each in named if name not in ((b"domain", b"path") if prefix else (b"domain",)))]
+    if not prefix:
+        return b";".join(kept)
+    if first.lstrip().lower().startswith(b"__host-"):
+        return b""  # which is for all paths of a host
+    paths = [each.partition(b"=")[2].strip() for name, each in named if name == b"path"]
+    if paths and paths[-1].startswith(b"/"):
+        inside = paths[-1] == prefix or paths[-1].startswith(prefix + b"/")
+        kept.append(b" Path=" + (paths[-1] if inside else prefix + paths[-1]))
+    return b";".join(kept)

@@ -93,13 +93,14 @@ def too_large(most: int) -> HttpProblem:
     return HttpProblem(413, f"The request's body is larger than the {size} that this service takes.", "body_too_large")
 
 
-def not_allowed(project: str, *, given: bool) -> HttpProblem:
+def not_allowed(*, given: bool) -> HttpProblem:
+    """The same whether there is such a service or not: nobody learns names by trying them."""
     if not given:
-        text = "This service needs a token: send yours as `Authorization: Bearer <token>`."
+        text = "There is no such service, or it needs a token: send yours as `Authorization: Bearer <token>`."
     else:
         text = (
-            f"The token in `Authorization` isn't one of a member of the project {project}. Send your own, as it stands "
-            "in ~/.dstack/config.yml, or ask for being made a member."
+            "There is no such service, or the token in `Authorization` isn't one of a member of its project. Send your "
+            "own, as it stands in ~/.dstack/config.yml, or ask for being made a member."
         )
     return HttpProblem(403, text, "not_authenticated" if not given else "forbidden")
 

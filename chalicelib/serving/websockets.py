@@ -230,8 +230,8 @@ def request(target: bytes, headers: Raw) -> bytes:
     return b"\r\n".join((*lines, b"", b""))
 
 
-def welcome(answer: UpgradeAnswer, request_id: str, replica: str) -> bytes:
+def welcome(answer: UpgradeAnswer, request_id: str, replica: str, prefix: str) -> bytes:
     """The head of the response that makes the client's connection a WebSocket."""
     lines = [b"HTTP/1.1 101 Switching Protocols", b"connection: Upgrade", b"upgrade: websocket"]
-    lines += [name + b": " + value for name, value in back(answer.headers, request_id, replica)]
+    lines += [name + b": " + value for name, value in back(answer.headers, request_id, replica, prefix)]
     return b"\r\n".join((*lines, b"", b""))

@@ -198,7 +198,8 @@ class App:
         _whole(asked, gzip.compress(b"squeezed" * 100, mtime=0), ("content-encoding", "gzip"))
 
     async def cookies(self, asked: Asked) -> None:
-        _whole(asked, asked.header("cookie").encode(), ("set-cookie", "a=1; Path=/"), ("set-cookie", "b=2"))
+        given = asked.arg("set").split("|") if asked.arg("set") else ["a=1; Path=/", "b=2"]
+        _whole(asked, asked.header("cookie").encode(), *(("set-cookie", each) for each in given))
 
     async def posing(self, asked: Asked) -> None:
         _whole(asked, b"", ("x-replica", "another"), ("connection", "x-hop"), ("x-hop", "1"), ("x-stays", "1"))

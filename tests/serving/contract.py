@@ -10,6 +10,7 @@ import gzip
 import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -146,6 +147,17 @@ class PassesOn(Doors):
     def test_cookies_of_one_client_never_reach_the_next_request(self, visitor: Visitor) -> None:
         visitor.ask("/cookies")
         assert visitor.ask("/cookies").body == b""
+
+    def test_no_cookie_of_one_service_is_for_another_host(self, visitor: Visitor) -> None:
+        name = visitor.host.partition(":")[0]
+        wide = name.partition(".")[2]
+        given = [f"a=1; Domain={wide}; Path=/", f"b=2; DOMAIN = .{wide}", f"c=3;domain={name}; Secure", "d=4; Domain"]
+        answer = visitor.ask("/cookies?set=" + quote("|".join(given)))
+        cookies = answer.all("set-cookie")
+        assert [each.partition(";")[0] for each in cookies] == ["a=1", "b=2", "c=3", "d=4"]
+        found = [each.lower().replace(" ", "").partition("domain=")[2].partition(";")[0] for each in cookies]
+        assert set(found) <= {"", name}
+        assert "Path=/" in cookies[0] and "Secure" in cookies[2]
 
     def test_redirects_are_the_clients_to_follow(self, visitor: Visitor) -> None:
         answer = visitor.ask("/redirect")

@@ -34,7 +34,7 @@ class Errors(Doors):
 
     def test_an_unknown_service_is_404(self, visitor: Visitor, door: Door) -> None:
         door.serve()
-        answer = visitor.ask("/echo")
+        answer = visitor.ask("/echo", headers=[bearer(TOKEN)])
         assert answer.status == 404 and answer.json()["detail"]
 
     def test_a_service_whose_replica_is_gone_is_502(self, open: Open, spawn: Spawn) -> None:

@@ -16,7 +16,7 @@ from chalicelib.serving.websockets import WebSocketTunnel
 from tests.harness.server import until
 from tests.serving import contract, contract_live, contract_models, contract_replicas
 from tests.serving.caller import Caller
-from tests.serving.door import DoorFacts, Replica, Visitor, service
+from tests.serving.door import STRANGER, TOKEN, DoorFacts, Replica, Visitor, bearer, service
 from tests.serving.embedded import EmbeddedDoor, Known, opened
 
 
@@ -29,6 +29,13 @@ class _Ours:
     def door(self) -> Iterator[EmbeddedDoor]:
         with opened() as door:
             yield door
+
+
+@pytest.fixture(scope="module")
+def replica() -> Iterator[Replica]:
+    made = Replica()
+    yield made
+    made.stop()
 
 
 class TestPassesOn(_Ours, contract.PassesOn):
@@ -150,10 +157,39 @@ def test_a_service_that_is_at_a_gateway_is_said_to_be_there() -> None:
     known.away["main", "chat"] = "https://chat.example.com/"
     with opened(known=known) as door, Caller(door.address) as caller:
         answers = []
+        door.allow(TOKEN, "main")
         for run in ("chat", "talk"):
-            caller.head("GET", f"/proxy/services/main/{run}/", "localhost")
+            caller.head("GET", f"/proxy/services/main/{run}/", "localhost", [bearer(TOKEN)])
             answers.append(caller.answer())
     assert [answer.status for answer in answers] == [404, 404]
     said = [answer.json()["detail"][0]["msg"] for answer in answers]
     assert said[0] == "The service chat is at https://chat.example.com/: its door is a gateway."
     assert said[1].startswith("There is no running service talk in the project main.")
+
+
+@pytest.mark.parametrize("token", ["", STRANGER, "nobody's"])
+def test_nobody_learns_names_by_trying_them(token: str) -> None:
+    known = Known()
+    known.away["main", "away"] = "https://chat.example.com/"
+    with opened(known=known) as door, Caller(door.address) as caller:
+        door.allow(STRANGER, "other")
+        door.serve(service(name="here", auth=True))
+        answers = []
+        for place in ("main/here", "main/away", "main/none", "nowhere/here"):
+            for target, host in (
+                (f"/proxy/services/{place}/", "localhost"),
+                ("/", ".".join(reversed(place.split("/"))) + ".localhost"),
+            ):
+                caller.head("GET", target, host, [bearer(token)] if token else [])
+                answers.append(caller.answer())
+    assert {answer.status for answer in answers} == {403}
+    assert len({answer.body for answer in answers}) == 1
+
+
+def test_cookies_of_services_by_path_come_back_to_their_own(replica: Replica) -> None:
+    with opened() as door, Caller(door.address) as caller:
+        door.serve(service((replica,)))
+        caller.head(
+            "GET", "/proxy/services/main/app/cookies?set=a=1;Path=/x|b=2;Domain=localhost|__Host-c=3;Path=/", "h"
+        )
+        assert caller.answer().all("set-cookie") == ["a=1; Path=/proxy/services/main/app/x", "b=2"]

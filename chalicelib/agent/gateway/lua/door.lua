@@ -108,6 +108,9 @@ local function check_way(caller, service)
         ngx.req.discard_body()
         return ngx.exit(308)
     end
+end
+
+local function check_path(service)
     local path = service.paths and ngx.var.uri
     if path and not service.paths[path] and path:sub(1, 4) ~= "/v1/" then
         problems.refuse(403, "forbidden", "The service's router doesn't serve " .. path:sub(1, 200))
@@ -146,6 +149,7 @@ local function admit(caller, size)
     if service.auth then
         may_come(caller, service.project)
     end
+    check_path(service)
     check_limit(service)
     check_body(size, service.body)
     headers.clean(caller, service)
