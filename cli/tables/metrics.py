@@ -58,8 +58,7 @@ def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
         if not values.get("cpu_usage_percent"):
             table.add(name, "", "no samples yet", "")
             continue
-        times = next(_times(metric) for metric in metrics if metric["name"] == "cpu_usage_percent")
-        draw = partial(course, times, axis)
+        draw = partial(_course_of, {metric["name"]: _times(metric) for metric in metrics}, axis)
         cpus = _last(values.get("cpus_detected_num")) or 1
         table.add(name, f"cpu ({cpus:g})", *_cpu(values, cpus, draw))
         for index in range(int(_last(values.get("gpus_detected_num")) or _gpu_count(values))):
@@ -88,32 +87,40 @@ def _times(metric: Json) -> list[float]:
     return [at for at in map(moment, metric.get("timestamps") or ()) if at is not None]
 
 
-Draw = Callable[[list[float], float], str]
+Draw = Callable[[str, Sequence[float], float], str]  # of a metric's values, and what their ceiling is
+
+
+def _course_of(
+    times: dict[str, list[float]], axis: TimeAxis | None, metric: str, values: Sequence[float], ceiling: float
+) -> str:
+    return course(times.get(metric, ()), axis, values, ceiling)
 
 
 def _cpu(values: dict[str, Any], cpus: float, draw: Draw) -> tuple[str, str]:
     load = [value / cpus for value in values["cpu_usage_percent"]]
-    used = values.get("memory_working_set_bytes") or values.get("memory_usage_bytes") or []
-    total = _last(values.get("memory_total_bytes"))
-    return f"{load[0]:.0f}% {draw(load, 100)}".rstrip(), _memory(used, total, draw)
+    memory = "memory_working_set_bytes" if values.get("memory_working_set_bytes") else "memory_usage_bytes"
+    drawn = draw("cpu_usage_percent", load, 100)
+    return f"{load[0]:.0f}% {drawn}".rstrip(), _memory(values, memory, _last(values.get("memory_total_bytes")), draw)
 
 
 def _gpu(job: Json, values: dict[str, Any], index: int, draw: Draw) -> tuple[str, str]:
-    load = values.get(f"gpu_util_percent_gpu{index}") or []
-    used = values.get(f"gpu_memory_usage_bytes_gpu{index}") or []
+    busy, memory = f"gpu_util_percent_gpu{index}", f"gpu_memory_usage_bytes_gpu{index}"
+    load = values.get(busy) or []
     placed = newest(job).get("job_provisioning_data") or {}
     gpus = ((placed.get("instance_type") or {}).get("resources") or {}).get("gpus") or []
     total = gpus[index]["memory_mib"] * MIB if index < len(gpus) else None
-    return (f"{load[0]:.0f}% {draw(load, 100)}".rstrip() if load else "not reported"), _memory(used, total, draw)
+    shown = f"{load[0]:.0f}% {draw(busy, load, 100)}".rstrip() if load else "not reported"
+    return shown, _memory(values, memory, total, draw)
 
 
-def _memory(used: list[float], total: float | None, draw: Draw) -> str:
+def _memory(values: dict[str, Any], metric: str, total: float | None, draw: Draw) -> str:
+    used = values.get(metric) or []
     if not used:
         return "not reported"
     now = size_gb(used[0] / MIB) or "0GB"
     if not total:
         return now
-    return f"{now}/{size_gb(total / MIB)} {draw(used, total)}".rstrip()
+    return f"{now}/{size_gb(total / MIB)} {draw(metric, used, total)}".rstrip()
 
 
 def _last(values: list[float] | None) -> float | None:

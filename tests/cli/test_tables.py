@@ -472,3 +472,14 @@ def test_what_nobody_reports_of_a_gpu_is_not_zero() -> None:
         line for line in render(metrics_table([(job, silent)]), 120, colour=False).splitlines() if "gpu=0" in line
     ]
     assert row.split() == ["gpu=0", "not", "reported", "not", "reported"]
+
+
+def test_bars_are_of_the_times_of_their_own_metric() -> None:
+    """A GPU that was reported later has no bars before."""
+    job, named = metrics()[0]
+    late = [
+        {**each, "timestamps": each["timestamps"][:2], "values": [100, 100]} if "util" in each["name"] else each
+        for each in named
+    ]
+    shown = render(metrics_table([(job, late)]), 120, colour=False)
+    assert re.search(r"gpu=0 +100% ··█·█ ", shown), shown
