@@ -12,7 +12,7 @@ from typing import Any
 from chalicelib.errors import DstackError, Invalid, Refused
 
 STAGE = re.compile(r"[a-z][a-z0-9-]{0,20}")
-DATA = "-data"  # ends the name of a stage's stateful stack
+DATA, SPENDING = "-data", "-spending"  # end the names of a stage's other stacks
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired")
 _UNKNOWN = ("InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "AuthFailure")
 _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
@@ -32,12 +32,13 @@ def checked(stage: str) -> str:
             f"{stage!r} can't name a stage: use up to 21 lower-case letters, digits and dashes, a letter first.",
             hint="Choose one as in `make deploy STAGE=dev`.",
         )
-    if stage.endswith(DATA):
-        other = stage.removesuffix(DATA)
-        raise Invalid(
-            f"{stage!r} can't name a stage: the stack dstack-{stage} has the data of the stage {other!r}.",
-            hint=f"Choose a name that doesn't end with {DATA}.",
-        )
+    for suffix in (DATA, SPENDING):
+        if stage.endswith(suffix):
+            other = stage.removesuffix(suffix)
+            raise Invalid(
+                f"{stage!r} can't name a stage: the stack dstack-{stage} is one of the stage {other!r}.",
+                hint=f"Choose a name that doesn't end with {suffix}.",
+            )
     return stage
 
 
@@ -63,7 +64,17 @@ def here(region: str | None = None, profile: str | None = None) -> AwsAccount:
     os.environ.setdefault("AWS_DEFAULT_REGION", found)
     with explained("find out whose credentials these are"):
         caller = client("sts").get_caller_identity()
+    _usual_partition(found, caller["Arn"])
     return AwsAccount(caller["Account"], found, caller["Arn"])
+
+
+def _usual_partition(region: str, arn: str) -> None:
+    partition = arn.split(":")[1]
+    if partition != "aws":
+        raise Refused(
+            f"The region {region} is of the partition {partition}, where Lambda has no Function URLs: agents call one.",
+            hint="Deploy to a region of the partition aws, or run `dstack server` on a machine there.",
+        )
 
 
 @contextmanager

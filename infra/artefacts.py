@@ -33,11 +33,11 @@ from infra import requirements
 
 ROOT = requirements.ROOT
 BUILD = ROOT / "build"
-PYTHON = "3.11"
-RUNTIME = f"python{PYTHON}"
+PYTHON = "3.13"  # of the functions: AWS keeps this runtime up to date until the middle of 2029
 MEGABYTE = 1_000_000
 MOST_UNZIPPED = 250 * MEGABYTE  # Lambda's limit
-PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64")  # Amazon Linux 2, which that runtime is based on
+# Amazon Linux 2023, which that runtime is based on, has glibc 2.34.
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux_2_17_x86_64")
 SERVICES = frozenset(  # those that some function calls
     (
         *("cloudwatch", "dynamodb", "ec2", "events", "iam", "lambda", "logs", "pricing"),
@@ -76,13 +76,16 @@ class Artefact:
         return f"deploy/{self.name}-{self.digest}.zip"
 
 
-def build(chalice_zip: Path, *, folder: Path = BUILD, say: Callable[[str], None] = print) -> dict[str, Artefact]:
-    """Every artefact. Raises Invalid for one that is larger than its limit."""
+def build(
+    chalice_zip: Path, python: str = PYTHON, *, folder: Path = BUILD, say: Callable[[str], None] = print
+) -> dict[str, Artefact]:
+    """Every artefact, with packages for this version of Python. Raises Invalid for one that is larger than its
+    limit."""
     made: dict[str, Artefact] = {}
     with alone(folder / "packages", say):
         for name, kind in KINDS.items():
             sources = _of_zip(chalice_zip) if name == "chalice" else _of_repository()
-            made[name] = pack(name, dict(sources), packages(kind, folder, say), folder)
+            made[name] = pack(name, dict(sources), packages(kind, python, folder, say), folder)
             check(made[name], kind)
     return made
 
@@ -145,27 +148,29 @@ def check(artefact: Artefact, kind: ArtefactKind) -> None:
 # --- what goes in -----------------------------------------------------------------------------------------------------
 
 
-def packages(kind: ArtefactKind, folder: Path = BUILD, say: Callable[[str], None] = print) -> Path:
+def packages(
+    kind: ArtefactKind, python: str = PYTHON, folder: Path = BUILD, say: Callable[[str], None] = print
+) -> Path:
     """A folder with the packages of one kind, installed once for what the lock says of them."""
-    lock = requirements.pinned((ROOT / "requirements-dev.lock").read_text(), kind.packages)
-    wanted = "\n".join([lock, PYTHON, *PLATFORMS, *sorted(SERVICES)])
+    lock = requirements.pinned((ROOT / "requirements-dev.lock").read_text(), kind.packages, python)
+    wanted = "\n".join([lock, python, *PLATFORMS, *sorted(SERVICES)])
     place = folder / "packages" / hashlib.sha256(wanted.encode()).hexdigest()[:20]
     if place.exists():
         return place
-    say(f"Installing {', '.join(kind.packages)} for Lambda …")
+    say(f"Installing {', '.join(kind.packages)} for Lambda, Python {python} …")
     with tempfile.TemporaryDirectory(dir=place.parent) as draft:
         into = Path(draft) / "packages"
-        _install(lock, Path(draft) / "lock", into)
+        _install(lock, python, Path(draft) / "lock", into)
         strip(into)
         into.replace(place)
     return place
 
 
-def _install(lock: str, file: Path, into: Path) -> None:
+def _install(lock: str, python: str, file: Path, into: Path) -> None:
     file.write_text(lock)
     platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--target", str(into)]
-    wheels = ["--python-version", PYTHON, "--implementation", "cp", *platforms, "--only-binary", ":all:"]
+    wheels = ["--python-version", python, "--implementation", "cp", *platforms, "--only-binary", ":all:"]
     pinned = ["--no-deps", "--no-compile", "--require-hashes", "-r", str(file)]
     done = subprocess.run([*pip, *wheels, *pinned], capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -29,6 +29,7 @@ CHARGES: Mapping[str, str] = {
     "AWS::Lambda::Url": FREE,
     "AWS::Logs::LogGroup": FREE,
     "AWS::S3::Bucket": FREE,
+    "AWS::S3::BucketPolicy": FREE,
     "AWS::SNS::Subscription": FREE,
     "AWS::SNS::Topic": FREE,
     "AWS::SNS::TopicPolicy": FREE,

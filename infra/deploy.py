@@ -8,7 +8,8 @@ command goes on where it stopped. It keeps no state of its own: what is deployed
 3. The functions' code and the agent program, uploaded unless they are there.
 4. The stack `dstack-<stage>`: everything else. What will change is shown first, and made after a yes (or `--yes`).
    CloudFormation replaces functions between two events, so runs go on meanwhile; it undoes what it can't finish.
-5. The admin and the project `main`, if there are none. The token is shown this once: only its hash is stored.
+5. The stack `dstack-<stage>-spending`: the alarm on its spending. Without it, the rest stays deployed.
+6. The admin and the project `main`, if there are none. The token is shown this once: only its hash is stored.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from chalicelib.runtime.settings import emulator
 from chalicelib.store.blobs import S3Blobs
 from chalicelib.usecases.agent_files import publish
 from chalicelib.usecases.first_start import first_start
-from infra import account, artefacts, command, installed, spending, stateful, uploads
+from infra import account, artefacts, command, installed, spending, stateful, uploads, vpc
 from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
-from infra.functions import ALONE, BOUNDED, at_once
+from infra.functions import ALONE, BOUNDED, PUBLIC, reserved
 from infra.packaging import packer
-from infra.stacks import Proposal, Stack
-from infra.stateless import Code
+from infra.stacks import Proposal, Stack, course
+from infra.stateless import Choices
 
 KEYS = ("install-key", "master-key")
 
@@ -67,13 +68,14 @@ class Deployment:
     agree: Callable[[str], bool]
     report: DeployReport
     parameters: dict[str, str] = field(default_factory=dict)
+    python: str = artefacts.PYTHON
     poll: float = 2.0
     clients: Callable[[str], Any] = client
 
     def run(self) -> None:
         self._not_chalices()
         with packer(self.stage, installed.variables()) as packed:
-            built = self._timed("artefacts", lambda: artefacts.build(packed.zip(), say=self.say))
+            built = self._timed("artefacts", lambda: artefacts.build(packed.zip(), self.python, say=self.say))
             self._show(built.values())
             self.make(built, agent(), packed.template)
 
@@ -81,23 +83,24 @@ class Deployment:
         self,
         built: Mapping[str, Artefact],
         program: bytes,
-        template_of: Callable[[Code, int], Mapping[str, Any]],
+        template_of: Callable[[Choices], Mapping[str, Any]],
     ) -> None:
-        """`program`: the agent. `template_of`: the stateless template, by where its code is and how many executions it
-        reserves."""
+        """`program`: the agent. `template_of`: the stateless template."""
         data, main = self._stack(account.DATA), self._stack("")
-        self._timed("data", lambda: self._bring_up(data, {"Stage": self.stage}, TemplateBody=_data_template()))
+        before = main.parameters()
+        asked = {name: value for name, value in self.parameters.items() if name not in spending.parameters()}
+        vpc.check(self.clients("ec2"), self.where.region, before | asked)
+        self._timed("data", lambda: self._bring_up_data(data))
         bucket = data.physical("Bucket")
         self._timed("keys", lambda: self._make_keys(data.physical("Table")))
-        self.parameters["InstallId"] = self._install_id()
+        asked |= {"InstallId": self._install_id(), "Stream": data.output("Stream")}
         code = {name: (bucket, artefact.key) for name, artefact in built.items()}
-        made = self._timed("template", lambda: template_of(code, at_once(self._room())))
+        chosen = Choices(code, installed.variables(), reserved(self._room()), bucket, self.python)
+        made = self._timed("template", lambda: template_of(chosen))
         template = json.dumps(made, sort_keys=True)
         url = self._timed("upload", lambda: self._upload(bucket, built, program, template))
-        self._timed(
-            "stack", lambda: self._bring_up(main, {"Stream": data.output("Stream"), **self.parameters}, TemplateURL=url)
-        )
-        self.say(spending.told(main.parameters()))
+        self._timed("stack", lambda: self._bring_up(main, asked, TemplateURL=url))
+        self._timed("alarm", lambda: self._set_alarm(before))
         self._timed("offers", self._ask_for_offers)
         self._tidy(bucket, {artefact.key for artefact in built.values()}, template)
         self._timed("first start", self._first_start)  # last, so that nothing fails between the token and its reader
@@ -138,6 +141,28 @@ class Deployment:
         self._ask(stack, proposal)
         stack.execute(proposal)
         self.report.changes += [f"{stack.name}: {change.action} {change.id}" for change in proposal.changes]
+
+    def _bring_up_data(self, stack: Stack) -> None:
+        """A stage that is older than the region in its bucket's name keeps its bucket, with all that is in it."""
+        stack.settle()
+        parameters = {"Stage": self.stage}
+        if course(stack.status()) == "change":
+            usual = f"dstack-{self.stage}-{self.where.id}-{self.where.region}"
+            if (found := stack.physical("Bucket")) != usual:
+                parameters["BucketName"] = found
+        self._bring_up(stack, parameters, TemplateBody=json.dumps(stateful.template()))
+
+    def _set_alarm(self, before: Mapping[str, str]) -> None:
+        """`before`: the parameters of the main stack, which had the alarm in earlier releases."""
+        stack, known = self._stack(account.SPENDING), spending.parameters().keys()
+        try:
+            old = {} if stack.found() else {name: value for name, value in before.items() if name in known}
+            given = {name: value for name, value in self.parameters.items() if name in known}
+            self._bring_up(stack, old | given, TemplateBody=json.dumps(spending.template(self.stage)))
+        except (Refused, command.Declined) as error:
+            self.say(spending.refused(error.message))
+        else:
+            self.say(spending.told(stack.parameters()))
 
     def _ask(self, stack: Stack, proposal: Proposal) -> None:
         self.say(f"{stack.name}: {len(proposal.changes)} changes")
@@ -213,15 +238,11 @@ class Deployment:
         functions = self.clients("lambda")
         with explained("read the account's limit of concurrent functions"):
             free = int(functions.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
-            for each in BOUNDED:
+            for each in (*BOUNDED, *PUBLIC):
                 with suppress(functions.exceptions.ResourceNotFoundException):  # the first deployment
                     own = functions.get_function_concurrency(FunctionName=f"dstack-{self.stage}-{each.name}")
                     free += int(own.get("ReservedConcurrentExecutions", 0))
         return free
-
-
-def _data_template() -> str:
-    return json.dumps(stateful.template())
 
 
 def _template_key(template: str) -> str:
@@ -234,6 +255,7 @@ def _template_key(template: str) -> str:
 def main(argv: list[str] | None = None) -> int:
     parser = command.parser("infra.deploy", "Deploy a stage, or bring it up to date.")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the stack")
+    parser.add_argument("--python", default=artefacts.PYTHON, help="of the functions; an emulator may have another")
     return command.run(parser.parse_args(argv), deploy)
 
 
@@ -247,7 +269,7 @@ def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callabl
     where = account.here(given.region, given.profile)
     report = DeployReport(given.stage, where.id, where.region)
     say(f"Stage {given.stage} in account {where.id}, region {where.region}, as {where.who}")
-    Deployment(given.stage, where, say, agree, report, chosen, given.poll).run()
+    Deployment(given.stage, where, say, agree, report, chosen, given.python, given.poll).run()
     say(f"\nThe control plane is at {report.api_url}")
     if report.admin_token is not None:
         say(f"Its admin's token, shown only now: {report.admin_token}\n")

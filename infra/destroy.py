@@ -35,7 +35,10 @@ def main(argv: list[str] | None = None) -> int:
 def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -> DestroyReport:
     where = account.here(given.region, given.profile)
     formation = client("cloudformation")
-    main_, data = (Stack(formation, f"dstack-{given.stage}{suffix}", say, given.poll) for suffix in ("", account.DATA))
+    main_, alarm, data = (
+        Stack(formation, f"dstack-{given.stage}{suffix}", say, given.poll)
+        for suffix in ("", account.SPENDING, account.DATA)
+    )
     report = DestroyReport(given.stage)
     if main_.found() is None:
         say(f"There is no stack {main_.name} in account {where.id}, {where.region}.")
@@ -44,6 +47,7 @@ def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
             nobody_left_alone(given.stage, _left(given.stage))
         remove(main_, where, say, agree)
         report.deleted = main_.name
+    alarm.delete()  # on what isn't there any more
     report.kept = kept(data, given.stage)
     if report.kept:
         say(by_hand(given.stage, *report.kept[:3]))

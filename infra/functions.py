@@ -18,10 +18,14 @@ have reserved concurrency, which is a bound as much as a reservation: the rest o
 machines call again, and `agent_sync` and `api` have all other executions. What is reserved is taken from all others
 even while it sleeps, so it is a tenth of the account's for each, 50 at most. AWS wants 100 to stay unreserved, and a
 new account may have 10 executions at once in all. There a stack that reserves any can't be deployed, so none are
-(`at_once` is 0), and an outage can take all ten for as long as a call hangs, a minute for most. Meanwhile Lambda
+(`reserved` is empty), and an outage can take all ten for as long as a call hangs, a minute for most. Meanwhile Lambda
 refuses other calls: agents repeat theirs by themselves, people repeat theirs, and events wait. Whoever runs more than a
 few machines asks AWS for more executions, which is free; the next deployment reserves some. A pass waits for nobody, so
 any number may run at once: where two meet, one of them loses its commit and decides again.
+
+What anybody may call, `api` and `agent_sync`, has a bound for the opposite reason: a flood of strangers' calls is
+refused by AWS beyond a fifth of the account's executions each, 200 at most, and passes go on. API Gateway also refuses
+more than `stateless.CALLS` a second; a Function URL has no such setting.
 
 A timeout is what the longest useful call needs: API Gateway gives up after 29 s, an agent before that; a pass repeats
 what it didn't finish. Memory buys CPU in proportion (1,769 MB are one core), which is what a cold start waits for; so
@@ -49,6 +53,7 @@ SSH = "ssh"  # the artefact that logs in
 NEW_ACCOUNT = 10  # executions at once, at worst
 UNRESERVED = 100  # executions that AWS wants to stay free for functions without a reservation
 SHARE, ENOUGH = 10, 50  # of a bounded function: this part of the account's, and no more than that
+PUBLIC_SHARE, PUBLIC_ENOUGH = 5, 200  # of a public one
 REPETITIONS, PAUSES = 2, 60 + 120  # of an event whose function raised; seconds that Lambda waits between, in all
 
 
@@ -63,7 +68,10 @@ class Function:
     chalice: str = ""  # the logical id, if Chalice deploys it
     every: str = ""  # a rate
     asked: bool = False  # by asynchronous events of other functions, which aren't lost unseen
+    reads: tuple[str, ...] = ()  # of the stage's parameters, besides its settings
     bounded: bool = False  # runs no more often at once than the account's share
+    public: bool = False  # whoever knows its address may call it: it has a bound, too
+    loops: bool = False  # asks for others that ask for it again: `runtime/chains.py` ends such a chain
     url: bool = False
     vpc: bool = False  # may be put into one
     follows: bool = False  # the log of events, by the table's stream
@@ -79,7 +87,16 @@ class Function:
 
     @property
     def allowed(self) -> tuple[Grant, ...]:
-        return (may.logs(self.name), *self.grants, *((may.SET_ASIDE,) if self.asked or self.follows else ()))
+        aside = (may.SET_ASIDE,) if self.asked or self.follows else ()
+        return (may.logs(self.name), may.settings(self.parameters), *self.grants, *aside)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """By the last parts of their names."""
+        return ("settings", *self.reads)
+
+    def environment(self, stage: str, variables: Mapping[str, str]) -> dict[str, str]:
+        return {"DSTACK_KEYS": f"/dstack-{stage}", "DSTACK_READS": ",".join(self.parameters), **variables}
 
     @property
     def lasts(self) -> int:
@@ -94,8 +111,11 @@ FUNCTIONS = (
         timeout=29,  # API Gateway waits no longer
         chalice="APIHandler",
         handler="app.app",
+        public=True,
+        reads=("master-key", "sign-on"),
         grants=(
-            *(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.REFRESH, may.LIST),
+            *(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.REFRESH, may.LIST),
+            may.NEWEST,  # its digest is in the commands by which machines join
             may.blobs("Keep", ("PutObject",), "archives"),
             may.blobs("Show", ("GetObject",), "catalog", "logs"),
         ),
@@ -104,12 +124,13 @@ FUNCTIONS = (
         "agent_sync",
         memory=256,  # called so often that no other's memory costs as much; a call takes milliseconds
         timeout=20,  # less than the agent's own patience
+        public=True,
         url=True,
+        reads=("install-key", "master-key"),
         grants=(
-            *(may.SETTINGS, may.READ, may.QUERY_TABLE, may.PUT, may.WAKE, may.LIST),
+            *(may.READ, may.QUERY_TABLE, may.PUT, may.WAKE, may.LIST),
             *(may.QUERY_INDEX, may.DELETE),  # for gateways: their services, and streams to the replicas of these
             may.blobs("Fetch", ("GetObject",), "archives", "agent"),
-            may.blobs("Publish", ("PutObject",), "agent"),  # for a host that joins before any machine was bought
             may.blobs("Log", ("PutObject",), "logs"),
         ),
     ),
@@ -120,6 +141,7 @@ FUNCTIONS = (
         chalice="Reconcile",
         every="rate(1 minute)",
         asked=True,
+        loops=True,
         grants=may.PASS,
     ),
     Function(
@@ -136,6 +158,7 @@ FUNCTIONS = (
         timeout=120,  # lists every account in every region
         chalice="SweepOrphans",
         every="rate(5 minutes)",
+        reads=("master-key",),
         grants=(*may.CONCLUDE, *may.ec2("Listing", "End", "Prices")),  # a disk that shows after all has its price
     ),
     Function(
@@ -144,8 +167,9 @@ FUNCTIONS = (
         timeout=120,  # a turn is bounded by numbers, not by time: this is far above its longest
         chalice="EraseUnused",
         every="rate(10 minutes)",
+        reads=("master-key",),  # it seals older records anew
         grants=(
-            *(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.SCAN, may.LIST, may.NEWEST),
+            *(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.SCAN, may.LIST, may.NEWEST),
             may.blobs("Erase", ("DeleteObject",), "logs", "agent", "archives", "code"),
         ),
     ),
@@ -156,6 +180,8 @@ FUNCTIONS = (
         artefact="clouds",
         asked=True,
         bounded=True,
+        loops=True,
+        reads=("install-key", "master-key", "acme"),
         grants=(
             *may.CONCLUDE,
             may.blobs("Publish", ("GetObject", "PutObject"), "agent"),
@@ -170,8 +196,9 @@ FUNCTIONS = (
         artefact="clouds",
         every="rate(6 hours)",  # list prices change by the week, and each time costs as much as a day of passes
         asked=True,  # when a backend is configured
+        reads=("master-key",),
         grants=(
-            *(may.SETTINGS, may.READ, may.LIST),
+            *(may.READ, may.LIST),
             *may.ec2("Catalogue", "Prices"),
             may.blobs("Catalog", ("GetObject", "PutObject", "DeleteObject"), "catalog"),
         ),
@@ -181,21 +208,22 @@ FUNCTIONS = (
         memory=256,
         timeout=60,
         every="rate(10 minutes)",  # an event source would poll the queue for $0.26 a month
-        grants=(may.SETTINGS, may.READ_MANY, may.QUERY, may.PUT, may.TAKE_ASIDE),
+        grants=(may.READ_MANY, may.QUERY, may.PUT, may.TAKE_ASIDE),
     ),
     Function(
         "automate",
         memory=512,
         timeout=60,
         asked=True,
-        grants=(*(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.CATALOG, may.LIST),),
+        reads=("master-key",),
+        grants=(*(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.CATALOG, may.LIST),),
     ),
     Function(
         "publish",
         memory=256,
         timeout=60,  # a batch is ten calls to the bus at most, or as many as its records have events
         follows=True,
-        grants=(may.SETTINGS, may.READ_ONE, may.STREAM, may.ANNOUNCE),
+        grants=(may.READ_ONE, may.STREAM, may.ANNOUNCE),
     ),
     Function("workflow_step", memory=512, timeout=60, grants=may.PASS),  # a state gives a call a minute
     Function(
@@ -205,9 +233,10 @@ FUNCTIONS = (
         artefact=SSH,
         asked=True,
         bounded=True,
+        loops=True,
+        reads=("install-key", "master-key"),
         vpc=True,
         grants=(
-            may.SETTINGS,
             may.READ_ONE,
             may.PUT,
             may.DELETE,
@@ -219,12 +248,19 @@ FUNCTIONS = (
 
 
 BOUNDED = tuple(function for function in FUNCTIONS if function.bounded)
+PUBLIC = tuple(function for function in FUNCTIONS if function.public)
 
 
-def at_once(limit: int = NEW_ACCOUNT) -> int:
-    """Executions of each bounded function, in an account with so many at once; 0 if none can be reserved there."""
-    share = min(ENOUGH, limit // SHARE)
-    return share if limit - share * len(BOUNDED) >= UNRESERVED else 0
+def reserved(limit: int = NEW_ACCOUNT) -> dict[str, int]:
+    """Executions of each function that has a bound, in an account with so many at once, by its name. Those that call
+    providers come first; a small account has none to reserve for any."""
+    made: dict[str, int] = {}
+    for functions, share, most in ((BOUNDED, SHARE, ENOUGH), (PUBLIC, PUBLIC_SHARE, PUBLIC_ENOUGH)):
+        each = min(most, limit // share)
+        if limit - sum(made.values()) - each * len(functions) < UNRESERVED:
+            break
+        made |= {function.name: each for function in functions}
+    return made
 
 
 def named(name: str) -> Function:
@@ -236,22 +272,24 @@ def named(name: str) -> Function:
 
 def config(stage: str, variables: Mapping[str, str] | None = None, app: str = APP) -> dict[str, Any]:
     """`.chalice/config.json`. `policies` are the files that it names."""
-    deployed = {function.name: _chalice(function) for function in FUNCTIONS if function.chalice}
+    given = variables or {}
+    deployed = {function.name: _chalice(function, stage, given) for function in FUNCTIONS if function.chalice}
     api = deployed.pop("api")
     made = {
         "manage_iam_role": True,
         "api_gateway_stage": "api",
+        "api_gateway_endpoint_type": "REGIONAL",
         "minimum_compression_size": 1024,
         **api,
-        "environment_variables": {"DSTACK_KEYS": f"/dstack-{stage}", **(variables or {})},
         "lambda_functions": {"api_handler": api, **deployed},
     }
     # Of any other stage, Chalice would guess the policies: so it is to refuse it.
     return {"version": "2.0", "app_name": app, "manage_iam_role": False, "stages": {stage: made}}
 
 
-def _chalice(function: Function) -> dict[str, Any]:
+def _chalice(function: Function, stage: str, variables: Mapping[str, str]) -> dict[str, Any]:
     return {
+        "environment_variables": function.environment(stage, variables),
         "lambda_timeout": function.timeout,
         "lambda_memory_size": function.memory,
         "autogen_policy": False,

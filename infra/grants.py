@@ -7,9 +7,8 @@ from chalicelib.engine.workflows import WORKFLOWS
 from infra.policies import Grant
 
 TABLE = "dynamodb:table/dstack-{stage}"
-BUCKET = "s3:dstack-{stage}-{account}"
+BUCKET = "s3:{bucket}"
 
-SETTINGS = Grant("Settings", ("ssm:GetParametersByPath",), ("ssm:parameter/dstack-{stage}",))
 READ = Grant("Read", ("dynamodb:GetItem", "dynamodb:BatchGetItem"), (TABLE,))
 READ_ONE = Grant("ReadOne", ("dynamodb:GetItem",), (TABLE,))
 READ_MANY = Grant("ReadMany", ("dynamodb:BatchGetItem",), (TABLE,))
@@ -59,12 +58,17 @@ CATALOG = Grant("Catalog", ("s3:GetObject",), (f"{BUCKET}/catalog/*",))
 NEWEST = Grant("Newest", ("s3:GetObject",), (f"{BUCKET}/agent/agent.pyz",))
 
 # What concludes an outcome decides about any unit: it reads whatever that needs, commits, and wakes. No pass deletes.
-CONCLUDE = (SETTINGS, READ, QUERY, PUT, WAKE, DRIVE, CATALOG, LIST)
+CONCLUDE = (READ, QUERY, PUT, WAKE, DRIVE, CATALOG, LIST)
 PASS = (*CONCLUDE, EFFECTS)
 
 
 def blobs(sid: str, actions: tuple[str, ...], *folders: str) -> Grant:
     return Grant(sid, tuple(f"s3:{action}" for action in actions), tuple(f"{BUCKET}/{folder}/*" for folder in folders))
+
+
+def settings(names: tuple[str, ...]) -> Grant:
+    """Of the stage's parameters, those alone that a function has a use for."""
+    return Grant("Settings", ("ssm:GetParameters",), tuple(f"ssm:parameter/dstack-{{stage}}/{name}" for name in names))
 
 
 LINES = ("logs:CreateLogStream", "logs:PutLogEvents")

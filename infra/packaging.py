@@ -4,7 +4,8 @@ In a folder of its own, because Chalice takes whatever lies beside `app.py`, and
 rendered there: the one in the repository is for whoever uses Chalice directly. Chalice is not asked for the functions'
 packages: `artefacts` installs those from the lock, by hash, and once.
 
-`python -m infra.packaging STAGE FOLDER` writes both templates and the zips, for whoever deploys them in another way.
+`python -m infra.packaging STAGE FOLDER` writes the templates, the zips and the agent, for whoever deploys them in
+another way.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chalicelib.agent.build import build as agent
 from chalicelib.backends.aws.permissions import ANY
 from chalicelib.errors import Bug
-from infra import artefacts, installed, stateful, stateless
+from infra import artefacts, installed, spending, stateful, stateless
 from infra.account import checked
 from infra.artefacts import Artefact
 from infra.functions import CHALICE, files
 from infra.requirements import ROOT
+from infra.stateless import Choices
 
 _NOT_CODE = shutil.ignore_patterns("__pycache__")
 
@@ -36,16 +39,15 @@ _NOT_CODE = shutil.ignore_patterns("__pycache__")
 class Packer:
     folder: Path
     stage: str
-    variables: Mapping[str, str]  # of every function
 
     def zip(self) -> Path:
         """Without the packages that it needs."""
         return self._packaged() / "deployment.zip"
 
-    def template(self, code: Mapping[str, tuple[str, str]], at_once: int) -> dict[str, Any]:
+    def template(self, chosen: Choices) -> dict[str, Any]:
         """Chalice's template with ours merged into it."""
         ours = self.folder / "stateless.json"
-        ours.write_text(json.dumps(stateless.template(self.stage, code, self.variables, at_once)))
+        ours.write_text(json.dumps(stateless.template(self.stage, chosen)))
         made: dict[str, Any] = json.loads((self._packaged("--merge-template", str(ours)) / "sam.json").read_text())
         return {**made, "Resources": bound(made["Resources"])}
 
@@ -82,7 +84,7 @@ def packer(stage: str, variables: Mapping[str, str]) -> Iterator[Packer]:
         for path, text in files(stage, variables).items():
             (folder / ".chalice" / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / ".chalice" / path).write_text(text)
-        yield Packer(folder, stage, variables)
+        yield Packer(folder, stage)
 
 
 Builder = Callable[[Path], Mapping[str, Artefact]]
@@ -93,8 +95,10 @@ def write(stage: str, into: Path, variables: Mapping[str, str], build: Builder =
     with packer(stage, variables) as packed:
         for name, artefact in build(packed.zip()).items():
             shutil.copy(artefact.path, into / f"{'deployment' if name == CHALICE else name}.zip")
-        (into / "template.json").write_text(json.dumps(packed.template({}, at_once=0), indent=2))
+        (into / "template.json").write_text(json.dumps(packed.template(Choices(variables=variables)), indent=2))
     (into / "data.json").write_text(json.dumps(stateful.template(), indent=2))
+    (into / "spending.json").write_text(json.dumps(spending.template(stage), indent=2))
+    (into / "agent.pyz").write_bytes(agent())
 
 
 if __name__ == "__main__":

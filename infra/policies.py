@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VERSION = "2012-10-17"
-ACCOUNT = "${AWS::AccountId}"
-TWELVE = "?" * 12  # an account's number, where it isn't known: a longer stage's bucket doesn't match
+ACCOUNT, REGION = "${AWS::AccountId}", "${AWS::Region}"
+BUCKET = "dstack-{stage}-{account}-{region}"  # names of buckets are those of the whole world
 PUBLIC = ("ec2:image/", "ssm:parameter/aws/")
 NOWHERE = ("s3", "iam")  # services whose ARNs name no region
 
@@ -31,8 +31,10 @@ class Grant:
 def in_file(grants: Iterable[Grant], stage: str) -> dict[str, Any]:
     """As `chalice deploy` reads it: any region of any account."""
 
+    own = BUCKET.format(stage=stage, account="${aws:PrincipalAccount}", region="${aws:RequestedRegion}")
+
     def arn(thing: str, abroad: bool) -> str:
-        service, rest = _named(thing, stage, TWELVE).split(":", 1)
+        service, rest = _named(thing, stage, own).split(":", 1)
         if service in NOWHERE:
             return f"arn:aws:{service}::{'*' if service == 'iam' else ''}:{rest}"
         return f"arn:aws:{service}:*:{'' if _is_public(thing) else '*'}:{rest}"
@@ -40,16 +42,21 @@ def in_file(grants: Iterable[Grant], stage: str) -> dict[str, Any]:
     return _document(grants, arn)
 
 
-def in_template(grants: Iterable[Grant], stage: str) -> dict[str, Any]:
-    """As CloudFormation reads it: this region of this account."""
+def in_template(grants: Iterable[Grant], stage: str, bucket: str = "") -> dict[str, Any]:
+    """As CloudFormation reads it: this region of this account. `bucket`: its name, if it isn't the usual one."""
+    own = bucket or bucket_of(stage)
 
     def arn(thing: str, abroad: bool) -> dict[str, str]:
-        return {"Fn::Sub": sub_arn(_named(thing, stage, ACCOUNT), "*" if abroad else "${AWS::Region}")}
+        return {"Fn::Sub": sub_arn(_named(thing, stage, own), "*" if abroad else REGION)}
 
     return _document(grants, arn)
 
 
-def sub_arn(thing: str, region: str = "${AWS::Region}") -> str:
+def bucket_of(stage: str) -> str:
+    return BUCKET.format(stage=stage, account=ACCOUNT, region=REGION)
+
+
+def sub_arn(thing: str, region: str = REGION) -> str:
     service, rest = thing.split(":", 1)
     account = "" if service == "s3" or _is_public(thing) else ACCOUNT
     return f"arn:${{AWS::Partition}}:{service}:{'' if service in NOWHERE else region}:{account}:{rest}"
@@ -60,8 +67,8 @@ def _is_public(thing: str) -> bool:
     return thing.startswith(PUBLIC)
 
 
-def _named(thing: str, stage: str, account: str) -> str:
-    return thing.replace("{stage}", stage).replace("{account}", account)
+def _named(thing: str, stage: str, bucket: str) -> str:
+    return thing.replace("{stage}", stage).replace("{bucket}", bucket)
 
 
 def _document(grants: Iterable[Grant], arn: Callable[[str, bool], Any]) -> dict[str, Any]:

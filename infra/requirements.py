@@ -7,9 +7,11 @@ the CLI's or the server's. They are in the `aws` extra, so the tests' lock pins 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib.metadata import requires
 from pathlib import Path
 
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,18 +32,39 @@ HEAD = "# Written by `python -m infra.requirements` from requirements-dev.lock.\
 
 def text(lock: str) -> str:
     versions = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, re.MULTILINE))
-    wanted = sorted(_with_needs(NEEDED))
+    wanted = sorted(_with_needs(NEEDED, {"extra": ""}))
     return HEAD + "".join(f"{name}=={versions[name]}\n" for name in wanted)
 
 
-def pinned(lock: str, roots: tuple[str, ...]) -> str:
-    """The part of a lock that these packages need, with its hashes."""
-    wanted = _with_needs(roots)
-    lines = re.findall(r"^([a-z0-9._-]+==(?:.*\n)(?:[ ]+--hash.*\n)+)", lock, re.MULTILINE)
-    return "".join(line for line in lines if line.split("==")[0] in wanted)
+def pinned(lock: str, roots: tuple[str, ...], python: str) -> str:
+    """The part of a lock that these packages need in a function of that Python, with its hashes. Conditions are decided
+    here: pip would decide them for the machine that it runs on."""
+    there = in_lambda(python)
+    wanted = _with_needs(roots, there)
+    found = []
+    for line, hashes in re.findall(r"^([a-z0-9._-]+==.*)\n((?:[ ]+--hash.*\n)+)", lock, re.MULTILINE):
+        name, _, marker = line.removesuffix("\\").partition(";")
+        if name.split("==")[0] in wanted and (not marker or Marker(marker).evaluate(there)):
+            found.append(f"{name.strip()} \\\n{hashes}")
+    return "".join(found)
 
 
-def _with_needs(roots: tuple[str, ...]) -> set[str]:
+def in_lambda(python: str) -> dict[str, str]:
+    """What conditions of packages are about, in a function."""
+    return {
+        "extra": "",
+        "implementation_name": "cpython",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython",
+        "platform_system": "Linux",
+        "python_full_version": f"{python}.0",
+        "python_version": python,
+        "sys_platform": "linux",
+    }
+
+
+def _with_needs(roots: tuple[str, ...], there: Mapping[str, str]) -> set[str]:
     found: set[str] = set()
     todo = list(roots)
     while todo:
@@ -50,7 +73,7 @@ def _with_needs(roots: tuple[str, ...]) -> set[str]:
             continue
         found.add(name)
         needs = [Requirement(line) for line in requires(name) or ()]
-        todo += [_plain(need.name) for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+        todo += [_plain(need.name) for need in needs if need.marker is None or need.marker.evaluate(dict(there))]
     return found
 
 

@@ -1,4 +1,4 @@
-"""The alarm on the control plane's own spending.
+"""The stack `dstack-<stage>-spending`: the alarm on the control plane's own spending.
 
 It is a daily budget of AWS, because that is the only alarm without a price. One of CloudWatch costs $0.10 a month for
 each metric it looks at, and a metric of our own $0.30, so either alone would cost more than everything else does while
@@ -8,6 +8,9 @@ account's `EstimatedCharges` are the month's for everything, and exist in one re
 A budget sees the real bill, a few hours late. It counts the services that the control plane is made of, in its region.
 What else the account uses them for counts too, so it may speak too early, but never too late. Machines that runs rent
 aren't in it; their prices are in every plan, and a fleet's size bounds them.
+
+It is a stack of its own, because AWS refuses budgets to some accounts: to those of an organisation that keeps billing
+to itself, to those that are younger than a day, and to whoever may not see bills. That must not undo anything else.
 """
 
 from __future__ import annotations
@@ -29,11 +32,22 @@ SERVICES = (
 )
 
 
+def template(stage: str) -> dict[str, Any]:
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": "dstack: the alarm on what one control plane itself costs",
+        "Parameters": parameters(),
+        "Conditions": conditions(),
+        "Resources": resources(stage),
+    }
+
+
 def resources(stage: str) -> dict[str, Any]:
-    """The budget, and the topic that hears of it. `SpendingAlarm` 0: none."""
+    """The budget, and the topic that hears of it. `SpendingAlarm` 0: none. Names of budgets are those of the account in
+    all regions."""
     alarm = {"Ref": "SpendingAlarm"}
     budget = {
-        "BudgetName": f"dstack-{stage}-spending",
+        "BudgetName": {"Fn::Sub": f"dstack-{stage}-${{AWS::Region}}-spending"},
         "BudgetType": "COST",
         "TimeUnit": "DAILY",
         "BudgetLimit": {"Amount": alarm, "Unit": "USD"},
@@ -93,6 +107,15 @@ def told(chosen: Mapping[str, str]) -> str:
         return "No alarm is set on its spending: --set SpendingAlarm=2 sets one at $2 a day."
     who = email or "the topic SpendingTopic, to which --set SpendingEmail=ADDRESS subscribes you"
     return f"If it spends more than ${figure} a day, AWS tells {who}; --set SpendingAlarm=DOLLARS changes that."
+
+
+def refused(why: str) -> str:
+    """What a deployment says instead, if AWS didn't let it be made."""
+    return (
+        f"Everything is deployed but the alarm on its spending: {why}\n"
+        "AWS has no budgets for accounts that are younger than a day, or whose organisation keeps billing to itself: "
+        "deploy again later, or --set SpendingAlarm=0."
+    )
 
 
 def _made(kind: str, condition: str, properties: dict[str, Any]) -> dict[str, Any]:

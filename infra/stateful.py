@@ -1,4 +1,5 @@
-"""`python -m infra.stateful`: the CloudFormation template of what must outlive every deployment: table, bucket, queue.
+"""The stack `dstack-<stage>-data`: what must outlive every deployment: table, bucket, queue. `python -m infra.stateful`
+prints its template.
 
 The table uses the store's own schema. Resources with state are retained when the stack is deleted.
 """
@@ -10,6 +11,7 @@ from typing import Any
 
 from chalicelib.store.dynamo import TTL, table_schema
 from infra.functions import named
+from infra.policies import VERSION, bucket_of
 
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
 LONGEST = 1_209_600  # seconds: 14 days, the most that SQS keeps a message
@@ -19,7 +21,15 @@ def template() -> dict[str, Any]:
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "dstack: the table, the bucket and the queue of one control plane",
-        "Parameters": {"Stage": {"Type": "String", "Default": "prod", "AllowedPattern": "[a-z][a-z0-9-]{0,20}"}},
+        "Parameters": {
+            "Stage": {"Type": "String", "Default": "prod", "AllowedPattern": "[a-z][a-z0-9-]{0,20}"},
+            "BucketName": {
+                "Type": "String",
+                "Default": "",
+                "Description": "of a stage that is older than the region in its bucket's name, which it keeps",
+            },
+        },
+        "Conditions": {"BucketIsNamed": {"Fn::Not": [{"Fn::Equals": [{"Ref": "BucketName"}, ""]}]}},
         "Resources": _resources(),
         "Outputs": {
             "Table": {"Value": {"Ref": "Table"}},
@@ -32,7 +42,7 @@ def template() -> dict[str, Any]:
 def _resources() -> dict[str, Any]:
     """The table is created last. If the first deployment fails, for instance because the bucket's name is taken,
     CloudFormation deletes the others; a table would be kept, and its name would block every later attempt."""
-    others = {"Bucket": _bucket(), "Aside": _aside()}
+    others = {"Bucket": _bucket(), "BucketPolicy": _only_tls(), "Aside": _aside()}
     return {**others, "Table": {**_table(), "DependsOn": sorted(others)}}
 
 
@@ -52,12 +62,27 @@ def _bucket() -> dict[str, Any]:
     closed = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
     encryption = {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
     properties = {
-        "BucketName": {"Fn::Sub": "dstack-${Stage}-${AWS::AccountId}"},
+        "BucketName": {"Fn::If": ["BucketIsNamed", {"Ref": "BucketName"}, {"Fn::Sub": bucket_of("${Stage}")}]},
         "PublicAccessBlockConfiguration": dict.fromkeys(closed, True),
         "BucketEncryption": {"ServerSideEncryptionConfiguration": [encryption]},
         "LifecycleConfiguration": {"Rules": [_leftovers()]},
     }
     return {"Type": "AWS::S3::Bucket", **KEPT, "DeletionPolicy": "RetainExceptOnCreate", "Properties": properties}
+
+
+def _only_tls() -> dict[str, Any]:
+    """Whatever lets somebody read or write the bucket, a signed address for instance, does so by TLS alone."""
+    arn = {"Fn::GetAtt": ["Bucket", "Arn"]}
+    clear = {
+        "Sid": "OnlyTls",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [arn, {"Fn::Sub": "${Bucket.Arn}/*"}],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    properties = {"Bucket": {"Ref": "Bucket"}, "PolicyDocument": {"Version": VERSION, "Statement": [clear]}}
+    return {"Type": "AWS::S3::BucketPolicy", **KEPT, "DeletionPolicy": "RetainExceptOnCreate", "Properties": properties}
 
 
 def _leftovers() -> dict[str, Any]:

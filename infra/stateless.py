@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.backends.aws.permissions import ANY
@@ -23,38 +24,44 @@ from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.planning.workflows import Definition
 from infra import grants as may
-from infra import spending
+from infra.artefacts import PYTHON
 from infra.functions import CHALICE, FUNCTIONS, PROVIDERS, REPETITIONS, UNNAMED, Function, named
-from infra.policies import VERSION, in_template, sub_arn
+from infra.policies import VERSION, bucket_of, in_template, sub_arn
 
-RUNTIME = "python3.11"
 KEPT_DAYS = 14  # of logs
 # What Lambda itself logs of each call by default would add a quarter to the bill of a large installation. Only in this
 # format can it be left out; of calls that failed it stays.
 LOGGED = {"LogFormat": "JSON", "SystemLogLevel": "WARN"}
+CALLS, BURST = 200, 400  # of people a second, and at once: what comes faster API Gateway refuses
 GATHERED = 2  # seconds in which state changes gather for one call of the function that announces them
 Resources = dict[str, Any]
 Code = Mapping[str, tuple[str, str]]  # by artefact: bucket and key
 
 
-def template(
-    stage: str, code: Code | None = None, variables: Mapping[str, str] | None = None, at_once: int = 0
-) -> dict[str, Any]:
-    """`code`: where the artefacts were uploaded to; one that isn't named is a file beside the template, which
-    `aws cloudformation package` uploads. `variables`: more of the environment for every function. `at_once`: executions
-    that are reserved for calls to providers, and their most; none in a new account, which has none to spare."""
+@dataclass(frozen=True)
+class Choices:
+    """What a deployment finds out or is asked for."""
+
+    code: Code = field(default_factory=dict)  # an artefact that isn't here is a file beside the template
+    variables: Mapping[str, str] = field(default_factory=dict)  # more of the environment of every function
+    reserved: Mapping[str, int] = field(default_factory=dict)  # executions, by function
+    bucket: str = ""  # its name, if it isn't the usual one
+    python: str = PYTHON
+
+
+def template(stage: str, chosen: Choices = Choices()) -> dict[str, Any]:
     in_vpc = {"Fn::Not": [{"Fn::Equals": [{"Ref": "BastionSubnets"}, ""]}]}
     traced = {"Fn::Equals": [{"Ref": "Tracing"}, "Active"]}
     bus = {"Fn::And": [{"Fn::Equals": [{"Ref": "Bus"}, "on"]}, {"Fn::Not": [{"Fn::Equals": [{"Ref": "Stream"}, ""]}]}]}
-    resources: Resources = {"Settings": _settings(stage), "StateChanges": _bus(stage)}
+    resources: Resources = {"RestAPI": _rest_api(), "Settings": _settings(stage, chosen), "StateChanges": _bus(stage)}
     for function in FUNCTIONS:
-        resources |= _function(function, stage, code or {}, variables or {}, at_once)
+        resources |= _function(function, stage, chosen)
     for definition in WORKFLOWS.values():
         resources |= _state_machine(definition, stage)
     return {
-        "Parameters": _parameters() | spending.parameters(),
-        "Conditions": {"InVpc": in_vpc, "Traced": traced, "Announced": bus, **spending.conditions()},
-        "Resources": resources | spending.resources(stage),
+        "Parameters": _parameters(),
+        "Conditions": {"InVpc": in_vpc, "Traced": traced, "Announced": bus},
+        "Resources": resources,
         "Outputs": {"ApiUrl": {"Value": _API_URL}, "AgentUrl": {"Value": _AGENT_URL}},
     }
 
@@ -97,10 +104,17 @@ def _parameters() -> Resources:
     }
 
 
-def _settings(stage: str) -> Resources:
+def _rest_api() -> Resources:
+    """What Chalice doesn't say of its own resource. Without the version, SAM would add a second stage, named `Stage`,
+    which has no limit."""
+    limit = {"ResourcePath": "/*", "HttpMethod": "*", "ThrottlingRateLimit": CALLS, "ThrottlingBurstLimit": BURST}
+    return {"Properties": {"OpenApiVersion": "2.0", "MethodSettings": [limit]}}
+
+
+def _settings(stage: str, chosen: Choices) -> Resources:
     value = {
         "table": f"dstack-{stage}",
-        "bucket": f"dstack-{stage}-${{AWS::AccountId}}",
+        "bucket": chosen.bucket or bucket_of(stage),
         "wake_function": f"dstack-{stage}-reconcile",
         "effect_functions": {artefact: f"dstack-{stage}-{function}" for artefact, function in PROVIDERS.items()},
         "host_function": f"dstack-{stage}-bootstrap_host",
@@ -123,21 +137,25 @@ def _settings(stage: str) -> Resources:
 # --- functions -------------------------------------------------------------------------------------------------------
 
 
-def _function(function: Function, stage: str, code: Code, variables: Mapping[str, str], at_once: int) -> Resources:
+def _function(function: Function, stage: str, chosen: Choices) -> Resources:
     made = {f"{function.id}Logs": _logs(function, stage)}
     properties: Resources = {
         "FunctionName": f"dstack-{stage}-{function.name}",
         "LoggingConfig": {**LOGGED, "LogGroup": {"Ref": f"{function.id}Logs"}},
-        "Environment": {"Variables": {"DSTACK_KEYS": f"/dstack-{stage}", **variables}},
+        "Environment": {
+            "Variables": {"DSTACK_INSTALL_ID": {"Ref": "InstallId"}, **function.environment(stage, chosen.variables)}
+        },
     }
+    if function.loops:
+        properties["RecursiveLoop"] = "Allow"
     if function.chalice:
-        made |= _of_chalice(function, stage, code, properties)
+        made |= _of_chalice(function, stage, chosen, properties)
     else:
-        made |= _plain(function, stage, code, properties)
+        made |= _plain(function, stage, chosen, properties)
         if function.every:
             made |= _schedule(function)
-    if function.bounded and at_once:
-        properties["ReservedConcurrentExecutions"] = at_once
+    if function.name in chosen.reserved:
+        properties["ReservedConcurrentExecutions"] = chosen.reserved[function.name]
     if function.every or function.asked:
         made[f"{function.id}Events"] = _events(function, stage)
     if function.name == "automate":
@@ -148,27 +166,28 @@ def _function(function: Function, stage: str, code: Code, variables: Mapping[str
     return made | (_url(function) if function.url else {})
 
 
-def _of_chalice(function: Function, stage: str, code: Code, properties: Resources) -> Resources:
+def _of_chalice(function: Function, stage: str, chosen: Choices, properties: Resources) -> Resources:
     """What Chalice doesn't say, merged into its own resource. And the plain handler instead of Chalice's, which takes
     the schedule's events alone, where `reconcile` is also given hints."""
-    properties |= {"Runtime": RUNTIME, "Handler": function.entry, "Tracing": {"Ref": "Tracing"}}
-    properties["CodeUri"] = _where(function, code, "Bucket", "Key")
+    properties |= {"Runtime": f"python{chosen.python}", "Handler": function.entry, "Tracing": {"Ref": "Tracing"}}
+    properties["CodeUri"] = _where(function, chosen.code, "Bucket", "Key")
     role = f"{function.id}Role" if function.id != "APIHandler" else "ApiHandlerRole"
-    return {function.id: {"Properties": properties}, role: {"Properties": {"Policies": _policies(function, stage)}}}
+    policies = _policies(function, stage, chosen)
+    return {function.id: {"Properties": properties}, role: {"Properties": {"Policies": policies}}}
 
 
-def _plain(function: Function, stage: str, code: Code, properties: Resources) -> Resources:
+def _plain(function: Function, stage: str, chosen: Choices, properties: Resources) -> Resources:
     properties |= {
-        "Runtime": RUNTIME,
+        "Runtime": f"python{chosen.python}",
         "Architectures": ["x86_64"],
         "Handler": function.entry,
-        "Code": _where(function, code, "S3Bucket", "S3Key"),
+        "Code": _where(function, chosen.code, "S3Bucket", "S3Key"),
         "MemorySize": function.memory,
         "Timeout": function.timeout,
         "Role": {"Fn::GetAtt": [f"{function.id}Role", "Arn"]},
         "TracingConfig": {"Mode": {"Ref": "Tracing"}},
     }
-    role = _role("lambda.amazonaws.com", _policies(function, stage))
+    role = _role("lambda.amazonaws.com", _policies(function, stage, chosen))
     if function.vpc:
         listed = {"SubnetIds": "BastionSubnets", "SecurityGroupIds": "BastionSecurityGroups"}
         inside = {name: {"Fn::Split": [",", {"Ref": parameter}]} for name, parameter in listed.items()}
@@ -191,10 +210,10 @@ def _logs(function: Function, stage: str) -> Resources:
     return {"Type": "AWS::Logs::LogGroup", "Properties": properties}
 
 
-def _policies(function: Function, stage: str) -> list[Resources]:
+def _policies(function: Function, stage: str, chosen: Choices) -> list[Resources]:
     """One, with what Lambda does in the function's name where a parameter asks for it: to write traces, and to put the
     function into a VPC, which the function itself may not do."""
-    policy = in_template(function.allowed, stage)
+    policy = in_template(function.allowed, stage, chosen.bucket)
     (trace, network) = in_template((may.TRACE, may.NETWORK), stage)["Statement"]
     asked = {"Traced": [trace]}
     if function.vpc:

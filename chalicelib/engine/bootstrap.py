@@ -10,7 +10,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from chalicelib.errors import Bug
+
 
 def bootstrap_token(install_key: bytes, instance_id: str, epoch: int) -> str:
     """The single-use token of one purchase. The install key is enough to verify it; nothing is stored."""
+    if not install_key:
+        raise Bug("this process has no install key: anybody could make this token.")
     return hmac.new(install_key, f"bootstrap/{instance_id}/{epoch}".encode(), hashlib.sha256).hexdigest()

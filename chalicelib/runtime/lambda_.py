@@ -60,7 +60,7 @@ class LambdaRoot(Root):
         from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_blobs import BlobLogs
         from chalicelib.store.log_uploads import S3Uploads
-        from chalicelib.store.seal import Sealer
+        from chalicelib.store.seal import NoSealer, Sealer
 
         clients, clock = clients or Boto(settings.endpoint), clock or SystemClock()
         workflows = StepFunctions(clients, settings.state_machines) if settings.state_machines else None
@@ -68,7 +68,8 @@ class LambdaRoot(Root):
         blobs = S3Blobs(settings.bucket, lambda: clients("s3"))
         store = HistoryStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
         logs = BlobLogs(store, blobs)
-        seal, known = Sealer(settings.master_key), providers(own_elsewhere=True)
+        seal: Sealer = Sealer(settings.master_key) if settings.master_key else NoSealer()
+        known = providers(own_elsewhere=True)
         refresh = partial(ask_for_offers, clients, settings.catalog_function)
         super().__init__(
             Ports(
@@ -78,6 +79,8 @@ class LambdaRoot(Root):
                 uploads=S3Uploads(logs, blobs),
                 seal=seal,
                 install_key=settings.install_key,
+                given_install_id=settings.install_id,
+                publishes=False,
                 backends=StoredAccounts(store, seal, clock, known, _always(settings), changed=refresh),
                 providers=known,
                 wake=WakeUps(clients, settings.wake_function),
@@ -144,10 +147,10 @@ def root() -> LambdaRoot:
 
 
 def parameters(clients: Clients) -> Parameters:
-    """One call, of which a page is enough: there are five at most."""
+    """One call: there are five at most, and it takes ten."""
 
-    def read(path: str) -> dict[str, str]:
-        found = clients("ssm").get_parameters_by_path(Path=path, WithDecryption=True)
+    def read(path: str, names: Sequence[str]) -> dict[str, str]:
+        found = clients("ssm").get_parameters(Names=[f"{path}/{name}" for name in names], WithDecryption=True)
         return {one["Name"].rpartition("/")[2]: one["Value"] for one in found["Parameters"]}
 
     return read

@@ -68,6 +68,8 @@ class Ports:
     random_token: Callable[[], str]  # secrets                            secrets
     measure: Measure  #                the data folder                    nothing: AWS shows sizes
     logins: HostLogins | None  #           SSH to hosts                       from functions.bootstrap_host
+    given_install_id: str = ""  #      made of the key                    from the stack
+    publishes: bool = True  #          what answers agents has theirs     the deployment, and what buys machines
     tunnels: bool = True  #            carry hosts' calls over SSH        no connection lasts there
     workflows: Executions | None = None  # the looks drive them       executions of Step Functions
     uploads: Uploads | None = None  #  output comes in messages           into S3, without a function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.ids import derive
@@ -34,7 +34,7 @@ class Root:
 
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
-        self.install_id = install_id(ports.install_key)
+        self.install_id = ports.given_install_id or install_id(ports.install_key)
 
     @cached_property
     def plane(self) -> Plane:
@@ -76,9 +76,11 @@ class Root:
     @property
     def _joining(self) -> Joining:
         from chalicelib.hosts.joining import HostJoining
+        from chalicelib.usecases.agent_files import served
 
         ports = self.ports
-        return HostJoining(ports.store, ports.clock, self.install_id, ports.server_url, lambda: self._program)
+        program = (lambda: self._program) if ports.publishes else partial(served, ports.blobs)
+        return HostJoining(ports.store, ports.clock, self.install_id, ports.server_url, program)
 
     @cached_property
     def catalog(self) -> StoredCatalog:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chalicelib.backends.aws.permissions import ANY
 from chalicelib.backends.simulated import WIRE_NAME
 from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.domain.retention import Retention
@@ -150,17 +151,19 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     return ServerSettings(**values).resolved()  # type: ignore[arg-type]
 
 
-Parameters = Callable[[str], Mapping[str, str]]  # the SSM parameters under a path, by their last names
+# The SSM parameters of these names under a path, as far as they are there.
+Parameters = Callable[[str, Sequence[str]], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
 class LambdaSettings:
     """The settings of the functions in AWS.
 
-    They are in SSM under one path, `/dstack-STAGE`, and are read with one call: the install's two keys, which the
-    deploy command makes, and `settings`, a JSON object that the stack writes itself, because only CloudFormation knows
-    what its resources are called; and, if the operator put them there, `sign-on` and `acme`. A variable of the function
-    overrides the stack's value.
+    They are in SSM under one path, `/dstack-STAGE`, and are read with one call: `settings`, a JSON object that the
+    stack writes itself, because only CloudFormation knows what its resources are called; and what the function has a
+    use for of the install's two keys, which the deploy command makes, and of `sign-on` and `acme`, which an operator
+    may put there. `DSTACK_READS` names these, and nothing else may be read. A variable of the function overrides the
+    stack's value.
     """
 
     table: str
@@ -169,8 +172,9 @@ class LambdaSettings:
     effect_functions: Mapping[str, str]  # of each artefact's functions.provision
     api_url: str  # for people
     agent_url: str  # for agents
-    install_key: bytes = field(repr=False)
-    master_key: bytes = field(repr=False)
+    install_key: bytes = field(repr=False)  # empty: this function has no use for it
+    master_key: bytes = field(repr=False)  # the same
+    install_id: str = ""  # made of the install key, for functions without it
     host_function: str | None = None  # of functions.bootstrap_host; without it nobody logs in to hosts
     catalog_function: str | None = None  # of functions.refresh_catalog, asked when a backend is configured
     aside_queue: str | None = None  # the URL of the queue where Lambda puts the events that it gave up
@@ -190,10 +194,14 @@ class LambdaSettings:
         """Raises NotDeployed, naming what is missing and the command that brings it."""
         env = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
         prefix = env.get("DSTACK_KEYS", "")
-        found = parameters(prefix) if prefix else {}
+        names = tuple(env.get("DSTACK_READS", "settings,install-key,master-key,sign-on,acme").split(","))
+        found = parameters(prefix, names) if prefix else {}
         told: dict[str, Any] = {**json.loads(found.get("settings", "{}")), **_overrides(env)}
         missing = [name for name in _NEEDED if not told.get(name)]
-        missing += [f"{prefix}/{name}" for name in ("install-key", "master-key") if name not in found]
+        missing += [f"{prefix}/{name}" for name in ("install-key", "master-key") if name in names and name not in found]
+        id_ = env.get("DSTACK_INSTALL_ID", "")
+        if "install-key" not in names and id_ in ("", ANY):
+            missing.append("the stack's parameter InstallId")
         if missing:
             raise _not_deployed(prefix, missing)
         return LambdaSettings(
@@ -203,8 +211,9 @@ class LambdaSettings:
             effect_functions=told["effect_functions"],
             api_url=told["api_url"].rstrip("/"),
             agent_url=(told.get("agent_url") or told["api_url"]).rstrip("/"),
-            install_key=bytes.fromhex(found["install-key"]),
-            master_key=bytes.fromhex(found["master-key"]),
+            install_key=bytes.fromhex(found.get("install-key", "")),
+            master_key=bytes.fromhex(found.get("master-key", "")),
+            install_id="" if id_ == ANY else id_,
             host_function=told.get("host_function"),
             catalog_function=told.get("catalog_function"),
             aside_queue=told.get("aside_queue"),

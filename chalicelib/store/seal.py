@@ -63,6 +63,19 @@ class Sealer:
         return None
 
 
+class NoSealer(Sealer):
+    """Of a process that isn't given the key, because it has no use for it."""
+
+    def __init__(self) -> None:
+        """No key."""
+
+    def seal(self, text: str, *, context: str = "") -> str:
+        raise Bug("this process has no key to seal with: see `reads` in infra/functions.py.")
+
+    def open(self, sealed: str, *, context: str = "") -> str:
+        raise Bug("this process has no key to open seals with: see `reads` in infra/functions.py.")
+
+
 def key_from_file(path: str | Path, *, random: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
     """The key in the file at `path`, which is created on first use, private to its owner. If two processes start at
     once, one creates the key and both use it: the file appears whole or not at all."""

@@ -44,6 +44,15 @@ def publish(blobs: Blobs, content: bytes) -> str:
     return digest
 
 
+def served(blobs: Blobs) -> str:
+    """The SHA-256 of the newest program that is served."""
+    content = blobs.get(NEWEST)
+    if content is None:
+        hint = "The admin of this control plane has to deploy it again: that puts the program there."
+        raise NotFound("This control plane has no agent program.", hint=hint)
+    return hashlib.sha256(content).hexdigest()
+
+
 def program(plane: Plane, digest: str = "") -> bytes:
     """The agent: the one with this SHA-256, or the newest."""
     named = bool(_SHA256.fullmatch(digest))

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from chalicelib.domain.gangs import Gang
+from chalicelib.errors import Bug
 from chalicelib.planning.nodes import Nodes
 
 # Below the ports that kernels give to outgoing connections, and away from those that frameworks meet at. Each attempt
@@ -49,6 +50,8 @@ def hostfile(nodes: Nodes, names: Sequence[str]) -> str:
 
 
 def _secret(install_key: bytes, gang: Gang, purpose: str) -> bytes:
+    if not install_key:
+        raise Bug("this process has no install key: anybody could make these.")
     return hmac.new(install_key, f"nodes/{gang.id}/{purpose}".encode(), hashlib.sha256).digest()
 
 

@@ -30,6 +30,7 @@ from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store import nouns
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.port import Change, Check, Delete, Put
+from chalicelib.store.seal import NoSealer
 from functions import dead_letters, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from infra import grants as may
 from infra.functions import FUNCTIONS, named
@@ -104,7 +105,7 @@ def of_machines(executions: StepFunctions) -> Calls:
 def deployed(root: Root, policed: Policed, function: str, executions: StepFunctions | None = None) -> Root:
     """The root as the function's process has it: its ports are AWS's services, which keep its policy. `executions`:
     Step Functions, if the story has it."""
-    ports = root.ports
+    ports, reads = root.ports, named(function).reads
 
     def of(service: str) -> Callable[[str, dict[str, Any]], None]:
         def look(operation: str, params: dict[str, Any]) -> None:
@@ -130,7 +131,9 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
     blobs: Any = Noting(ports.blobs, of("s3"), of_bucket)
     driven: Any = None if executions is None else Noting(executions, of("stepfunctions"), of_machines(executions))
     of_its_own = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "wake": wake, "workflows": driven}
-    of_its_own |= {"streams": None}  # no connection lasts there
+    of_its_own |= {"streams": None, "publishes": False}  # no connection lasts there
+    of_its_own |= {"given_install_id": root.install_id, **({} if "install-key" in reads else {"install_key": b""})}
+    of_its_own |= {} if "master-key" in reads else {"seal": NoSealer()}
     return Root(replace(ports, **of_its_own, effects=ExecutionEffects(driven, Asking())))
 
 
@@ -232,8 +235,6 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
     said |= {"seq": 2}
     task_ = send(agents, "POST", "/agent/sync", orjson.dumps(said), token=answer["credential"]).json["tasks"][0]
     assert send(agents, "GET", task_["spec"]["files"][0]["url"], token=answer["credential"]).status == 200
-    for name in stack.root.ports.blobs.list("agent/"):
-        stack.root.ports.blobs.delete(name)
     assert send(agents, "GET", "/agent/join.sh").status == 200
     job = job_of(stack.rig, run["id"])
     root["agent_sync"].plane.logs.append(stack.rig.project.id, job.id, 0, [(stack.rig.world.at, b"a line")])
@@ -247,7 +248,7 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
     told_of(root["dead_letters"], host)
     later_object = "List"  # read before it is there
     unplayed = {
-        "api": (later_object, "Refresh"),  # when a backend is configured
+        "api": (later_object, "Refresh", "Newest"),  # when a backend is configured; when a machine is to join
         "agent_sync": (later_object, "QueryIndex", "Delete"),  # for gateways: see below
         "refresh_catalog": ("Read",),  # the accounts that are in the table
         "reconcile": (later_object, "Wake"),  # where two passes meet

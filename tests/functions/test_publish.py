@@ -153,4 +153,4 @@ def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack) -> None:
     publish.handler(batch(found), None, Root(replace(root.ports, bus=EventBus(Events(), "bus"))))
     assert policed.refused == []
     assert spare(policed, "publish", "Stream", "Announce") == set(), "Lambda reads the stream in its name"
-    assert {grant.sid for grant in named("publish").grants} == {"Settings", "ReadOne", "Stream", "Announce"}
+    assert {grant.sid for grant in named("publish").grants} == {"ReadOne", "Stream", "Announce"}

@@ -17,6 +17,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+BUCKET = "dstack-dev-1-here"
 LOOKS = 3  # until what CloudFormation is at has ended
 LIMIT = 400  # executions at once
 NOT_THERE = type("ResourceNotFoundException", (Exception,), {})
@@ -49,6 +50,9 @@ class Account:
     items: list[Any] = field(default_factory=list)  # of the table
     invoked: list[str] = field(default_factory=list)
     old: set[str] = field(default_factory=set)  # objects that were put long ago
+    bucket: str = BUCKET
+    subnets: dict[str, dict[str, Any]] = field(default_factory=dict)  # the routes of each, by its id
+    endpoints: list[dict[str, Any]] = field(default_factory=list)
     fails: set[str] = field(default_factory=set)  # stacks whose next change CloudFormation undoes
     cut: int = 0  # the number of the call at which the connection breaks; 0: none
     reached: bool = False  # that call was made all the same, and its answer was lost
@@ -86,7 +90,8 @@ class Account:
 
     def describe_stack_resource(self, StackName: str, LogicalResourceId: str) -> Any:
         assert LogicalResourceId in self.stacks[StackName].template["Resources"]
-        return {"StackResourceDetail": {"PhysicalResourceId": LogicalResourceId.lower()}}
+        found = self.bucket if LogicalResourceId == "Bucket" else LogicalResourceId.lower()
+        return {"StackResourceDetail": {"PhysicalResourceId": found}}
 
     def get_template_summary(self, **where: str) -> Any:
         return {"Parameters": [{"ParameterKey": name} for name in self._template(where)["Parameters"]]}
@@ -142,9 +147,27 @@ class Account:
         return [{"StackResourceSummaries": [there]}]
 
     def _template(self, where: Mapping[str, str]) -> dict[str, Any]:
-        body = where.get("TemplateBody") or self.objects[where["TemplateURL"].split("/bucket/")[1]].decode()
+        body = where.get("TemplateBody") or self.objects[where["TemplateURL"].split(f"/{self.bucket}/")[1]].decode()
         found: dict[str, Any] = json.loads(body)
         return found
+
+    # --- EC2 ---------------------------------------------------------------------------------------------------------
+
+    def describe_subnets(self, SubnetIds: list[str]) -> Any:
+        if unknown := [each for each in SubnetIds if each not in self.subnets]:
+            raise refused("InvalidSubnetID.NotFound", f"The subnet ID '{unknown[0]}' does not exist")
+        return {"Subnets": [{"SubnetId": each, "VpcId": "vpc-1"} for each in SubnetIds]}
+
+    def describe_route_tables(self, Filters: list[Any]) -> Any:
+        return {
+            "RouteTables": [
+                {"RouteTableId": f"rtb-{id_}", "Associations": [{"SubnetId": id_}], "Routes": [route] if route else []}
+                for id_, route in self.subnets.items()
+            ]
+        }
+
+    def describe_vpc_endpoints(self, Filters: list[Any]) -> Any:
+        return {"VpcEndpoints": self.endpoints}
 
     # --- the others --------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.errors import Invalid
 from infra import artefacts, requirements
-from infra.artefacts import KINDS, Artefact, alone, check, pack, strip
+from infra.artefacts import KINDS, PYTHON, Artefact, alone, check, pack, strip
 from infra.functions import FUNCTIONS
 from infra.requirements import ROOT
 
@@ -98,9 +98,21 @@ def test_every_function_runs_from_an_artefact_that_is_built() -> None:
 
 def test_what_is_installed_is_pinned_by_hash() -> None:
     """With what each needs, and nothing else."""
-    pinned = requirements.pinned(LOCK, ("boto3",))
+    pinned = requirements.pinned(LOCK, ("boto3",), PYTHON)
     names = [line.split("==")[0] for line in pinned.splitlines() if "==" in line]
     assert names == ["boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3"]
     for block in pinned.split("\n\n"):
         assert "--hash=sha256:" in block
     assert all(line in LOCK for line in pinned.splitlines())
+
+
+def test_conditions_of_packages_are_decided_for_the_function_and_not_for_whoever_deploys() -> None:
+    """Who may have a Mac, and another Python."""
+    lock = "".join(
+        f"{name} \\\n    --hash=sha256:{'0' * 64}\n"
+        for name in ("cffi==2 ; platform_python_implementation != 'PyPy'", "cffi==1 ; python_version < '3.12'")
+    )
+    for python, want in (("3.11", ["cffi==2", "cffi==1"]), ("3.13", ["cffi==2"])):
+        pinned = requirements.pinned(lock, ("cffi",), python)
+        assert [line.removesuffix(" \\") for line in pinned.splitlines() if "==" in line] == want
+    assert requirements.in_lambda("3.13")["sys_platform"] == "linux"

@@ -10,12 +10,16 @@ from chalicelib.planning import costs
 from chalicelib.planning.cost_rates import CHANGES, RATES
 from chalicelib.planning.costs import BUSY, CHANGE, DOOR, INSTANCE, NODE, PRICES, REPLICA, RUN, SCHEDULES, START
 from docs import cost_page
-from infra import cost, stateful, stateless
+from infra import cost, spending, stateful, stateless
 from tests.bench import month
 from tests.bench.cost import over
 from tests.world.metered import OF_A_LINE, Meter, heard
 
-TEMPLATES = {"stateful": stateful.template(), "stateless": stateless.template("prod")}
+TEMPLATES = {
+    "stateful": stateful.template(),
+    "stateless": stateless.template("prod"),
+    "spending": spending.template("prod"),
+}
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

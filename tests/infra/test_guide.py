@@ -7,11 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from infra import command, deploy, packaging, stateless
+from infra import command, deploy, packaging, spending, stateless
 from infra.artefacts import KINDS, Artefact
 from infra.functions import FUNCTIONS
 from tests.e2e.aws import journey
@@ -42,7 +43,7 @@ def test_make_passes_on_what_the_guide_says(line: str) -> None:
 def test_parameters_that_the_pages_set_are_the_stacks() -> None:
     pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
     told = {name for page in pages for name in re.findall(r"--set (\w+)=", page)}
-    assert "Bus" in told and told <= stateless.template("dev")["Parameters"].keys()
+    assert "Bus" in told and told <= {*stateless.template("dev")["Parameters"], *spending.parameters()}
 
 
 def test_it_is_said_of_each_function_what_an_event_does_that_comes_twice() -> None:
@@ -90,3 +91,5 @@ def test_a_pipeline_gets_templates_and_the_zips_that_they_name(tmp_path: Path) -
     assert all(each["DSTACK_RETAIN_EVENTS"] == "9" for each in variables) and len(variables) == len(FUNCTIONS)
     assert all((tmp_path / "out" / name).read_bytes() == b"zip" for name in named)
     assert "Table" in json.loads((tmp_path / "out" / "data.json").read_text())["Resources"]
+    assert "SpendingBudget" in json.loads((tmp_path / "out" / "spending.json").read_text())["Resources"]
+    assert zipfile.is_zipfile(tmp_path / "out" / "agent.pyz"), "no function may publish what agents run but one"

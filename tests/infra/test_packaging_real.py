@@ -102,7 +102,7 @@ def test_functions_are_as_the_table_says_and_know_their_stage(package: Path) -> 
         if function.chalice:
             properties = made[function.chalice]["Properties"]
             assert (properties["MemorySize"], properties["Timeout"]) == (function.memory, function.timeout)
-            assert properties["Environment"] == {"Variables": {"DSTACK_KEYS": f"/dstack-{UNNAMED}"}}
+            assert properties["Environment"] == {"Variables": function.environment(UNNAMED, {})}
 
 
 def test_ours_is_merged_into_what_chalice_packs(bare: Path) -> None:

@@ -14,12 +14,12 @@ from infra.account import AwsAccount
 from infra.artefacts import Artefact
 from infra.deploy import Deployment, DeployReport
 from infra.destroy import kept, nobody_left_alone, remove
-from infra.functions import ALONE, BOUNDED, FUNCTIONS
+from infra.functions import ALONE, FUNCTIONS, reserved
 from infra.stacks import Stack
-from infra.stateless import Code
-from tests.infra.account import LIMIT, Account, StackOf
+from infra.stateless import Choices
+from tests.infra.account import BUCKET, LIMIT, Account, StackOf
 
-DATA, MAIN = "dstack-dev-data", "dstack-dev"
+DATA, MAIN, ALARM = "dstack-dev-data", "dstack-dev", "dstack-dev-spending"
 
 
 @dataclass
@@ -32,12 +32,21 @@ class Deployer:
     breaks_off: bool = False
     said: list[str] = field(default_factory=list)
     begun: int = 0  # how often the first start was reached
+    set: dict[str, str] = field(default_factory=dict)  # parameters that they choose
 
     def run(self, release: str = "1") -> DeployReport:
         report = DeployReport("dev")
         where = AwsAccount("1", "here", "me")
         one = _Deployment(
-            "dev", where, self.said.append, self._asked, report, poll=0, clients=self.account, deployer=self
+            "dev",
+            where,
+            self.said.append,
+            self._asked,
+            report,
+            dict(self.set),
+            poll=0,
+            clients=self.account,
+            deployer=self,
         )
         code = self.folder / f"{release}.zip"
         code.write_text(release)
@@ -50,12 +59,13 @@ class Deployer:
             raise KeyboardInterrupt
         return self.agrees
 
-    def template(self, code: Code, at_once: int) -> dict[str, Any]:
+    def template(self, chosen: Choices) -> dict[str, Any]:
         return {
-            "Parameters": {"InstallId": {}, "Stream": {}},
-            "Code": [key for _, key in code.values()],
+            "Parameters": dict.fromkeys(("InstallId", "Stream", "BastionSubnets", "BastionSecurityGroups")),
+            "Code": [key for _, key in chosen.code.values()],
             "Functions": [f"{MAIN}-{function.name}" for function in FUNCTIONS],
-            "Reserved": {f"{MAIN}-{function.name}": at_once for function in BOUNDED},
+            "Reserved": {f"{MAIN}-{name}": number for name, number in chosen.reserved.items()},
+            "Bucket": chosen.bucket,
         }
 
 
@@ -70,14 +80,15 @@ class _Deployment(Deployment):
 
 
 def whole(account: Account, release: str = "1") -> None:
-    assert {name: stack.status for name, stack in account.stacks.items()}.keys() == {DATA, MAIN}
+    assert account.stacks.keys() == {DATA, MAIN, ALARM}
     assert all(stack.status in ("CREATE_COMPLETE", "UPDATE_COMPLETE") for stack in account.stacks.values())
     assert account.stacks[MAIN].template["Code"] == [f"deploy/clouds-{release}.zip"]
     assert account.stacks[MAIN].parameters["InstallId"]
     assert account.secrets.keys() == {"/dstack-dev/install-key", "/dstack-dev/master-key"}
     assert account.objects["agent/agent.pyz"] == b"agent"
     assert account.invoked[-1] == f"{MAIN}-refresh_catalog", "nothing is bought without offers"
-    assert set(account.reserved.values()) == {LIMIT // 10}, "a tenth, however often it is deployed"
+    wanted = {f"{MAIN}-{name}": number for name, number in reserved(LIMIT).items()}
+    assert account.reserved == wanted and wanted, "the same, however often it is deployed"
 
 
 def calls_of(folder: Path, *, upgrade: bool) -> int:
@@ -101,9 +112,12 @@ def test_whichever_call_is_cut_off_the_next_run_finishes(tmp_path: Path, upgrade
         if upgrade:
             deployer.run()
         keys, account.calls, account.cut = dict(account.secrets), [], cut
-        with pytest.raises(DstackError) as broken:
+        try:
             deployer.run(release)
-        assert broken.value.hint, account.calls[-1]
+        except DstackError as broken:
+            assert broken.hint, account.calls[-1]
+        else:
+            assert any("but the alarm" in said for said in deployer.said), account.calls[-1]
         account.cut, made = 0, dict(account.secrets)
         deployer.run(release)
         whole(account, release)
@@ -125,6 +139,45 @@ def test_what_cloudformation_undid_is_made_again(tmp_path: Path, fails: str) -> 
         deployer.run("2")
     assert deployer.run("2").changes == [f"{MAIN}: Add Any"]
     whole(deployer.account, "2")
+
+
+def test_an_account_that_may_have_no_budget_has_everything_else(tmp_path: Path) -> None:
+    """Such as one that is younger than a day. Tomorrow's deployment adds it."""
+    deployer = Deployer(Account(fails={ALARM}), tmp_path)
+    report = deployer.run()
+    assert deployer.begun == 1 and f"{MAIN}: Add Any" in report.changes
+    assert deployer.account.stacks[MAIN].status == "CREATE_COMPLETE"
+    assert deployer.account.stacks[ALARM].status == "ROLLBACK_COMPLETE"
+    (said,) = (said for said in deployer.said if "but the alarm" in said)
+    assert "younger than a day" in said and "--set SpendingAlarm=0" in said
+    assert deployer.run().changes == [f"{ALARM}: Add Any"]
+    whole(deployer.account)
+
+
+def test_an_alarm_that_was_chosen_stays_as_it_was_chosen(tmp_path: Path) -> None:
+    """In an earlier release, too, whose main stack had it."""
+    deployer = Deployer(Account(), tmp_path, set={"SpendingAlarm": "7"})
+    deployer.run()
+    assert deployer.account.stacks[ALARM].parameters == {"SpendingAlarm": "7"}
+    deployer.set = {}
+    assert deployer.run().changes == []
+    assert "more than $7 a day" in deployer.said[-1] or any("$7 a day" in said for said in deployer.said)
+    del deployer.account.stacks[ALARM]
+    deployer.account.stacks[MAIN].parameters |= {"SpendingAlarm": "5", "SpendingEmail": "a@example.com"}
+    deployer.run("2")
+    assert deployer.account.stacks[ALARM].parameters == {"SpendingAlarm": "5", "SpendingEmail": "a@example.com"}
+
+
+def test_a_stage_that_is_older_than_the_region_in_its_buckets_name_keeps_its_bucket(tmp_path: Path) -> None:
+    deployer = Deployer(Account(), tmp_path)
+    deployer.run()
+    assert "BucketName" not in deployer.account.stacks[DATA].parameters
+    assert deployer.account.stacks[MAIN].template["Bucket"] == BUCKET
+    deployer.account.bucket = "dstack-dev-1"
+    assert deployer.run("2").changes == [f"{DATA}: Add Any", f"{MAIN}: Add Any"]
+    assert deployer.account.stacks[DATA].parameters["BucketName"] == "dstack-dev-1"
+    assert deployer.account.stacks[MAIN].template["Bucket"] == "dstack-dev-1"
+    assert deployer.run("2").changes == []
 
 
 def test_what_was_uploaded_is_not_again_but_as_new_as_this_deployment(tmp_path: Path) -> None:
@@ -187,7 +240,7 @@ def test_what_is_kept_is_named(tmp_path: Path) -> None:
     deployer = Deployer(Account(), tmp_path)
     deployer.run()
     data = Stack(deployer.account("cloudformation"), DATA, deployer.said.append, 0)
-    assert kept(data, "dev") == [DATA, "table", "bucket", "/dstack-dev"] and DATA in deployer.account.stacks
+    assert kept(data, "dev") == [DATA, "table", BUCKET, "/dstack-dev"] and DATA in deployer.account.stacks
     for status in ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"):
         deployer.account.stacks = {DATA: StackOf(status)}
         assert kept(data, "dev") == [] and deployer.account.stacks == {}

@@ -6,7 +6,7 @@ from chalicelib.planning import costs
 from chalicelib.planning.cost_rates import RATES
 from infra import cost, spending, stateless
 
-TEMPLATE = stateless.template("dev")
+TEMPLATE = spending.template("dev")
 
 
 def test_a_days_spending_is_watched_unless_somebody_chose_otherwise() -> None:
@@ -23,7 +23,7 @@ def test_a_days_spending_is_watched_unless_somebody_chose_otherwise() -> None:
 
 def test_what_parameters_switch_on_is_counted_too() -> None:
     """The bus, which bills call by its old name, and traces."""
-    assert {"Bus", "Tracing"} <= TEMPLATE["Parameters"].keys()
+    assert {"Bus", "Tracing"} <= stateless.template("dev")["Parameters"].keys()
     counted = TEMPLATE["Resources"]["SpendingBudget"]["Properties"]["Budget"]["CostFilters"]["Service"]
     assert {"CloudWatch Events", "AWS X-Ray"} <= set(counted)
 

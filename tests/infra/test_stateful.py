@@ -22,7 +22,7 @@ def test_the_table_is_the_stores_own_schema() -> None:
 
 
 def test_what_holds_state_outlives_the_stack() -> None:
-    for name in ("Table", "Bucket"):
+    for name in ("Table", "Bucket", "BucketPolicy"):
         assert RESOURCES[name]["DeletionPolicy"].startswith("Retain")
         assert RESOURCES[name]["UpdateReplacePolicy"] == "Retain"
 
@@ -37,6 +37,13 @@ def test_a_first_deployment_that_fails_leaves_nothing_in_the_way_of_the_next() -
 def test_a_step_on_a_host_has_the_time_that_it_may_take(definition: Definition) -> None:
     longest = max(step.timeout for step in definition.steps) // SECOND
     assert named("bootstrap_host").timeout > longest
+
+
+def test_the_bucket_answers_by_tls_alone() -> None:
+    (clear,) = RESOURCES["BucketPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert (clear["Effect"], clear["Principal"], clear["Action"]) == ("Deny", "*", "s3:*")
+    assert clear["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert clear["Resource"] == [{"Fn::GetAtt": ["Bucket", "Arn"]}, {"Fn::Sub": "${Bucket.Arn}/*"}]
 
 
 def test_the_bucket_drops_leftovers_and_nothing_by_its_age() -> None:

@@ -14,10 +14,10 @@ import pytest
 from chalicelib.backends.aws.permissions import ANY, PERMISSIONS
 from chalicelib.domain import keys
 from chalicelib.engine.workflows import WORKFLOWS
-from infra import stateful
-from infra.functions import ENOUGH, FUNCTIONS, NEW_ACCOUNT, PAUSES, UNRESERVED, Function, at_once, named
+from infra import artefacts, spending, stateful
+from infra.functions import FUNCTIONS, NEW_ACCOUNT, PAUSES, UNRESERVED, Function, named, reserved
 from infra.policies import in_template
-from infra.stateless import performer_of, template
+from infra.stateless import BURST, CALLS, Choices, performer_of, template
 
 TEMPLATE = template("dev")
 RESOURCES = TEMPLATE["Resources"]
@@ -137,23 +137,119 @@ def test_every_workflow_has_a_state_machine_that_may_invoke_its_performer_alone(
 
 
 def test_an_outage_of_a_provider_or_of_hosts_leaves_executions_for_agents_and_people() -> None:
-    """Where the account has any to reserve; a new one has not, and a stack that reserved some couldn't be deployed."""
-    reserved = {
+    """Where the account has any to reserve; a new one has not, and a stack that reserved some couldn't be deployed. Nor
+    do calls of strangers take what passes need."""
+    found = {
         name: each["Properties"]["ReservedConcurrentExecutions"]
-        for name, each in template("dev", at_once=7)["Resources"].items()
+        for name, each in template("dev", Choices(reserved=reserved(400)))["Resources"].items()
         if "ReservedConcurrentExecutions" in each["Properties"]
     }
-    assert reserved == {"Provision": 7, "BootstrapHost": 7}
+    assert found == {"Provision": 40, "BootstrapHost": 40, "APIHandler": 80, "AgentSync": 80}
     assert not any("ReservedConcurrentExecutions" in each["Properties"] for each in RESOURCES.values())
-    assert [at_once(limit) for limit in (NEW_ACCOUNT, UNRESERVED, 123, 124, 1_000)] == [0, 0, 0, 12, ENOUGH]
+    clouds = [reserved(limit).get("provision", 0) for limit in (NEW_ACCOUNT, UNRESERVED, 123, 124, 1_000)]
+    public = [reserved(limit).get("agent_sync", 0) for limit in (NEW_ACCOUNT, 124, 245, 250, 1_000, 10_000)]
+    assert (clouds, public) == ([0, 0, 0, 12, 50], [0, 0, 0, 50, 200, 200])
+    assert all(limit - sum(reserved(limit).values()) >= UNRESERVED for limit in range(UNRESERVED, 2_000))
+
+
+def test_whoever_may_be_called_by_anybody_has_a_bound() -> None:
+    assert {function.name for function in FUNCTIONS if function.public} == {"api", "agent_sync"}
+    assert all(function.public for function in FUNCTIONS if function.url)
+    (limit,) = RESOURCES["RestAPI"]["Properties"]["MethodSettings"]
+    assert (limit["ResourcePath"], limit["HttpMethod"]) == ("/*", "*")
+    assert (limit["ThrottlingRateLimit"], limit["ThrottlingBurstLimit"]) == (CALLS, BURST)
+    assert RESOURCES["RestAPI"]["Properties"]["OpenApiVersion"] == "2.0", "else SAM adds a stage without that limit"
+
+
+def test_a_function_reads_its_own_parameters_and_no_others() -> None:
+    """What each has a use for is played in `tests/functions/test_policies.py` and by the scenarios."""
+    assert {function.name: function.reads for function in FUNCTIONS if function.reads} == {
+        "api": ("master-key", "sign-on"),
+        "agent_sync": ("install-key", "master-key"),
+        "sweep_orphans": ("master-key",),
+        "erase_unused": ("master-key",),
+        "provision": ("install-key", "master-key", "acme"),
+        "refresh_catalog": ("master-key",),
+        "automate": ("master-key",),
+        "bootstrap_host": ("install-key", "master-key"),
+    }
+    for function in FUNCTIONS:
+        read = {
+            thing.rpartition("/")[2]
+            for grant in function.allowed
+            for thing in grant.things
+            if any(action.startswith("ssm:") for action in grant.actions) and "/aws/" not in thing
+        }
+        assert read == set(function.parameters), function.name
+        said = RESOURCES[function.id]["Properties"]["Environment"]["Variables"]
+        assert set(said["DSTACK_READS"].split(",")) == read and said["DSTACK_INSTALL_ID"] == {"Ref": "InstallId"}
+
+
+def test_who_answers_agents_cant_write_the_program_that_they_run() -> None:
+    writes = {
+        function.name
+        for function in FUNCTIONS
+        for grant in function.allowed
+        if "s3:PutObject" in grant.actions and any("/agent/" in thing for thing in grant.things)
+    }
+    assert writes == {"provision"}, "which nobody calls"
+
+
+def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
+    """Lambda drops an event after about 16 hops of one chain, unless the function says that it is meant. How long a
+    chain may be is `runtime/chains.py`'s."""
+    asks = {
+        function.name: {
+            thing.rpartition("-")[2]
+            for grant in function.allowed
+            for thing in grant.things
+            if "lambda:InvokeFunction" in grant.actions
+        }
+        for function in FUNCTIONS
+    }
+
+    def reached(name: str) -> set[str]:
+        found: set[str] = set()
+        todo = [*asks[name]]
+        while todo:
+            if (each := todo.pop()) not in found:
+                found.add(each)
+                todo += asks[each]
+        return found
+
+    looping = {name for name in asks if name in reached(name)}
+    assert looping == {"reconcile", "provision", "bootstrap_host"}
+    allowed = {function.name for function in FUNCTIONS if RESOURCES[function.id]["Properties"].get("RecursiveLoop")}
+    assert allowed == looping == {function.name for function in FUNCTIONS if function.loops}
+    assert {RESOURCES[named(name).id]["Properties"]["RecursiveLoop"] for name in allowed} == {"Allow"}
+
+
+def test_functions_run_on_a_python_that_aws_goes_on_keeping() -> None:
+    """3.11 can't be deployed any more from 2027-08 on."""
+    used = {RESOURCES[function.id]["Properties"]["Runtime"] for function in FUNCTIONS}
+    assert used == {f"python{artefacts.PYTHON}"} and int(artefacts.PYTHON.partition(".")[2]) >= 12
+    other = template("dev", Choices(python="3.12"))["Resources"]
+    assert {other[function.id]["Properties"]["Runtime"] for function in FUNCTIONS} == {"python3.12"}
+
+
+def test_a_stage_in_another_region_has_other_names_wherever_these_are_everybodys() -> None:
+    made = json.dumps([stateful.template(), TEMPLATE, spending.template("dev")])
+    for kind, name in (("BucketName", "dstack-${Stage}-${AWS::AccountId}-${AWS::Region}"),
+                       ("BudgetName", "dstack-dev-${AWS::Region}-spending")):  # fmt: skip
+        assert f'"{kind}"' in made and name in made
+    assert told()["bucket"] == "dstack-dev-${AWS::AccountId}-${AWS::Region}"
+    older = template("dev", Choices(bucket="dstack-dev-1"))
+    assert "AccountId}-${AWS::Region}" not in json.dumps(older), "a stage that is older keeps its bucket"
+    assert "arn:${AWS::Partition}:s3:::dstack-dev-1/logs/*" in json.dumps(older)
 
 
 @pytest.mark.parametrize("function", PLAIN, ids=lambda function: str(function.name))
 def test_code_is_a_file_beside_the_template_or_where_it_was_uploaded_to(function: Function) -> None:
     assert RESOURCES[function.id]["Properties"]["Code"] in ("./deployment.zip", f"./{function.artefact}.zip")
-    uploaded = template("dev", {function.artefact: ("b", "k")}, {"MORE": "1"})["Resources"][function.id]["Properties"]
+    chosen = Choices({function.artefact: ("b", "k")}, {"MORE": "1"})
+    uploaded = template("dev", chosen)["Resources"][function.id]["Properties"]
     assert uploaded["Code"] == {"S3Bucket": "b", "S3Key": "k"}
-    assert uploaded["Environment"]["Variables"] == {"DSTACK_KEYS": "/dstack-dev", "MORE": "1"}
+    assert uploaded["Environment"]["Variables"].items() >= {"DSTACK_KEYS": "/dstack-dev", "MORE": "1"}.items()
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: str(function.name))
@@ -189,7 +285,11 @@ def test_machines_are_rented_in_any_region_and_of_anybodys_image() -> None:
 def test_the_stacks_have_the_resources_that_were_reviewed() -> None:
     """`UPDATE_GOLDEN=1` writes them anew; read the difference: what goes is deleted by the next deployment."""
     found = []
-    for stack, made in (("dstack-STAGE-data", stateful.template()), ("dstack-STAGE", template("STAGE"))):
+    for stack, made in (
+        ("dstack-STAGE-data", stateful.template()),
+        ("dstack-STAGE", template("STAGE")),
+        ("dstack-STAGE-spending", spending.template("STAGE")),
+    ):
         kinds = {name: each.get("Type", "completes Chalice's") for name, each in made["Resources"].items()}
         found += [f"{stack} {kind} {name}\n" for name, kind in sorted(kinds.items(), key=lambda each: each[::-1])]
     golden = Path(__file__).parent / "golden" / "resources.txt"

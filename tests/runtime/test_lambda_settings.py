@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.aws.permissions import ANY
 from chalicelib.backends.simulated.cloud import FACTS
-from chalicelib.errors import NotDeployed
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.errors import Bug, NotDeployed
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.lambda_ import Boto, parameters
 from chalicelib.runtime.settings import LambdaSettings
+from chalicelib.store.seal import NoSealer
 from tests.harness.lambda_host import api_event
 
 KEYS = {"install-key": "a1" * 32, "master-key": "b2" * 32}
@@ -41,10 +44,11 @@ class Ssm:
         assert service == "ssm"
         return self
 
-    def get_parameters_by_path(self, Path: str, WithDecryption: bool) -> Any:
+    def get_parameters(self, Names: list[str], WithDecryption: bool) -> Any:
         self.calls += 1
-        assert (Path, WithDecryption) == ("/dstack-dev", True)
-        return {"Parameters": [{"Name": f"{Path}/{name}", "Value": value} for name, value in self._stored.items()]}
+        assert WithDecryption
+        stored = {f"/dstack-dev/{name}": value for name, value in self._stored.items()}
+        return {"Parameters": [{"Name": name, "Value": stored[name]} for name in Names if name in stored]}
 
 
 def test_one_call_brings_the_keys_and_what_the_stack_wrote() -> None:
@@ -57,6 +61,22 @@ def test_one_call_brings_the_keys_and_what_the_stack_wrote() -> None:
     assert (found.install_key, found.master_key) == (b"\xa1" * 32, b"\xb2" * 32)
     assert found.state_machines == {"add-host": "arn:aws:states:::add"}
     assert "a1a1" not in repr(found) and r"\xa1" not in repr(found)
+
+
+def test_a_function_has_the_keys_that_it_reads_and_no_others() -> None:
+    reads = {**HERE, "DSTACK_READS": "settings,master-key", "DSTACK_INSTALL_ID": "i"}
+    found = LambdaSettings.read(parameters(Ssm(WHOLE)), reads)
+    assert (found.install_key, found.master_key, found.install_id) == (b"", b"\xb2" * 32, "i")
+    for id_ in ("", ANY):  # as a stack has it whose owner set none
+        with pytest.raises(NotDeployed, match="InstallId"):
+            LambdaSettings.read(parameters(Ssm(WHOLE)), {**reads, "DSTACK_INSTALL_ID": id_})
+
+
+def test_without_its_key_nothing_is_sealed_or_signed() -> None:
+    """With an empty one, anybody could."""
+    for use in (NoSealer().seal, NoSealer().open, lambda text: bootstrap_token(b"", text, 0)):
+        with pytest.raises(Bug, match="has no"):
+            use("text")
 
 
 def test_a_variable_overrides_what_the_stack_wrote() -> None:

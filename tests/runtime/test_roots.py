@@ -73,7 +73,7 @@ def stack(name: str, **changes: str) -> LambdaSettings:
         "DSTACK_API_URL": f"https://{name}.example.com",
     }
     secrets = {key: hashlib.sha256(f"{name}/{key}".encode()).hexdigest() for key in ("install-key", "master-key")}
-    return LambdaSettings.read(lambda path: secrets, {**environ, **changes})
+    return LambdaSettings.read(lambda path, names: secrets, {**environ, **changes})
 
 
 @dataclass

@@ -67,7 +67,7 @@ NAMES = {
 def deployed(changes: dict[str, str]) -> LambdaSettings:
     """The settings of a function whose stack is whole."""
     keys = {"install-key": "00" * 32, "master-key": "11" * 32}
-    return LambdaSettings.read(lambda path: keys, NAMES | changes)
+    return LambdaSettings.read(lambda path, names: keys, NAMES | changes)
 
 
 def test_how_long_things_are_kept_is_set_alike_for_both_roots() -> None:

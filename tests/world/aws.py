@@ -21,7 +21,7 @@ from chalicelib.usecases.first_start import first_start
 from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.emulators.ministack import Emulator
 from tests.harness.lambda_host import api_event, scheduled_event, url_event
-from tests.world.calls import Policed
+from tests.world.calls import Policed, readable
 from tests.world.site import ADMIN, HOP, Answer, Site
 from tests.world.time import Time
 
@@ -73,7 +73,7 @@ class AwsSite(Site):
             master_key=b"\xa1" * 32,
             endpoint=emulator.url,
         )
-        self._api, self._agents = self._function(), self._function()
+        self._api, self._agents = self._function("api"), self._function("agent_sync")
         first_start(self._api.plane, ADMIN)
         self._app = ControlPlane(lambda: self._api.plane)
         woken = self._deployed("reconcile", reconcile.handler)
@@ -93,12 +93,13 @@ class AwsSite(Site):
         ):
             self.time.every(minutes * 60.0, lambda rule=rule, function=function: function(scheduled_event(rule)))
 
-    def _function(self) -> Root:
-        return self._here(LambdaRoot(self._settings, clock=self.time, clients=self._client))
+    def _function(self, name: str) -> Root:
+        """It has the keys that it reads, and no other."""
+        return self._here(LambdaRoot(readable(self._settings, name), clock=self.time, clients=self._client))
 
     def _deployed(self, name: str, handler: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:
         """Input and output are JSON, as in AWS, and its policy is kept."""
-        root = self._function()
+        root = self._function(name)
 
         def invoke(event: dict[str, Any]) -> Any:
             with self.policed.running(name):

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 import botocore
 from botocore.exceptions import ClientError
 
+from chalicelib.runtime.root import install_id
+from chalicelib.runtime.settings import LambdaSettings
 from infra.functions import named
 
 Need = tuple[str, str]  # an action, and what it is done to
 
-TABLE, BUCKET = "dynamodb:table/dstack-{stage}", "s3:dstack-{stage}-{account}"
+TABLE, BUCKET = "dynamodb:table/dstack-{stage}", "s3:{bucket}"
 _WRITES = {"Put": "PutItem", "Delete": "DeleteItem", "Update": "UpdateItem", "ConditionCheck": "ConditionCheckItem"}
 _OBJECTS = {"GetObject", "PutObject", "DeleteObject"}
 
@@ -46,6 +48,17 @@ def needs(service: str, operation: str, params: dict[str, Any]) -> Iterator[Need
         yield f"sqs:{operation}", f"sqs:dstack-{{stage}}-{params['QueueUrl'].rsplit('/', 1)[-1]}"
     else:
         yield f"{service}:{operation}", "?"
+
+
+def readable(settings: LambdaSettings, function: str) -> LambdaSettings:
+    """As the function reads them: without the keys that it has no use for."""
+    reads = named(function).reads
+    return replace(
+        settings,
+        install_key=settings.install_key if "install-key" in reads else b"",
+        master_key=settings.master_key if "master-key" in reads else b"",
+        install_id=install_id(settings.install_key),
+    )
 
 
 def allowed(function: str) -> Iterator[Need]:

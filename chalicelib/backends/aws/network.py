@@ -77,11 +77,11 @@ class Networks:
             Filters=[*inside, *filters(state="available")],
             MaxResults=PAGE,
         )
-        fits = _is_public if self._config.public_ips else _is_private
+        fits = _is_public if self._config.public_ips else is_private
         subnets: dict[str, str] = {}
         for subnet in sorted(found, key=lambda each: str(each["SubnetId"])):  # so that a repeated launch names the same
             zone = subnet["AvailabilityZone"]
-            if usual_zone(zone) and fits(_table(subnet["SubnetId"], tables)):
+            if usual_zone(zone) and fits(table_of(subnet["SubnetId"], tables)):
                 subnets.setdefault(zone, subnet["SubnetId"])
         if not subnets:
             raise Unfit(_no_subnet(vpc, region, public=self._config.public_ips))
@@ -184,7 +184,7 @@ def _of_members(rule: Mapping[str, Any], group: str) -> bool:
     )
 
 
-def _table(subnet: str, tables: list[dict[str, Any]]) -> Body:
+def table_of(subnet: str, tables: list[dict[str, Any]]) -> Body:
     """The subnet's own route table, or else the VPC's main one."""
     main: Body = {}
     for table in tables:
@@ -208,7 +208,7 @@ def _is_public(table: Body) -> bool:
     return any(str(route.get("GatewayId", "")).startswith("igw-") for route in _ways_out(table))
 
 
-def _is_private(table: Body) -> bool:
+def is_private(table: Body) -> bool:
     """With a way out that isn't the internet gateway: without one, the agent could never report."""
     return bool(_ways_out(table)) and not _is_public(table)
 

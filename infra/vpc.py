@@ -1,0 +1,62 @@
+"""Is there a way out of the subnets that the function which logs in to hosts is put into?
+
+A function in a VPC has no public address, whatever its subnet gives to machines: an internet gateway is no way out for
+it. Without one it hangs at its start, at Parameter Store, and every host that is added waits for it in vain. So it is
+refused before anything is deployed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.aws.network import is_private, table_of
+from chalicelib.errors import Refused
+from infra.account import explained
+
+SUBNETS, GROUPS = "BastionSubnets", "BastionSecurityGroups"
+CALLED = ("dynamodb", "lambda", "ssm", "states")  # the services that the function calls
+
+
+def check(ec2: Any, region: str, parameters: Mapping[str, str]) -> None:
+    """Raises Refused for subnets from which the function can't call AWS."""
+    subnets, groups = parameters.get(SUBNETS, ""), parameters.get(GROUPS, "")
+    if bool(subnets) != bool(groups):
+        given, missing = (SUBNETS, GROUPS) if subnets else (GROUPS, SUBNETS)
+        raise Refused(f"{given} is set and {missing} isn't.", hint="Lambda wants both for a function in a VPC.")
+    if not subnets:
+        return
+    with explained("look for a way out of the subnets of the function that logs in"):
+        found = ec2.describe_subnets(SubnetIds=subnets.split(","))["Subnets"]
+        for vpc in sorted({each["VpcId"] for each in found}):
+            _check(ec2, region, vpc, [each["SubnetId"] for each in found if each["VpcId"] == vpc])
+
+
+def _check(ec2: Any, region: str, vpc: str, subnets: Sequence[str]) -> None:
+    inside = [{"Name": "vpc-id", "Values": [vpc]}]
+    tables = ec2.describe_route_tables(Filters=inside)["RouteTables"]
+    closed = [each for each in subnets if not is_private(table_of(each, tables))]
+    if not closed:
+        return
+    endpoints = ec2.describe_vpc_endpoints(Filters=inside)["VpcEndpoints"]
+    for subnet in closed:
+        table = table_of(subnet, tables).get("RouteTableId", "")
+        if lacking := [each for each in CALLED if not _has(endpoints, f"com.amazonaws.{region}.{each}", table)]:
+            raise Refused(
+                f"From the subnet {subnet} in {vpc} the function that logs in to hosts can't call AWS: a function in a "
+                "VPC has no public address, and the subnet has no route for 0.0.0.0/0 through a NAT gateway, a transit "
+                f"gateway or a peering, nor endpoints for {', '.join(lacking)}.",
+                hint=f"Name private subnets with such a route in {SUBNETS}, or make the endpoints. "
+                f"--set {SUBNETS}= --set {GROUPS}= takes the function out of the VPC.",
+            )
+
+
+def _has(endpoints: Sequence[Mapping[str, Any]], service: str, table: str) -> bool:
+    """An endpoint of the VPC that calls from a subnet with this route table take."""
+    there = (each for each in endpoints if each["ServiceName"] == service and each["State"].lower() == "available")
+    return any(
+        table in each.get("RouteTableIds", ())
+        if each["VpcEndpointType"] == "Gateway"
+        else each.get("PrivateDnsEnabled", False)
+        for each in there
+    )
