@@ -15,4 +15,5 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     if "effect" in event:
         lambda_.execute(here, event)
         return {}
+    event = here.ports.chain.begin(event)
     return lambda_.drive(here.driving, event)

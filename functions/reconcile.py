@@ -12,6 +12,6 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     """An event with `units` is a hint; any other is the schedule's. Both run the same pass. A unit that fails isn't for
     Lambda to bring again: the pass has put it off."""
     here = root or lambda_.root()
-    done = here.reconciler.run(set(event.get("units", ())))
+    done = here.reconciler.run(set(here.ports.chain.begin(event).get("units", ())))
     here.ports.count(observing.UNITS_FAILED, len(done.failed))
     return {"units": done.units, "steps": done.steps, "failed": done.failed}

@@ -26,6 +26,7 @@ from chalicelib.errors import Invalid
 from chalicelib.planning.hosts import ON_PREM
 from chalicelib.planning.plan import Effect
 from chalicelib.runtime import observing
+from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.ports import Ports, nothing
 from chalicelib.runtime.root import Root
@@ -63,8 +64,9 @@ class LambdaRoot(Root):
         from chalicelib.store.seal import NoSealer, Sealer
 
         clients, clock = clients or Boto(settings.endpoint), clock or SystemClock()
+        chain = Chain(settings.longest_chain)
         workflows = StepFunctions(clients, settings.state_machines) if settings.state_machines else None
-        effects: Effects = InvokedEffects(clients, settings.effect_functions[CLOUDS], _own_functions(settings))
+        effects: Effects = InvokedEffects(clients, settings.effect_functions[CLOUDS], chain, _own_functions(settings))
         blobs = S3Blobs(settings.bucket, lambda: clients("s3"))
         store = HistoryStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
         logs = BlobLogs(store, blobs)
@@ -83,7 +85,8 @@ class LambdaRoot(Root):
                 publishes=False,
                 backends=StoredAccounts(store, seal, clock, known, _always(settings), changed=refresh),
                 providers=known,
-                wake=WakeUps(clients, settings.wake_function),
+                wake=WakeUps(clients, settings.wake_function, chain),
+                chain=chain,
                 effects=ExecutionEffects(workflows, effects),
                 workflows=workflows,
                 news=nobody_waits,
@@ -180,16 +183,19 @@ class WakeUps:
     """Wake-ups for the reconcile function. They follow a commit, so a failure here must not fail the request: what was
     committed is due, and the schedule finds it within a minute. `lost` counts the hints that couldn't be sent."""
 
-    def __init__(self, clients: Clients, function: str) -> None:
-        self._clients, self._function = clients, function
+    def __init__(self, clients: Clients, function: str, chain: Chain) -> None:
+        self._clients, self._function, self._chain = clients, function, chain
         self.lost = 0
 
     def __call__(self, units: Iterable[str]) -> None:
         names = sorted(set(units))
+        if self._chain.over:
+            log.warning("a chain of events ends here, as it is too long; the schedule goes on with %s", names[:BATCH])
+            return
         for start in range(0, len(names), BATCH):
             batch = names[start : start + BATCH]
             try:
-                _invoke(self._clients, self._function, {"units": batch})
+                _invoke(self._clients, self._function, self._chain.next({"units": batch}))
             except Exception:  # whatever the SDK raises: the function, the network, the permissions
                 self.lost += len(batch)
                 log.exception("%d wake-ups were lost, %d since this process started", len(batch), self.lost)
@@ -218,13 +224,14 @@ class InvokedEffects:
     """Effects go to the provision function, which has the clouds' SDKs; those of backends with a function of their own
     go there."""
 
-    def __init__(self, clients: Clients, function: str, own: Mapping[str, str] | None = None) -> None:
-        self._clients, self._function, self._own = clients, function, own or {}
+    def __init__(self, clients: Clients, function: str, chain: Chain, own: Mapping[str, str] | None = None) -> None:
+        self._clients, self._function, self._chain, self._own = clients, function, chain, own or {}
 
     def submit(self, effect: Effect) -> None:
         from chalicelib.engine.effects.table import to_message
 
-        _invoke(self._clients, self._own.get(effect.backend, self._function), to_message(effect))
+        function = self._own.get(effect.backend, self._function)
+        _invoke(self._clients, function, self._chain.next(to_message(effect)))
 
 
 class DeadLetters:
@@ -275,7 +282,7 @@ def execute(root: Root, event: Mapping[str, Any]) -> None:
     from chalicelib.engine.effects.table import from_message
 
     try:
-        root.executor.execute(from_message(event))
+        root.executor.execute(from_message(root.ports.chain.begin(event)))
     except Exception:
         root.ports.count(observing.EFFECTS_FAILED, 1)
         raise

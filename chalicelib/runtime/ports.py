@@ -13,6 +13,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure
 from chalicelib.engine.ports import unheard
+from chalicelib.runtime.chains import Chain
 from chalicelib.usecases.context import JobImages, Providers, SignsOn, SizeLimits
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Ports:
     given_install_id: str = ""  #      made of the key                    from the stack
     publishes: bool = True  #          what answers agents has theirs     the deployment, and what buys machines
     tunnels: bool = True  #            carry hosts' calls over SSH        no connection lasts there
+    chain: Chain = field(default_factory=Chain)  # one process  events that ask for events
     workflows: Executions | None = None  # the looks drive them       executions of Step Functions
     uploads: Uploads | None = None  #  output comes in messages           into S3, without a function
     streams: Streams | None = None  #  between connections here           none: no connection lasts there

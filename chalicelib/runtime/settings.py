@@ -16,6 +16,7 @@ from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid, NotDeployed
 from chalicelib.runtime.addresses import checked_url
+from chalicelib.runtime.chains import LONGEST
 from chalicelib.usecases.context import JobImages, SizeLimits
 from chalicelib.usecases.pace import PER_CALL
 
@@ -182,6 +183,7 @@ class LambdaSettings:
     state_machines: Mapping[str, str] = field(default_factory=dict)  # ARN of each workflow's
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
+    longest_chain: int = LONGEST  # of events that ask for each other: an emulator may allow fewer than AWS
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
     fake_cloud_name: str = ServerSettings.fake_cloud_name
     sign_on: str = field(default="", repr=False)  # the section of that name of a server's file, as YAML
@@ -221,6 +223,7 @@ class LambdaSettings:
             state_machines=told.get("state_machines") or {},
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
+            longest_chain=_number(env, "DSTACK_LONGEST_CHAIN", LONGEST, least=2, most=10_000),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
             fake_cloud_name=env.get("DSTACK_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name),
             sign_on=found.get("sign-on", ""),

@@ -18,6 +18,7 @@ from chalicelib.engine.ports import Effects
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.hosts import install
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
+from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.lambda_ import InvokedEffects
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
@@ -79,7 +80,7 @@ def bastion(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bastion]
     stack = Stack.at(tmp_path)
     asked = Asked()
     host, head = FakeHost(), FakeHost()
-    effects = InvokedEffects(asked, "effects", {"ssh": "hosts"})
+    effects = InvokedEffects(asked, "effects", Chain(), {"ssh": "hosts"})
     executions = None
     if request.param is Driver.execution:
         machines = {name: asl.render(definition) for name, definition in WORKFLOWS.items()}

@@ -14,6 +14,7 @@ import pytest
 
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY, MINUTE
+from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lambda_ import InvokedEffects
 from chalicelib.runtime.root import Root
@@ -51,7 +52,7 @@ class Stack:
         clock, answers = Clock(), dict[str, str]()
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         asked, authority = Asked(), FakeAuthority(clock.now, lambda host, token: answers.get(token, ""))
-        effects, hints = InvokedEffects(asked, "provision"), list[str]()
+        effects, hints = InvokedEffects(asked, "provision", Chain()), list[str]()
         ports = replace(made.ports, wake=hints.extend, effects=effects, pace=PER_CALL, authority=authority)
         root = Root(ports)
         _, project = first_start(root.plane, ADMIN)

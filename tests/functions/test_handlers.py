@@ -25,6 +25,7 @@ from chalicelib.domain.instants import DAY
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Bug, Transient
 from chalicelib.runtime import observing
+from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lambda_ import InvokedEffects, WakeUps
 from chalicelib.runtime.root import Root
@@ -70,7 +71,7 @@ class Stack:
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         hints: list[str] = []
         asked = Asked()
-        effects = InvokedEffects(asked, "provision")
+        effects = InvokedEffects(asked, "provision", Chain())
         backends = Accounts([Account.made(FakeCloud(clock.now))])
         root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=effects))
         _, project = first_start(root.plane, ADMIN)
@@ -149,7 +150,7 @@ def test_a_wake_up_that_cant_be_sent_fails_no_request(stack: Stack, caplog: pyte
         def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
             raise ConnectionError("Lambda doesn't answer")
 
-    hints = WakeUps(lambda service: Away(), "reconcile")
+    hints = WakeUps(lambda service: Away(), "reconcile", Chain())
     root = Root(replace(stack.root.ports, wake=hints))
     rig = Rig(World(root.plane, stack.rig.world.clock, stack.rig.world.folder), stack.rig.project)
     assert rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})["name"] == "pool"

@@ -217,7 +217,7 @@ def test_two_stacks_in_one_process_keep_apart() -> None:
     assert roots[0].ports.install_key != roots[1].ports.install_key
     for n, cloud in enumerate(clouds):
         assert [function for function, _ in cloud.sent] == [f"stack-{n}-reconcile", f"stack-{n}-provision"]
-        assert cloud.sent[0][1] == {"units": [f"run/{n}"]}
+        assert cloud.sent[0][1] == {"units": [f"run/{n}"], "hops": 1}
         assert cloud.blobs == {f"stack-{n}/name": b"%d" % n}
 
 

@@ -28,6 +28,7 @@ from chalicelib.domain.usage import StorageUsage
 from chalicelib.engine import asl
 from chalicelib.errors import Conflict
 from chalicelib.planning.starting import START_CLUSTER
+from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.lambda_ import DeadLetters, InvokedEffects, WakeUps, nobody_waits
 from chalicelib.runtime.observing import structured
@@ -298,8 +299,8 @@ class MeteredSite(Site):
                     seal=Sealer(b"k" * 32),
                     install_key=b"i" * 32,
                     backends=Accounts([Account.made(self.cloud)]),
-                    wake=WakeUps(self._client, "reconcile"),
-                    effects=ExecutionEffects(self._executions, InvokedEffects(self._client, "provision")),
+                    wake=WakeUps(self._client, "reconcile", Chain()),
+                    effects=ExecutionEffects(self._executions, InvokedEffects(self._client, "provision", Chain())),
                     workflows=self._executions,
                     news=nobody_waits,
                     pace=PER_CALL,

@@ -22,6 +22,8 @@ from tests.harness.server import ROOT, HttpError, Server, until
 STAGE = "e2e"
 VENV = Path(sys.executable).parents[1]
 PATIENCE = 400.0  # seconds: a function starts anew after an upgrade, and two busy cores are slow
+HOPS = 12  # of events that ask for each other: the emulator drops the 17th, whatever a template allows
+PYTHON = ".".join(map(str, sys.version_info[:2]))  # with which the emulator runs the functions
 PACE = 0.3  # seconds between an agent's calls while something changes
 
 
@@ -47,12 +49,13 @@ class Deployment(Server):
             "DSTACK_API_URL": self.front.url,
             "DSTACK_AGENT_URL": self.front.url,
             "DSTACK_SYNC_SECONDS": str(PACE),
+            "DSTACK_LONGEST_CHAIN": str(HOPS),
             "DSTACK_AWS_ENDPOINT": self.emulator.url,
             "DSTACK_FAKE_CLOUD": str(self.data / "fake-cloud"),
         }
         began, used = time.monotonic(), cpu_of_children()
         done = subprocess.run(
-            [*command, f"ARGS=--json --poll 0.2 {args}"],
+            [*command, f"ARGS=--json --poll 0.2 {f'--python {PYTHON} ' if target == 'deploy' else ''}{args}"],
             cwd=self.clone,
             env={**kept, **self.emulator.environment, **settings, **self.variables, **variables},
             capture_output=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from infra import artefacts
 from infra.functions import ALONE, UNNAMED
-from tests.e2e.aws.deployment import VENV, cloned
+from tests.e2e.aws.deployment import PYTHON, VENV, cloned
 from tests.e2e.aws.journey import Journey
 
 CALL = {
@@ -48,7 +48,7 @@ def plain(trip: Journey) -> None:
 def with_packages(clone: Path) -> None:
     """Those of `requirements.txt`, which pip has fetched for the artefacts."""
     (clone / "requirements.txt").write_text("")
-    for one in artefacts.packages(artefacts.KINDS["chalice"]).iterdir():
+    for one in artefacts.packages(artefacts.KINDS["chalice"], PYTHON).iterdir():
         (clone / "vendor" / one.name).symlink_to(one)
 
 
