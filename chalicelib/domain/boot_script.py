@@ -30,8 +30,8 @@ def user_data(server_url: str, instance_id: str, token: str, program: str, notic
         'printf %s "$DSTACK_TOKEN" > /var/lib/dstack/token\n'
         "cd /var/lib/dstack\n"
         'url="$DSTACK_SERVER/agent/agent.pyz?sha256=$DSTACK_AGENT_SHA256"\n'
-        '(command -v curl >/dev/null && curl -fsS --retry 10 -o agent.pyz "$url") \\\n'
-        '  || wget -q -t 10 -O agent.pyz "$url"\n'
+        '(command -v curl >/dev/null && curl -fsS --connect-timeout 10 --retry 10 -o agent.pyz "$url") \\\n'
+        '  || wget -q -T 10 -t 10 -O agent.pyz "$url"\n'
         'echo "$DSTACK_AGENT_SHA256  agent.pyz" | sha256sum -c -\n'
         'exec python3 agent.pyz --server "$DSTACK_SERVER" --data /var/lib/dstack --instance "$DSTACK_INSTANCE" \\\n'
         f"  --token-file /var/lib/dstack/token{asks}\n"

@@ -53,7 +53,8 @@ class HostJoining:
         url = shlex.quote(f"{self.server_url.rstrip('/')}/agent/join.sh")
         digest = hashlib.sha256(self.script().encode()).hexdigest()
         return (
-            f's="$(curl -fsS {url} || wget -qO- {url})" && case "$(printf %s "$s" | sha256sum)" in {digest}*) '
+            f's="$(curl -fsS --connect-timeout 10 {url} || wget -T 10 -qO- {url})" && '
+            f'case "$(printf %s "$s" | sha256sum)" in {digest}*) '
             f"printf '%s\\n' {shlex.quote(token)} | $(command -v sudo) sh -c \"$s\";; "
             "*) echo 'This is not the script that the command is for: print a new command';; esac"
         )
@@ -80,9 +81,10 @@ read -r token
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-fetch() {{ curl -fsS --retry 3 -o "$2" "$1" 2>"$work/why" || wget -q -O "$2" "$1" 2>>"$work/why"; }}
-send() {{ curl -fsS --retry 3 --data-binary "@$2" -o "$3" "$1" 2>"$work/why" ||
-  wget -q -O "$3" --header 'Content-Type: text/plain' --post-file="$2" "$1" 2>>"$work/why"; }}
+fetch() {{ curl -fsS --connect-timeout 10 --retry 3 -o "$2" "$1" 2>"$work/why" ||
+  wget -q -T 60 -O "$2" "$1" 2>>"$work/why"; }}
+send() {{ curl -fsS --connect-timeout 10 --retry 3 --data-binary "@$2" -o "$3" "$1" 2>"$work/why" ||
+  wget -q -T 60 -O "$3" --header 'Content-Type: text/plain' --post-file="$2" "$1" 2>>"$work/why"; }}
 fail() {{ echo "$1" >&2; exit 1; }}
 look() {{ (
 {look}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from chalicelib.domain.boot_script import read_user_data, user_data
+from chalicelib.domain.specs.runs import DevEnvironmentConfiguration
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.hosts.joining import HostJoining
+from chalicelib.planning import dev_environments
 
 PROGRAM = b"the agent"
 DIGEST = hashlib.sha256(PROGRAM).hexdigest()
@@ -73,3 +77,22 @@ def test_only_the_program_that_was_meant_is_run(tmp_path: Path, served: bytes, f
 def test_foreign_script_is_not_read() -> None:
     with pytest.raises(ValueError, match="DSTACK_TOKEN"):
         read_user_data("#!/bin/sh\nDSTACK_SERVER=x\n")
+
+
+def test_no_script_waits_for_minutes_for_one_connection() -> None:
+    """A machine may run this before its address is there: what it sends then is lost, and the next try gets through."""
+    joining = HostJoining(None, None, "i", "https://x.example", lambda: DIGEST)  # type: ignore[arg-type]
+    chosen = {"type": "dev-environment", "ide": "vscode", "version": f"1.99.0@{'0' * 40}"}
+    editor = DevEnvironmentConfiguration.model_validate(chosen)
+    scripts = {
+        "boot": user_data("https://x.example", "instance", "token", DIGEST),
+        "join": joining.script(),
+        "join command": joining.command("token"),
+        "editor": "\n".join(dev_environments.commands(editor, "run")),
+    }
+    calls = re.compile(r"\b(?:(curl) -|(wget) -)[^\n|]*")
+    for name, script in scripts.items():
+        found = [match.group() for match in calls.finditer(script)]
+        assert {call.split()[0] for call in found} == {"curl", "wget"}, name
+        for call in found:
+            assert re.search(r"--connect-timeout \d+ " if call.startswith("curl") else r" -T \d+ ", call), (name, call)

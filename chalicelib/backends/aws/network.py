@@ -17,9 +17,10 @@ from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.errors import code_of
 from chalicelib.backends.aws.places import Body, filters, tagged, usual_zone
 from chalicelib.backends.aws.remembered import Remembered
-from chalicelib.domain.instants import Micros
-from chalicelib.errors import AlreadyThere, Transient, Unfit
+from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.errors import AlreadyThere, Gone, MissingPermission, Transient, Unfit
 
+SHOWS: Micros = MINUTE  # after which AWS knows a group, and the tags that policies ask for, wherever it is asked
 _MEMBERS = "dstack: machines of one installation reach each other"
 _DOOR = "dstack: everybody reaches the gateways"
 
@@ -38,6 +39,8 @@ class Networks:
         self._clients, self._config = clients, config
         self._networks: Remembered[Network] = Remembered(now)
         self._groups: Remembered[str] = Remembered(now)
+        self._now = now
+        self._made: dict[str, Micros] = {}  # groups, and when
 
     def of(self, region: str) -> Network:
         """Raises Unfit if the region has no VPC, or none with a subnet that fits."""
@@ -147,6 +150,7 @@ class Networks:
                     TagSpecifications=tagged(["security-group"], {**tags, "Name": name, "dstack-install": install}),
                 )
                 group = {"GroupId": made["GroupId"]}
+                self._made[made["GroupId"]] = self._now()
             except AlreadyThere as error:
                 group = self._find_group(region, vpc, group_name=name)
                 if group is None:
@@ -176,6 +180,12 @@ class Networks:
         except AlreadyThere as error:
             if code_of(error) != "InvalidPermission.Duplicate":
                 raise
+        except (Gone, MissingPermission) as error:
+            made = self._made.get(group["GroupId"])
+            if made is None or self._now() - made >= SHOWS:
+                raise
+            text = f"AWS doesn't know {group['GroupId']} in {region} everywhere yet, or not its tags: {error}"
+            raise Transient(text) from error
 
 
 def _of_members(rule: Mapping[str, Any], group: str) -> bool:

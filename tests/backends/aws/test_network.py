@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.aws.backend import AwsBackend
-from chalicelib.backends.aws.network import Networks
-from chalicelib.errors import Transient, Unfit
+from chalicelib.backends.aws.network import SHOWS, Networks
+from chalicelib.errors import Gone, MissingPermission, Transient, Unfit
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.provider import clients, config
 from tests.backends.test_aws import Clock
@@ -135,6 +135,22 @@ def test_a_group_that_another_is_making_is_looked_for_later(
     account.script.faults.append(Fault("CreateSecurityGroup", "InvalidGroup.Duplicate"))
     with pytest.raises(Transient, match="is being created"):
         networks().group(HERE, INSTALL, {})
+
+
+@pytest.mark.parametrize("code", ["InvalidGroup.NotFound", "UnauthorizedOperation"])
+def test_a_group_that_was_just_made_may_not_be_known_yet_with_its_tags(
+    account: Account, clock: Clock, networks: Callable[..., Networks], code: str
+) -> None:
+    """The first launch in a region is repeated then. Later it means what it says."""
+    mine = networks()
+    account.script.faults.append(Fault("AuthorizeSecurityGroupIngress", code, times=3))
+    for _ in range(2):
+        with pytest.raises(Transient, match="everywhere yet"):
+            mine.group(HERE, INSTALL, {})
+    clock.at += SHOWS
+    with pytest.raises((MissingPermission, Gone), match=code):
+        mine.group(HERE, INSTALL, {})
+    assert mine.group(HERE, INSTALL, {}).startswith("sg-")
 
 
 # --- what a check says ------------------------------------------------------------------------------------------------
