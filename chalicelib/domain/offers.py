@@ -6,13 +6,14 @@ instance; memory and disk are MiB.
 Some of what a backend says of an offer is in `backend_data` under names that all backends share: the `reservation` that
 its machine is launched into, when that `ends_at`, and, where a disk is made to order, its `disk`: the largest
 (`most_gib`), and the price of a GiB an hour. The price of the offer includes the disk that it shows. `no_volumes` says
-why its machines can have none.
+why its machines can have none. `cluster`: how many of its machines may be in one cluster (`most`), `why`, and a
+`hint`, if that is limited.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from pydantic import Field
@@ -95,6 +96,11 @@ class Offer(Value):
     def no_volumes(self) -> str:
         """Why no volume can be attached to its machines; empty if they can be."""
         return str(self.backend_data.get("no_volumes", ""))
+
+    @property
+    def most_nodes(self) -> float:
+        """How many of its machines may be in one cluster."""
+        return float(self.backend_data["cluster"]["most"]) if "cluster" in self.backend_data else inf
 
     @property
     def elastic(self) -> bool:

@@ -101,6 +101,7 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         zones=lowered(config.availability_zones),
         instance_types=lowered(config.instance_types),
         host=needs_host(job.volumes),
+        nodes=job.jobs_per_replica if job.jobs_per_replica > 1 else 0,
         reservation=needs.reservation,
     )
     names = None if config.fleets is None else tuple(str(reference) for reference in config.fleets)
@@ -123,6 +124,13 @@ def needing_container(config: RunConfiguration) -> tuple[str, ...]:
     return tuple([name for name in fields if (value := getattr(config, name)) and value != NO_IMAGE])
 
 
+def _nodes(config: FleetConfiguration) -> int:
+    """Machines of the cluster that the fleet is, from the start."""
+    if config.placement != "cluster" or config.nodes is None:
+        return 0
+    return max(1, config.nodes.min, config.nodes.target)
+
+
 def fleet_query(config: FleetConfiguration) -> Query:
     """What a fleet requires of the instances it creates. `config` has its profile merged in."""
     return Query(
@@ -135,6 +143,7 @@ def fleet_query(config: FleetConfiguration) -> Query:
         instance_types=lowered(config.instance_types),
         blocks=config.blocks,
         machine=None if config.blocks == 1 else config.resources,
+        nodes=_nodes(config),
         reservation=config.reservation,
     )
 
@@ -216,6 +225,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         blocks=fleet.blocks,
         machine=fleet.machine,
         host=run.host,
+        nodes=max(run.nodes, fleet.nodes) if fleet.nodes else 0,
         sites=run.sites,
         reservation=run.reservation or fleet.reservation,
         **lists,

@@ -37,6 +37,7 @@ class Query(NamedTuple):
     machine: ResourcesSpec | None = None  # required of the whole machine, if `resources` are for a share
     host: bool = False  # whether it must have folders of its own
     sites: tuple[Site, ...] | None = None  # of its volumes
+    nodes: int = 0  # machines of one cluster that there are to be; 0: in none
     reservation: str | None = None  # the reserved capacity that it is in; None: of an offer none, of an instance any
 
     @property
@@ -99,6 +100,7 @@ class Stock:
     spot = _offered(lambda offer: offer.instance.resources.spot)
     host = _offered(has_folders)
     reservation = _offered(lambda offer: offer.reservation)
+    nodes = _offered(lambda offer: offer.most_nodes)
     arch, cpus, memory, disk = map(_measured, ("arch", "cpus", "memory", "disk"))
     gpus, gpu, vendor, gpu_memory = map(_measured, ("gpus", "plain_gpu", "vendor", "gpu_memory"))
     total_memory, capability = map(_measured, ("total_memory", "capability"))
@@ -119,6 +121,8 @@ class Stock:
             found &= self.host.equal(True)
         if query.reservation is not None:
             found &= self.reservation.equal(query.reservation)
+        if query.nodes:
+            found &= self.nodes.any_of(most for most in self.nodes.values if most >= query.nodes)
         if query.places is not None:
             found &= self._sold_at(query.places)
         return found if query.spot is None else found & self.spot.equal(query.spot)

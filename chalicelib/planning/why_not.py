@@ -246,7 +246,7 @@ def _unsold(query: Query, book: OfferBook) -> Misfit | None:
     if not len(book):
         return Misfit("no backend has any offers", "configure a backend")
     wrong = None if query.reservation is None else unreserved(query.reservation, query, book)
-    return wrong or undivided(query, book)
+    return wrong or undivided(query, book) or too_many(query, book)
 
 
 def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None:
@@ -278,6 +278,18 @@ def undivided(query: Query, book: OfferBook) -> Misfit | None:
     most = next(blocks for blocks in range(asked, 0, -1) if total_blocks(blocks, has))
     text = f"no machine that fits can be split into {into} ({whole[0].instance.name} has {has.cpus} CPUs{gpus})"
     return Misfit(text, f"set the fleet's `blocks: {most}`")
+
+
+def too_many(query: Query, book: OfferBook) -> Misfit | None:
+    """That what fits is sold, and a cluster of it can't be so large."""
+    if not query.nodes or book.match(query, 1)[1]:
+        return None
+    found = book.match(query._replace(nodes=0), 1)[0]
+    if not found:
+        return None
+    limit = found[0].backend_data["cluster"]
+    text = f"{found[0].instance.name} can't have {query.nodes} machines in one cluster: {limit['why']}"
+    return Misfit(text, limit["hint"])
 
 
 def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.specs.resources import ResourcesSpec
-from chalicelib.planning.combine import as_placed, idle_seconds, meet_resources
+from chalicelib.planning.combine import as_placed, combined, idle_seconds, meet_resources, wants_of
 from chalicelib.planning.selecting import selectors
+from chalicelib.planning.stock import Query
 from tests.world import nouns as b
 
 
@@ -126,3 +127,20 @@ def test_a_project_is_asked_for_its_name_only_where_a_fleet_is_written_with_one(
         assert as_placed(b.run_spec(**({"fleets": fleets} if fleets else {})), name).configuration.fleets == (
             b.run_spec(**({"fleets": fleets} if fleets else {})).configuration.fleets
         )
+
+
+@pytest.mark.parametrize(
+    ("fleet", "nodes", "want"),
+    [
+        ({"nodes": 6, "placement": "cluster"}, 1, 6),
+        ({"nodes": "0..8", "placement": "cluster"}, 4, 4),
+        ({"nodes": {"min": 0, "target": 3, "max": 8}, "placement": "cluster"}, 1, 3),
+        ({"nodes": "0..8", "placement": "cluster"}, 1, 1),
+        ({"nodes": 6}, 1, 0),
+    ],
+)
+def test_how_many_machines_of_one_cluster_an_offer_must_allow(fleet: dict[str, Any], nodes: int, want: int) -> None:
+    """Some take what an account has few of."""
+    run = b.run_spec(type="task", commands=["x"], nodes=nodes)
+    found = combined(wants_of(run, b.job_spec(run)), b.view(**fleet))
+    assert isinstance(found, Query) and found.nodes == want

@@ -4,7 +4,7 @@ All types with whole NVIDIA GPUs that the usual images can drive are offered, an
 are added by name (`experimental_instance_types`). Left out are shares of a GPU, because they would pass for a whole
 one, what a run can't ask for, and what the account's own images (`os_images`) aren't for. An offer has one price: for a
 spot machine the highest among its zones, so that none costs more than its offer says. It includes the disk, which is
-made as large as a run or fleet wants.
+made as large as a run or fleet wants, and the public address, if machines get one.
 
 A reservation of the account is an offer of its own, of whatever type it is. It costs what the machine costs on demand,
 which AWS bills for it; a capacity block was paid when it was bought, so only the disk is left to pay.
@@ -19,9 +19,10 @@ from typing import Any
 
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.launch import without_address
 from chalicelib.backends.aws.places import everywhere, filters, regions_of, usual_zone
 from chalicelib.backends.aws.prices import Prices
-from chalicelib.backends.aws.quotas import Quotas, availability, quotas
+from chalicelib.backends.aws.quotas import Quotas, availability, of_clusters, quotas
 from chalicelib.backends.aws.reservations import WARNING, ends_at, is_block, reservations
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
@@ -35,10 +36,12 @@ MOST_DISK = 16 * 1024  # GiB of a gp3 volume, wherever it is
 DISK = "gp3"
 USUAL_DISK = 0.08  # dollars a month for a GiB, where nobody says it
 NO_IDENTITY = "its disks aren't NVMe, and show no serial number to tell them apart by"
+ADDRESS = 0.005  # dollars an hour for a public address, in every region
 HOURS = 730  # of a month, as AWS bills disks
 WITHOUT_GPU = ("t3", "m7i", "c7i", "r7i", "m7g", "c7g", "r7g")  # families
 ASKED = ("g*", "p*", *(f"{family}.*" for family in WITHOUT_GPU))
 UNDRIVEN = frozenset({"V100", "K80", "M60"})  # older than what the open driver of the usual images runs on
+MISCOUNTED = {"p5.4xlarge": 1}  # types that have whole GPUs, of which AWS has been seen to count none
 SIZES = {"A10G": 24, "L4": 24, "L40S": 48, "B200": 180, "B300": 288}  # GB that people say, where AWS says others
 ARCHITECTURES = {"x86_64": "x86", "arm64": "arm"}
 
@@ -79,8 +82,22 @@ class AwsCatalogue:
             offer
             for region in regions
             for each in (_offers(region, prices, source), _in_reservations(region, prices, source, self._now()))
-            for offer in _with_disks(each, self._prices.of_volume(DISK, region.name) or USUAL_DISK)
+            for offer in self._addressed(
+                region, _with_disks(each, self._prices.of_volume(DISK, region.name) or USUAL_DISK)
+            )
         ]
+
+    def _addressed(self, region: Region, offers: Iterable[Offer]) -> Iterator[Offer]:
+        """With what public addresses cost, and how many there may be."""
+        limit = of_clusters(region.quotas, region.name)
+        for offer in offers:
+            if not self._config.public_ips:
+                yield offer
+                continue
+            data, cards = offer.backend_data, offer.backend_data.get("efa", ())
+            if limit is not None and cards and without_address(cards):
+                data = {**data, "cluster": limit}
+            yield offer.with_(backend_data=data, price=round(offer.price + ADDRESS, 6))
 
     def _region(self, region: str) -> Region:
         names = [*ASKED, *sorted(self._more)]
@@ -139,7 +156,7 @@ class AwsCatalogue:
             return False
         if "GpuInfo" not in body:
             return named or (name.partition(".")[0] in WITHOUT_GPU and not body.get("BareMetal"))
-        if not all(gpu.get("Count") and gpu["Manufacturer"] == "NVIDIA" for gpu in body["GpuInfo"]["Gpus"]):
+        if not all(_whole(name, gpu) and gpu["Manufacturer"] == "NVIDIA" for gpu in body["GpuInfo"]["Gpus"]):
             return False
         driven = UNDRIVEN.isdisjoint(gpu["Name"] for gpu in body["GpuInfo"]["Gpus"])
         return named or (driven and not body.get("BareMetal"))
@@ -234,8 +251,18 @@ def _gpus(body: Body) -> tuple[Gpu, ...]:
     for gpu in body.get("GpuInfo", {}).get("Gpus", ()):
         name = gpu["Name"].replace(" Server", "").replace(" ", "").upper()
         size = SIZES.get(name, round(gpu["MemoryInfo"]["SizeInMiB"] / GIB))
-        found += [Gpu(name=name, memory_mib=size * GIB, vendor="nvidia")] * int(gpu["Count"])
+        found += [Gpu(name=name, memory_mib=size * GIB, vendor="nvidia")] * _whole(body["InstanceType"], gpu)
     return tuple(found)
+
+
+def _whole(type_name: str, gpu: Body) -> int:
+    """How many whole ones; 0: shares of one. AWS counts none where a type has shares, and says in newer answers how
+    large these are."""
+    share = float(gpu.get("GpuPartitionSize", 1.0))
+    if share < 1:
+        return 0
+    counted = gpu.get("Count") or ("GpuPartitionSize" in gpu and gpu.get("LogicalGpuCount")) or 0
+    return int(counted) or MISCOUNTED.get(type_name, 0)
 
 
 def _efa_cards(body: Body) -> list[int]:

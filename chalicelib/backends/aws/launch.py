@@ -149,8 +149,13 @@ def efa_cards(request: CreateRequest) -> tuple[int, ...]:
 
 
 def needs_address(request: CreateRequest, *, public_ips: bool) -> bool:
-    """AWS gives a machine with several network cards no public address."""
-    return public_ips and len(_cards(efa_cards(request))) > 1
+    """Has it an elastic address?"""
+    return public_ips and without_address(efa_cards(request))
+
+
+def without_address(efa: Sequence[int]) -> bool:
+    """AWS gives a machine with several network cards no public address by itself."""
+    return len(_cards(efa)) > 1
 
 
 def interfaces(request: CreateRequest, place: LaunchPlace, *, public_ips: bool) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How many vCPUs an account may have at once, by region, family and market.
+"""How many vCPUs an account may have at once, by region, family and market; and how many elastic addresses.
 
 In nearly every new account the quotas of the GPU families are zero, so an offer that can't be launched says so
 in the plan. A quota that AWS doesn't report counts as unknown, never as too small.
@@ -16,7 +16,8 @@ from chalicelib.errors import BackendError, InvalidCredentials
 
 log = logging.getLogger(__name__)
 
-Quotas = Mapping[str, float]  # by code, in vCPUs
+Quotas = Mapping[str, float]  # by code; of machines in vCPUs
+ADDRESSES = "L-0263D0A3"  # elastic ones in a region: five, unless somebody has asked for more
 
 # The letters that a type's name begins with: its quotas on demand and spot.
 _CODES: Mapping[str, tuple[str, str | None]] = {
@@ -53,6 +54,17 @@ def code_of(name: str, *, spot: bool) -> str | None:
         ("L-417A185B", _P_SPOT.get(generation)) if letters == "p" else _CODES.get(letters, (None, None))
     )
     return of_spot if spot else on_demand
+
+
+def of_clusters(found: Quotas, region: str) -> dict[str, object] | None:
+    """How many machines a cluster can have of which each takes an elastic address, if that is known."""
+    if (quota := found.get(ADDRESSES)) is None:
+        return None
+    return {
+        "most": int(quota),
+        "why": f"each takes an elastic address, and the account may have {quota:g} in {region}",
+        "hint": f"ask AWS for more ({ADDRESSES}, EC2-VPC Elastic IPs), or give the backend `public_ips: false`",
+    }
 
 
 def availability(found: Quotas, name: str, vcpus: int, *, spot: bool) -> Availability:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from chalicelib.backends.aws.catalogue import ADDRESS
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.spi import Backend
@@ -121,7 +122,9 @@ class AwsProvider:
 
     def price(self, offer: Offer) -> float:
         """With its disk. Of a spot machine, in the dearest of its zones: none costs more than its offer says."""
-        return self._of_machine(offer) + disk_price(offer.region, offer.instance.resources.disk.size_mib / 1024)
+        return (
+            self._of_machine(offer) + ADDRESS + disk_price(offer.region, offer.instance.resources.disk.size_mib / 1024)
+        )
 
     def _of_machine(self, offer: Offer) -> float:
         if not offer.instance.resources.spot:

@@ -128,7 +128,7 @@ class Shop:
         return {"Quota": {"ServiceCode": "ec2", "QuotaCode": code, "Value": self._value(code)}}
 
     def quotas(self, call: Call) -> Params:
-        codes = sorted({each for _, *codes in QUOTAS for each in codes})
+        codes = sorted({each for _, *codes in QUOTAS for each in codes} | {*self._account.script.quotas})
         return {"Quotas": [{"ServiceCode": "ec2", "QuotaCode": code, "Value": self._value(code)} for code in codes]}
 
     def limit(self, type_name: str, market: str) -> tuple[str, float] | None:

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from chalicelib.backends.aws.catalogue import AwsCatalogue, Region, _offers
+from chalicelib.backends.aws.catalogue import ADDRESS, AwsCatalogue, Region, _gpus, _offers
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.prices import Prices
-from chalicelib.backends.aws.quotas import availability, code_of
+from chalicelib.backends.aws.quotas import ADDRESSES, availability, code_of
 from chalicelib.backends.offline import OfflinePrices
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import MissingPermission, Throttled, Unfit
+from chalicelib.planning.offers import OfferBook
+from chalicelib.planning.stock import Query
+from chalicelib.planning.why_not import no_offers
 from tests.backends.aws.account import Account, Fault, Script
 from tests.backends.aws.shop import disk_price, price, volume_price
 
 HERE = "eu-west-1"
 NAMED = ("g5.xlarge", "m5.large")
 PRICED = (*NAMED, "gp3")
-DISK = disk_price(HERE, 100)
+BESIDE = disk_price(HERE, 100) + ADDRESS  # what a machine costs besides itself
 
 
 class Clock:
@@ -84,8 +89,10 @@ def test_an_account_sells_what_it_has_in_its_zones(market: Market, caplog: pytes
     assert [(gpu.name, gpu.memory_mib, gpu.vendor) for gpu in has.gpus] == [("A10G", 24 * 1024, "nvidia")]
     zones = offer.availability_zones
     assert zones and all(zone.startswith(HERE) and len(zone) == len(HERE) + 1 for zone in zones)
-    assert offer.price == pytest.approx(price("g5.xlarge", HERE) + DISK) and offer.availability is Availability.unknown
-    assert offer.backend_data.pop("disk") == {"most_gib": 16384, "gib_hour": pytest.approx(DISK / 100)}
+    assert (
+        offer.price == pytest.approx(price("g5.xlarge", HERE) + BESIDE) and offer.availability is Availability.unknown
+    )
+    assert offer.backend_data.pop("disk") == {"most_gib": 16384, "gib_hour": pytest.approx(disk_price(HERE, 100) / 100)}
     assert offer.backend_data == {"local_disks_gb": [250]}
     spot = found["g5.xlarge/spot"]
     assert spot.instance.resources.spot and offer.price * 0.3 < spot.price < offer.price * 0.4
@@ -95,7 +102,7 @@ def test_an_account_sells_what_it_has_in_its_zones(market: Market, caplog: pytes
 def test_the_dearest_zone_is_a_spot_machines_price(market: Market) -> None:
     spot = market.offers()["g5.xlarge/spot"]
     assert spot.availability_zones == tuple(f"{HERE}{letter}" for letter in "abc")
-    assert spot.price == pytest.approx(price("g5.xlarge", HERE) * 0.32 + DISK), "of the third zone"
+    assert spot.price == pytest.approx(price("g5.xlarge", HERE) * 0.32 + BESIDE), "of the third zone"
 
 
 def test_prices_are_asked_for_once_a_day_and_go_on_after_a_refusal(market: Market, script: Script) -> None:
@@ -127,6 +134,52 @@ def test_a_quota_that_is_too_small_is_said_and_an_unknown_one_is_not(market: Mar
     assert market.offers()["g5.xlarge/on-demand"].availability is Availability.unknown
 
 
+def test_a_machine_with_a_public_address_costs_what_that_costs(script: Script) -> None:
+    prices = {}
+    for public in (True, False):
+        market = Market(script, public_ips=public)
+        prices[public] = market.offers()["g5.xlarge/on-demand"].price
+        market.close()
+    assert prices[True] - prices[False] == pytest.approx(ADDRESS)
+
+
+def test_a_cluster_whose_machines_take_an_elastic_address_each_is_as_large_as_their_quota(script: Script) -> None:
+    """AWS gives a machine with several network cards none by itself. Five is what an account begins with."""
+    script.sold, script.quotas = ("g5.xlarge", "p4d.24xlarge"), {ADDRESSES: 5.0}
+    market = Market(script, experimental_instance_types=None)
+    found = market.offers()
+    big, small = found["p4d.24xlarge/on-demand"], found["g5.xlarge/on-demand"]
+    assert (big.most_nodes, small.most_nodes) == (5, inf)
+    book, gpu = OfferBook(found.values()), ResourcesSpec.model_validate({"gpu": "A100:8"})
+    assert book.match(Query(gpu, nodes=5))[1] == 1 and book.match(Query(gpu, nodes=6))[1] == 0
+    note = no_offers("fleet `big`", Query(gpu, nodes=6), book)
+    assert "p4d.24xlarge can't have 6 machines in one cluster" in note.text and "the account may have 5" in note.text
+    assert ADDRESSES in note.hint and "public_ips: false" in note.hint
+    market.close()
+    private = Market(script, experimental_instance_types=None, public_ips=False)
+    assert {offer.most_nodes for offer in private.offers().values()} == {inf}
+    private.close()
+
+
+@pytest.mark.parametrize(
+    ("type_name", "told", "whole"),
+    [
+        ("p5.48xlarge", {"Count": 8}, 8),
+        ("g6f.xlarge", {"Count": 0}, 0),
+        ("g6f.xlarge", {"Count": 0, "LogicalGpuCount": 1, "GpuPartitionSize": 0.125}, 0),
+        ("g6f.xlarge", {"Count": 1, "LogicalGpuCount": 1, "GpuPartitionSize": 0.5}, 0),
+        ("p5.4xlarge", {"Count": 0, "LogicalGpuCount": 1, "GpuPartitionSize": 1.0}, 1),
+        ("p5.4xlarge", {"Count": 0}, 1),
+        ("p5.4xlarge", {"Count": 1}, 1),
+    ],
+)
+def test_whole_gpus_count_and_shares_dont_however_aws_says_it(
+    type_name: str, told: dict[str, float], whole: int
+) -> None:
+    gpu = {"Name": "H100", "Manufacturer": "NVIDIA", "MemoryInfo": {"SizeInMiB": 81_920}, **told}
+    assert len(_gpus({"InstanceType": type_name, "GpuInfo": {"Gpus": [gpu]}})) == whole
+
+
 def test_small_pages_are_read_to_their_end(market: Market, script: Script) -> None:
     whole = market.offers()
     script.page = 1
@@ -152,7 +205,7 @@ def test_a_block_is_paid_already_and_is_shown_until_it_begins(market: Market) ->
     place = market.account.places.reserve
     now, later = place(HERE, f"{HERE}b", "g5.xlarge", **block), place(HERE, f"{HERE}a", "g5.xlarge", State="scheduled")
     found = market.offers()
-    assert found[f"g5.xlarge/{now}"].price == pytest.approx(DISK, rel=1e-4)
+    assert found[f"g5.xlarge/{now}"].price == pytest.approx(BESIDE, rel=1e-4)
     assert found[f"g5.xlarge/{now}"].availability_zones == (f"{HERE}b",)
     assert found[f"g5.xlarge/{later}"].availability is Availability.not_available
 
@@ -205,7 +258,7 @@ def test_the_price_of_a_disk_is_that_of_its_region(market: Market) -> None:
     offer = market.offers()["g5.xlarge/on-demand"]
     large = offer.sized(1000.5)
     assert large.instance.resources.disk.size_mib == 1001 * 1024
-    assert large.price == pytest.approx(price("g5.xlarge", HERE) + disk_price(HERE, 1001), abs=1e-5)
+    assert large.price == pytest.approx(price("g5.xlarge", HERE) + disk_price(HERE, 1001) + ADDRESS, abs=1e-5)
     assert offer.sized(17_000) is offer, "AWS has none so large"
 
 
@@ -231,7 +284,7 @@ def denied(script: Script, tmp_path: Path) -> Iterator[Market]:
 
 def test_a_file_has_the_prices_that_an_account_may_not_ask_for(denied: Market) -> None:
     found = denied.offers()
-    prices = {"g5.xlarge/on-demand": 1.123 + DISK, "g5.xlarge/spot": 0.5 + DISK}
+    prices = {"g5.xlarge/on-demand": 1.123 + BESIDE, "g5.xlarge/spot": 0.5 + BESIDE}
     assert {key: offer.price for key, offer in found.items()} == pytest.approx(prices, rel=1e-5)
     assert all(offer.backend_data["prices"].startswith("prices.csv, 20") for offer in found.values())
 
@@ -243,7 +296,7 @@ def test_the_file_has_prices_of_volumes_too(denied: Market) -> None:
 def test_the_file_is_read_again_when_it_changes(denied: Market, tmp_path: Path) -> None:
     denied.offers()
     (tmp_path / "prices.csv").write_text(CSV.replace("1.123", "22.75"))
-    assert denied.offers()["g5.xlarge/on-demand"].price == pytest.approx(22.75 + DISK)
+    assert denied.offers()["g5.xlarge/on-demand"].price == pytest.approx(22.75 + BESIDE)
 
 
 def test_without_a_file_the_permission_is_named(market: Market, script: Script) -> None:
