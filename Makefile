@@ -55,6 +55,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@$(PYTHON) .ci/venv.py .venvs/ministack tests/emulators/ministack.lock
 	@touch $@
 
+.venvs/aws_lint/.installed: .ci/aws_lint.lock
+	@$(PYTHON) .ci/venv.py .venvs/aws_lint .ci/aws_lint.lock
+	@touch $@
+
 .venvs/pebble/.installed: tests/harness/pebble.lock
 	@$(PYTHON) .ci/deb.py .venvs/pebble tests/harness/pebble.lock
 	@mkdir -p .venvs/pebble && touch $@
@@ -81,13 +85,14 @@ test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files 
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
 	  -q -m "not slow" --quick -p tests.harness.cores --cores auto
 
-check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
+check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import contracts, file sizes; what is sent to AWS
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-timings 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/vermin --no-tips -q -t=3.8- chalicelib/agent
 	@$(BIN)/python .ci/sizes.py
+	@$(BIN)/python .ci/aws_lint.py
 
 ledgers: $(VENV)/.dev ## the tests that are about lists: routes, fields, keys, statuses, roots; in seconds
 	@$(BIN)/python -m pytest $(LEDGERS:%=tests/%.py) -q -p tests.harness.cores --cores auto

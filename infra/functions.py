@@ -223,7 +223,7 @@ FUNCTIONS = (
         memory=256,
         timeout=60,  # a batch is ten calls to the bus at most, or as many as its records have events
         follows=True,
-        grants=(may.READ_ONE, may.STREAM, may.ANNOUNCE),
+        grants=(may.READ_ONE, *may.STREAM, may.ANNOUNCE),
     ),
     Function("workflow_step", memory=512, timeout=60, grants=may.PASS),  # a state gives a call a minute
     Function(
@@ -241,7 +241,7 @@ FUNCTIONS = (
             may.PUT,
             may.DELETE,
             may.WAKE,
-            may.DRIVE,
+            *may.DRIVE,
         ),  # no bucket: it has the agent
     ),
 )

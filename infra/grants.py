@@ -26,15 +26,23 @@ EFFECTS = Grant(
     ("lambda:InvokeFunction",),
     tuple(f"lambda:function:dstack-{{stage}}-{name}" for name in ("provision", "bootstrap_host")),
 )
-DRIVE = Grant(  # what is committed about a workflow begins its execution, and tells it what it waits for
-    "Drive",
-    ("states:StartExecution", "states:SendTaskSuccess", "states:SendTaskFailure"),
-    tuple(f"states:stateMachine:dstack-{{stage}}-{name}" for name in WORKFLOWS),
+# What is committed about a workflow begins its execution, and tells it what it waits for. The second is by a token that
+# only the execution has given out: AWS knows no narrower resource, and refuses it to whoever is allowed a narrower one.
+DRIVE = (
+    Grant(
+        "Drive",
+        ("states:StartExecution",),
+        tuple(f"states:stateMachine:dstack-{{stage}}-{name}" for name in WORKFLOWS),
+    ),
+    Grant("Answer", ("states:SendTaskSuccess", "states:SendTaskFailure"), ("*",)),
 )
-STREAM = Grant(
-    "Stream",
-    ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"),
-    (f"{TABLE}/stream/*",),
+STREAM = (
+    Grant(
+        "Stream",
+        ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
+        (f"{TABLE}/stream/*",),
+    ),
+    Grant("Streams", ("dynamodb:ListStreams",), ("*",)),  # which knows no narrower resource
 )
 ANNOUNCE = Grant("Announce", ("events:PutEvents",), ("events:event-bus/dstack-{stage}",))
 SET_ASIDE = Grant("SetAside", ("sqs:SendMessage",), ("sqs:dstack-{stage}-aside",))  # by Lambda, in the function's name
@@ -58,7 +66,7 @@ CATALOG = Grant("Catalog", ("s3:GetObject",), (f"{BUCKET}/catalog/*",))
 NEWEST = Grant("Newest", ("s3:GetObject",), (f"{BUCKET}/agent/agent.pyz",))
 
 # What concludes an outcome decides about any unit: it reads whatever that needs, commits, and wakes. No pass deletes.
-CONCLUDE = (READ, QUERY, PUT, WAKE, DRIVE, CATALOG, LIST)
+CONCLUDE = (READ, QUERY, PUT, WAKE, *DRIVE, CATALOG, LIST)
 PASS = (*CONCLUDE, EFFECTS)
 
 

@@ -176,8 +176,7 @@ def test_the_bastion_needs_what_its_policy_allows_and_nothing_else(bastion: Bast
     bastion.rig.ok("P/fleets/delete", {"names": ["lab"]})
     bastion.until("")
     assert policed.refused == []
-    answered = ("states:SendTaskSuccess", f"states:stateMachine:dstack-{{stage}}-{ADD_HOST.name}")
-    assert (answered in policed.seen["bootstrap_host"]) == (bastion.executions is not None)
+    assert (("states:SendTaskSuccess", "*") in policed.seen["bootstrap_host"]) == (bastion.executions is not None)
     begun = {
         ("states:StartExecution", f"states:stateMachine:dstack-{{stage}}-{name}")
         for name in (ADD_HOST.name, REMOVE_HOST.name)

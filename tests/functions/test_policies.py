@@ -141,7 +141,7 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
 # to Step Functions, which `test_bootstrap_host.py` and `test_workflow_step.py` play where it is said first; what was
 # given up, or a host. The emulator plays those, with the deployed functions. The calls of the AWS backend are held
 # against its own table in `tests/backends/aws/test_permissions.py`.
-ELSEWHERE = ("Settings", "Logs", "SetAside", "Drive", *(f"Ec2{each.sid}" for each in PERMISSIONS))
+ELSEWHERE = ("Settings", "Logs", "SetAside", "Drive", "Answer", *(f"Ec2{each.sid}" for each in PERMISSIONS))
 
 
 # Of hosts whose workflow has no execution, because Step Functions was away: its looks ask for the steps.

@@ -152,5 +152,5 @@ def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack) -> None:
     root = deployed(stack.root, policed, "publish")
     publish.handler(batch(found), None, Root(replace(root.ports, bus=EventBus(Events(), "bus"))))
     assert policed.refused == []
-    assert spare(policed, "publish", "Stream", "Announce") == set(), "Lambda reads the stream in its name"
-    assert {grant.sid for grant in named("publish").grants} == {"ReadOne", "Stream", "Announce"}
+    assert spare(policed, "publish", "Stream", "Streams", "Announce") == set(), "Lambda reads the stream in its name"
+    assert {grant.sid for grant in named("publish").grants} == {"ReadOne", "Stream", "Streams", "Announce"}

@@ -107,6 +107,5 @@ def test_a_state_needs_what_its_policy_allows_and_nothing_else(stack: Stack, tmp
     assert gang is not None and gang.status is GangStatus.released
     assert place.again(waits).assignment is not None, "a machine is bought for it"
     assert policed.refused == []
-    answered = ("states:SendTaskSuccess", f"states:stateMachine:dstack-{{stage}}-{START_CLUSTER.name}")
-    assert answered in policed.seen["workflow_step"]
+    assert ("states:SendTaskSuccess", "*") in policed.seen["workflow_step"]
     assert spare(policed, "workflow_step", "Wake", "List") == BY_LOOKS  # two passes meet; an object isn't there yet

@@ -13,6 +13,7 @@ from infra.packaging import bound
 
 ROOT = Path(__file__).parents[2]
 UNTAGGED = (
+    "Answer",  # by a token
     "Ec2Account",
     "Ec2Listing",
     "Ec2Prices",

@@ -42,7 +42,9 @@ def needs(service: str, operation: str, params: dict[str, Any]) -> Iterator[Need
         yield f"s3:{operation}", f"{BUCKET}/{params['Key']}"
     elif operation == "Invoke":
         yield "lambda:InvokeFunction", f"lambda:function:dstack-{{stage}}-{params['FunctionName']}"
-    elif service == "stepfunctions":  # a token is of one machine, whose call would have to be allowed
+    elif operation in ("SendTaskSuccess", "SendTaskFailure"):  # by a token that only an execution gives out
+        yield f"states:{operation}", "*"
+    elif service == "stepfunctions":
         yield f"states:{operation}", f"states:stateMachine:dstack-{{stage}}-{params['stateMachine']}"
     elif service == "sqs":
         yield f"sqs:{operation}", f"sqs:dstack-{{stage}}-{params['QueueUrl'].rsplit('/', 1)[-1]}"

@@ -1,0 +1,71 @@
+"""What AWS would say of everything that a deployment sends it, as far as that can be known without AWS: templates,
+policies and state machines, rendered as they would be deployed, and given to linters that know AWS's own rules.
+
+They have an environment of their own (`.venvs/aws_lint`). What was found to be in order isn't
+looked at again until something that is rendered changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+TOOLS = ROOT / ".venvs" / "aws_lint" / "bin"
+DONE = ROOT / "build" / "aws_lint"
+# A parameter that is empty unless the function that logs in is in a VPC is split only if it isn't empty.
+IGNORED = ["--ignore-checks", "W1033"]
+
+
+def rendered() -> dict[str, str]:
+    """By file name."""
+    from chalicelib.engine import asl
+    from chalicelib.engine.workflows import WORKFLOWS
+    from infra import functions, spending, stateful
+    from infra.packaging import packer
+    from infra.stateless import Choices
+
+    with packer("dev", {}) as packed:
+        main = packed.template(Choices(reserved=functions.reserved(1_000)))
+    templates = {"stack": main, "data": stateful.template(), "spending": spending.template("dev")}
+    arn = "arn:aws:lambda:eu-west-1:123456789012:function:performer"
+    machines = {f"{name}.machine": asl.render(each, arn) for name, each in WORKFLOWS.items()}
+    alone = {
+        f"{path.stem}.policy": json.loads(path.read_text()) for path in (ROOT / ".chalice/policies").glob("*.json")
+    }
+    return {f"{name}.json": json.dumps(each, indent=1) for name, each in {**templates, **machines, **alone}.items()}
+
+
+def commands(folder: Path) -> Iterator[list[str]]:
+    templates = sorted(str(path) for path in folder.glob("*.json") if "." not in path.stem)
+    yield [str(TOOLS / "cfn-lint"), *templates, *IGNORED]
+    policies = sorted(map(str, folder.glob("*.policy.json")))
+    yield [str(TOOLS / "python"), "-W", "ignore", str(ROOT / ".ci" / "aws_policies.py"), *templates, *policies]
+    yield from ([str(TOOLS / "statelint"), str(path)] for path in sorted(folder.glob("*.machine.json")))
+
+
+def main() -> int:
+    files: dict[str, Any] = rendered()
+    lock = (ROOT / ".ci" / "aws_lint.lock").read_text() + (ROOT / ".ci" / "aws_policies.py").read_text()
+    seen = DONE / hashlib.sha256(json.dumps([lock, IGNORED, files], sort_keys=True).encode()).hexdigest()
+    if seen.exists():
+        return 0
+    with tempfile.TemporaryDirectory() as made:
+        for name, text in files.items():
+            (Path(made) / name).write_text(text)
+        wrong = [command for command in commands(Path(made)) if subprocess.run(command, check=False).returncode]
+    if not wrong:
+        DONE.mkdir(parents=True, exist_ok=True)
+        seen.touch()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
