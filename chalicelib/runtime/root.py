@@ -70,6 +70,7 @@ class Root:
             figures=ports.figures,
             renew=ports.renew,
             sign_on=ports.sign_on,
+            people_url=ports.people_url,
             announces=ports.bus is not None,
         )
 

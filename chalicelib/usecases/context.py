@@ -145,6 +145,7 @@ class Plane:
     renew: Callable[[Put], None] | None = None  # takes an agent's promise that may wait; None: it is written at once
     along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
     sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
+    people_url: str = ""  # where people reach it
     announces: bool = False  # are state changes told to a bus, which is billed?
     pointed: Lru[str] = field(default_factory=lambda: Lru(4096))  # where names pointed lately: hints, to be checked
 

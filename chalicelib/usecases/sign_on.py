@@ -3,6 +3,11 @@
 Whoever signs on isn't known before, so nothing is stored for them until they are: what must be remembered meanwhile
 travels sealed in the `state`, which only this installation can open, for ten minutes. What they get is a token of their
 own beside the user's other ones. An account is the same user for ever; its name here is only taken from it once.
+
+Rule 1: a browser comes back to an address that the operator chose, or to the machine that it runs on. A caller who could
+name another would be sent the codes of whoever follows the link. Rule 2: who finishes is who began, or somebody is given
+another's account without noticing. A browser proves it by a cookie; a program on its machine compares the `state` that
+comes back with the one that it was given; the state of a code is told to nobody else.
 """
 
 from __future__ import annotations
@@ -11,7 +16,9 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from hmac import compare_digest
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -25,6 +32,7 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import DeviceCode, Plane, SignsOn
+from chalicelib.usecases.joins import is_loopback
 from chalicelib.usecases.projects import give_role
 from chalicelib.usecases.trail import told, user_target
 from chalicelib.usecases.users import make_user, memberships, sign_on
@@ -48,11 +56,20 @@ class _State:
     nonce: str = ""
     verifier: str = ""
     device_code: str = ""
+    browser: str = ""  # the hash of what only the browser has that began; empty: no browser began
 
 
-def begin(plane: Plane, name: str, local_port: int | None, base_url: str | None) -> str:
-    """The address where a browser signs on; the provider sends it to a port of its own machine, or to a console."""
+@dataclass(frozen=True)
+class Begun:
+    address: str  # where a browser signs on
+    proof: str = ""  # for the browser to keep, if one began
+
+
+def begin(plane: Plane, name: str, local_port: int | None, base_url: str | None) -> Begun:
+    """The provider sends the browser to a port of its own machine, or to a console."""
     provider = _provider(plane, name)
+    if base_url:
+        _check_base(plane, name, base_url)
     redirect = provider.rules.redirect_url
     if redirect is None and local_port is not None:
         redirect = f"http://localhost:{local_port}/auth/callback"
@@ -63,8 +80,32 @@ def begin(plane: Plane, name: str, local_port: int | None, base_url: str | None)
             "The address to which the browser should return is missing.", hint="Give `local_port` or `base_url`."
         )
     nonce, verifier = plane.random_token(), plane.random_token() + plane.random_token()
-    state = _State(name, plane.clock.now() + PATIENCE, redirect, local_port, nonce, verifier)
-    return provider.address(redirect, _sealed(plane, state), nonce, verifier)
+    proof = plane.random_token() if local_port is None else ""
+    state = _State(
+        name,
+        plane.clock.now() + PATIENCE,
+        redirect,
+        local_port,
+        nonce,
+        verifier,
+        browser=hash_token(proof) if proof else "",
+    )
+    return Begun(provider.address(redirect, _sealed(plane, state), nonce, verifier), proof)
+
+
+def _check_base(plane: Plane, name: str, base_url: str) -> None:
+    if is_loopback(base_url) or _origin(base_url) == _origin(plane.people_url):
+        return
+    raise Refused(
+        f"{base_url[:200]} isn't an address of this control plane, so no browser is sent there.",
+        hint=f"If a console is there, set `redirect_url: {base_url.rstrip('/')[:200]}/auth/{name}/callback` of the "
+        "provider in the server's configuration.",
+    )
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
 
 
 def onward(plane: Plane, state: str) -> int | None:
@@ -72,11 +113,13 @@ def onward(plane: Plane, state: str) -> int | None:
     return _opened(plane, state).local_port
 
 
-def finish(plane: Plane, name: str, code: str, state: str) -> tuple[User, str]:
-    """The user and a new token."""
+def finish(plane: Plane, name: str, code: str, state: str, proof: str = "") -> tuple[User, str]:
+    """The user and a new token. `proof`: what the browser has kept."""
     known = _opened(plane, state)
     if known.provider != name or not known.verifier:
         raise Refused("This sign-on was begun with another provider.", hint=_AGAIN)
+    if known.browser and not compare_digest(known.browser, hash_token(proof)):
+        raise Refused("This sign-on was begun in another browser.", hint="Begin again in this one.")
     provider = _provider(plane, name)
     return _enter(plane, provider, provider.account(code, known.redirect, known.nonce, known.verifier))
 

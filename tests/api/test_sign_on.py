@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import orjson
 import pytest
 
+from chalicelib.api import dispatch
 from chalicelib.domain import keys
 from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import hash_token
@@ -96,7 +98,8 @@ def test_who_names_another_is_told_what_there_is(tmp_path: Path, providers: list
     ("rules", "asked", "redirect"),
     [
         ({}, {"local_port": 4000, "base_url": None}, "http://localhost:4000/auth/callback"),
-        ({}, {"local_port": None, "base_url": "https://c.example/"}, "https://c.example/auth/corp/callback"),
+        ({}, {"local_port": None, "base_url": "https://plane.example/"}, "https://plane.example/auth/corp/callback"),
+        ({}, {"base_url": "http://127.0.0.1:3000"}, "http://127.0.0.1:3000/auth/corp/callback"),
         ({"redirect_url": "https://c.example/cb"}, {"local_port": 4000}, "https://c.example/cb"),
     ],
 )
@@ -110,8 +113,40 @@ def test_nobody_is_sent_nowhere(desk: Rig) -> None:
     assert "browser should return" in desk.refused("/api/auth/corp/authorize", {"base_url": None})
 
 
+@pytest.mark.parametrize(
+    "base",
+    ["https://evil.example", "https://plane.example.evil.example", "http://plane.example", "https://plane.example:444"],
+)
+@pytest.mark.parametrize("rules", [{}, {"redirect_url": "https://c.example/cb"}], ids=["free", "fixed"])
+def test_no_browser_is_sent_where_only_the_caller_says(tmp_path: Path, rules: dict[str, Any], base: str) -> None:
+    """Whoever follows such a link would sign on for whoever made it."""
+    refused = at(tmp_path, Corp(**rules)).refused("/api/auth/corp/authorize", {"base_url": base})
+    assert "isn't an address of this control plane" in refused
+    assert f"redirect_url: {base}/auth/corp/callback" in refused
+
+
+def cookie_of(rig: Rig) -> tuple[str, list[str]]:
+    """What a browser that begins is sent: the `state`, and the parts of its cookie."""
+    raw = orjson.dumps({"base_url": "https://plane.example"})
+    found = dispatch.answer(rig.world.plane, dispatch.Request("POST", "/api/auth/corp/authorize", body=raw))
+    (state,) = parse_qs(urlsplit(orjson.loads(found.body)["authorization_url"]).query)["state"]
+    return state, found.headers["Set-Cookie"].split("; ")
+
+
+def test_only_the_browser_that_began_can_finish(desk: Rig) -> None:
+    """Else somebody who has signed on could have another's browser finish it, and see what is done there."""
+    (state, (cookie, *rest)), (_, (other, *_)) = cookie_of(desk), cookie_of(desk)
+    assert {"HttpOnly", "SameSite=Lax", "Secure", "Max-Age=600"} <= set(rest)
+    came = {"code": "code", "state": state}
+    for kept in ("", other, "dstack-sign-on="):
+        reply = desk.call("/api/auth/corp/callback", came, token=None, cookie=kept)
+        assert reply.status == 400 and "begun in another browser" in reply.json["detail"][0]["msg"]
+    reply = desk.call("/api/auth/corp/callback", came, token=None, cookie=f"a=b; {cookie}")
+    assert reply.json["username"] == "ann"
+
+
 def test_a_console_learns_where_to_send_the_browser_on(desk: Rig) -> None:
-    local, own = begun(desk), begun(desk, base_url="https://c.example")
+    local, own = begun(desk), begun(desk, base_url="https://plane.example")
     ask = lambda state: desk.ok("/api/auth/get_next_redirect", {"code": "c/1", "state": state})["redirect_url"]  # noqa: E731
     assert ask(local["state"]).startswith("http://localhost:4000/auth/callback?code=c%2F1&state=v1.")
     assert ask(own["state"]) is None

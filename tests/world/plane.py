@@ -66,6 +66,7 @@ class World:
             "random_token": tokens,
             "install_id": "install",
             "install_key": b"i" * 32,
+            "people_url": "https://plane.example",
             "backends": Accounts(),
             "pace": PER_CALL,
             "streams": StreamBroker(ids, tokens, clock=lambda: clock.now() / SECOND),

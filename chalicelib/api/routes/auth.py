@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
+import orjson
 from pydantic import Field
 
 from chalicelib.api.requests import RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Answer, Call
 from chalicelib.api.wire.users import user_with_creds_json
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import User
 from chalicelib.usecases import sign_on, users
 
+COOKIE = "dstack-sign-on"  # of the browser that began
 Text = Annotated[str, Field(max_length=8192)]
 
 
@@ -44,8 +47,11 @@ def list_providers(call: Call) -> Any:
 
 def authorize(call: Call) -> Any:
     asked = call.parse(AuthorizeBody)
-    address = sign_on.begin(call.plane, call.params["provider"], asked.local_port, asked.base_url)
-    return {"authorization_url": address}
+    begun = sign_on.begin(call.plane, call.params["provider"], asked.local_port, asked.base_url)
+    kept = f"{COOKIE}={begun.proof}; Path=/; Max-Age={sign_on.PATIENCE // SECOND}; HttpOnly; SameSite=Lax"
+    secure = "; Secure" if (asked.base_url or "").startswith("https:") else ""
+    headers = {"Set-Cookie": kept + secure} if begun.proof else {}
+    return Answer(orjson.dumps({"authorization_url": begun.address}), headers=headers)
 
 
 def get_next_redirect(call: Call) -> Any:
@@ -57,7 +63,9 @@ def get_next_redirect(call: Call) -> Any:
 
 def callback(call: Call) -> Any:
     asked = call.parse(CallbackBody)
-    return _entered(call, *sign_on.finish(call.plane, call.params["provider"], asked.code, asked.state))
+    kept = dict(part.strip().partition("=")[::2] for part in call.headers.get("cookie", "").split(";"))
+    proof = kept.get(COOKIE, "")
+    return _entered(call, *sign_on.finish(call.plane, call.params["provider"], asked.code, asked.state, proof))
 
 
 def device(call: Call) -> Any:
