@@ -27,6 +27,7 @@ from chalicelib.errors import Bug
 LONGEST = 60
 EPOCHS = 36**3  # how many a name can tell apart
 CALLED = "dstack-name"  # the tag with what people call it; nothing is read from it
+OFFERED = "dstack-projects"  # the tag by which a disk's owner lets the projects that it names register the disk
 DIGITS = string.digits + string.ascii_lowercase
 
 _NAME = re.compile(r"([a-z])([0-9a-z]{6})([0-9a-z]{25})([0-9a-z]{25})([0-9a-z]{3})")

@@ -55,6 +55,7 @@ class ProviderDisk(Value):
     price: float | None = None  # a month
     multi_attach: bool = False
     attached_to: tuple[tuple[str, Device | None], ...] = ()  # ids of machines, as their handles have them
+    offered_to: tuple[str, ...] = ()  # names of projects that may register it, as its owner says there
     attaching_to: tuple[str, ...] = ()  # so too: it will be there soon, so it isn't free
 
 

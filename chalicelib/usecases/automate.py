@@ -179,7 +179,7 @@ def _delete_fleet(on: _Acting) -> None:
 
 
 def _apply_volume(on: _Acting) -> None:
-    volumes.create(on.plane, on.user, on.project, on.spec["configuration"])
+    volumes.create(on.plane, on.user, on.project, on.spec["configuration"], on.role)
 
 
 def _delete_volume(on: _Acting) -> None:

@@ -134,7 +134,7 @@ def _checked(
         fleet_plans.get_plan(plane, user, project, spec)
         refuse_ssh(plane, user, role, FleetSpec.model_validate(spec))
     else:
-        volumes.check(plane, project, written)
+        volumes.check(plane, user, project, written, role)
     return type_, name
 
 

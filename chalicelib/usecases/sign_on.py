@@ -1,13 +1,13 @@
 """Signing on with an account at a provider: with a browser that is sent there and back, or with a code typed elsewhere.
 
 Whoever signs on isn't known before, so nothing is stored for them until they are: what must be remembered meanwhile
-travels sealed in the `state`, which only this installation can open, for ten minutes. What they get is a token of their
-own beside the user's other ones. An account is the same user for ever; its name here is only taken from it once.
+travels sealed in the `state`, which only this installation can open, for ten minutes. What they get is a token of
+their own beside the user's other ones. An account is the same user for ever; its name here is only taken from it once.
 
-Rule 1: a browser comes back to an address that the operator chose, or to the machine that it runs on. A caller who could
-name another would be sent the codes of whoever follows the link. Rule 2: who finishes is who began, or somebody is given
-another's account without noticing. A browser proves it by a cookie; a program on its machine compares the `state` that
-comes back with the one that it was given; the state of a code is told to nobody else.
+Rule 1: a browser comes back to an address that the operator chose, or to the machine that it runs on. A caller who
+could name another would be sent the codes of whoever follows the link. Rule 2: who finishes is who began, or somebody
+is given another's account without noticing. A browser proves it by a cookie; a program on its machine compares the
+`state` that comes back with the one that it was given; the state of a code is told to nobody else.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.names import first_of, those
 from chalicelib.domain.specs.volumes import AnyVolumeConfiguration, KubernetesVolumeConfiguration, VolumeSpec
-from chalicelib.domain.tenants import Project, User
+from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.errors import (
     AlreadyExists,
@@ -108,15 +108,22 @@ def holder(plane: Plane, project: Project, name: str) -> tuple[Volume | None, in
 # --- create ---------------------------------------------------------------------------------------------------------
 
 
-def check(plane: Plane, project: Project, raw: dict[str, Any]) -> AnyVolumeConfiguration:
-    """Could it be created, as far as can be known? Raises what speaks against it."""
+def check(
+    plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None
+) -> AnyVolumeConfiguration:
+    """Could it be created, as far as can be known? Raises what speaks against it. `role`: the user's in the project."""
     configuration = _configuration(raw)
+    if configuration.external_id is not None and ProjectRole.admin is not role and user.role is not GlobalRole.admin:
+        raise Refused(
+            f"Only admins of the project {project.name} register disks that are there already.",
+            hint="Ask one of them, or leave out the id and give a `size`: then a new disk is created.",
+        )
     _refuse_unavailable(plane, project, configuration)
     return configuration
 
 
-def create(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> Volume:
-    configuration = check(plane, project, raw)
+def create(plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> Volume:
+    configuration = check(plane, user, project, raw, role)
     name = configuration.name or specs.invented_name(
         plane.random_id(), "volume", lambda name: plane.store.get(keys.volume_name(project.id, name)) is not None
     )

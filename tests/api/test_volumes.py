@@ -119,6 +119,20 @@ def test_an_existing_volume_is_external(rig: Rig) -> None:
     assert (stored(rig, made).external_id, stored(rig, made).blank) == ("vol-0abc", False)
 
 
+@pytest.mark.parametrize("role", [*ProjectRole])
+@pytest.mark.parametrize("field", ["volume_id", "claim_name"])
+def test_only_admins_register_what_is_there_already(rig: Rig, role: ProjectRole, field: str) -> None:
+    token = rig.user("ann", role)
+    backend = "kubernetes" if field == "claim_name" else "aws"
+    asked = volume("there", size="", backend=backend, **{field: "theirs"})
+    if role is ProjectRole.admin:
+        assert rig.ok("P/volumes/create", asked, token=token)["external"] is True
+    else:
+        refused = rig.refused("P/volumes/create", asked, token=token)
+        assert "Only admins of the project main register disks" in refused and "`size`" in refused
+    assert rig.ok("P/volumes/create", volume("new"), token=token)["external"] is False
+
+
 def test_a_claim_of_kubernetes_is_external(rig: Rig) -> None:
     made = create(rig, backend="kubernetes", size="", claim_name="shared", read_only=True)
     assert (stored(rig, made).external_id, stored(rig, made).read_only) == ("shared", True)

@@ -60,7 +60,7 @@ def test_two_sweeps_too_close_together_prove_nothing(stage: Stage) -> None:
 
 def test_others_disks_are_never_touched(stage: Stage) -> None:
     disk(stage, install="somebody else's")
-    stage.cloud.disks.add("vol-shared", REGION)
+    stage.cloud.disks.add("vol-shared", REGION, projects="main")
     for _ in range(3):
         assert stage.sweep(after=HOUR).given_back == []
     assert len(there(stage)) == 2 and stage.told() == []
@@ -173,7 +173,7 @@ def test_an_account_without_an_answer_proves_nothing(stage: Stage) -> None:
 
 
 def test_an_external_volume_is_asked_for_once_a_day(stage: Stage) -> None:
-    stage.cloud.disks.add("vol-shared", REGION)
+    stage.cloud.disks.add("vol-shared", REGION, projects="main")
     stage.place.at += 2 * SECOND
     volume = stage.create(volume_id="vol-shared", size=None)
     stage.settle()
@@ -193,7 +193,7 @@ def test_an_external_volume_is_asked_for_once_a_day(stage: Stage) -> None:
 
 def test_an_external_volume_may_be_overlooked_now_and_then(stage: Stage) -> None:
     """Days apart, so none confirms another."""
-    stage.cloud.disks.add("vol-shared", REGION)
+    stage.cloud.disks.add("vol-shared", REGION, projects="main")
     stage.place.at += 2 * SECOND
     volume = stage.create(volume_id="vol-shared", size=None)
     stage.settle()
@@ -201,7 +201,7 @@ def test_an_external_volume_may_be_overlooked_now_and_then(stage: Stage) -> None
         stage.cloud.disks.lose("vol-shared")
         stage.after(DAY + SECOND)
         assert stage.again(volume).missing_since
-        stage.cloud.disks.add("vol-shared", REGION)
+        stage.cloud.disks.add("vol-shared", REGION, projects="main")
         stage.after(APART)
         found = stage.again(volume)
         assert (found.status, found.missing_since) == (VolumeStatus.active, None)

@@ -14,6 +14,7 @@ from chalicelib.backends.spi import VolumeRequest
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
+from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeReason, VolumeStatus
@@ -211,7 +212,7 @@ def test_a_throttled_provider_that_stays_so_is_given_up_in_time(stage: Stage) ->
 
 
 def test_an_external_volume_is_only_registered(stage: Stage) -> None:
-    stage.cloud.disks.add("vol-shared", REGION, size_gib=7)
+    stage.cloud.disks.add("vol-shared", REGION, size_gib=7, projects="main")
     stage.place.at += 2 * SECOND
     volume = stage.create(volume_id="vol-shared", size=None)
     stage.settle()
@@ -219,6 +220,21 @@ def test_an_external_volume_is_only_registered(stage: Stage) -> None:
     assert found.status is VolumeStatus.active
     assert found.handle is not None and found.handle.id == "vol-shared"
     assert (found.size_gib, found.zone, found.external, found.blank) == (7, "sim-east-a", True, False)
+
+
+@pytest.mark.parametrize("projects", ["", "other", "mains main-2"])
+def test_a_disk_is_registered_only_where_its_owner_offers_it(stage: Stage, projects: str) -> None:
+    """Whoever knows its id could mount it else: projects share accounts, and accounts hold what is nobody's here."""
+    stage.cloud.disks.add("vol-shared", REGION, projects=projects)
+    stage.place.at += 2 * SECOND
+    failed = registered(stage, "data")
+    assert failed.status is VolumeStatus.failed
+    assert "its owner has to set the tag dstack-projects=main on it" in failed.message
+    stage.delete("data")
+    stage.settle()
+    stage.cloud.disks.add("vol-shared", REGION, projects=f"{projects} main")
+    stage.place.at += 2 * SECOND
+    assert registered(stage, "data").status is VolumeStatus.active
 
 
 def test_an_external_volume_that_isnt_there_fails(stage: Stage) -> None:
@@ -231,7 +247,7 @@ def test_an_external_volume_that_isnt_there_fails(stage: Stage) -> None:
 
 
 def test_an_external_volume_is_forgotten_and_never_touched(stage: Stage) -> None:
-    stage.cloud.disks.add("vol-shared", REGION)
+    stage.cloud.disks.add("vol-shared", REGION, projects="main")
     stage.place.at += 2 * SECOND
     volume = stage.create(volume_id="vol-shared", size=None)
     stage.settle()
@@ -252,6 +268,7 @@ def test_an_external_volume_is_forgotten_and_never_touched(stage: Stage) -> None
 )
 def test_a_disk_of_this_server_isnt_registered(stage: Stage, install: str, project: str, why: str) -> None:
     tags = {"dstack-install": install, "dstack-project": project, "dstack-volume": "v", "dstack-epoch": "0"}
+    tags |= {OFFERED: "main"}
     asked = VolumeRequest("token", "theirs", tuple(tags.items()), REGION, "", 1)
     handle = stage.cloud.create_volume(asked)
     stage.place.at += 5 * SECOND
@@ -272,7 +289,7 @@ def registered(stage: Stage, name: str, **fields: Any) -> Volume:
 
 
 def test_a_disk_is_registered_once(stage: Stage) -> None:
-    stage.cloud.disks.add("vol-shared", REGION)
+    stage.cloud.disks.add("vol-shared", REGION, projects="main")
     stage.place.at += 2 * SECOND
     assert registered(stage, "first").status is VolumeStatus.active
     second = registered(stage, "second")
@@ -299,7 +316,7 @@ def test_projects_with_keys_of_their_own_may_have_one_account(stage: Stage, uniq
     )
     object.__setattr__(stage.place.plane, "backends", stage.backends)
     for cloud in clouds:
-        cloud.disks.add("vol-shared", REGION)
+        cloud.disks.add("vol-shared", REGION, projects="main other")
     stage.place.at += 2 * SECOND
     assert registered(stage, "first").status is VolumeStatus.active
     stage.project = elsewhere
@@ -310,7 +327,7 @@ def test_projects_with_keys_of_their_own_may_have_one_account(stage: Stage, uniq
 
 def test_of_two_registrations_at_once_one_succeeds(stage: Stage) -> None:
     """Both have asked the provider before either has said what it found."""
-    stage.cloud.disks.add("vol-shared", REGION)
+    stage.cloud.disks.add("vol-shared", REGION, projects="main")
     stage.place.at += 2 * SECOND
     effects = VolumeEffects(stage.acting)
     both = [stage.create(name, volume_id="vol-shared", size=None) for name in ("first", "second")]
@@ -324,7 +341,7 @@ def test_of_two_registrations_at_once_one_succeeds(stage: Stage) -> None:
 
 
 def test_a_volume_that_failed_keeps_no_disk_from_others(stage: Stage) -> None:
-    stage.cloud.disks.add("vol-shared", REGION)
+    stage.cloud.disks.add("vol-shared", REGION, projects="main")
     stage.place.at += 2 * SECOND
     failed = registered(stage, "gone", region="sim-north")
     key = keys.disk("aws", REGION, "vol-shared")

@@ -11,7 +11,7 @@ from chalicelib.backends.simulated.script import Script
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.instants import SECOND, Micros
-from chalicelib.domain.tenants import Project, User
+from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.domain.volumes import Attachment, Volume
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.execute import Executor
@@ -77,7 +77,8 @@ class Stage:
 
     def create(self, name: str = "data", **fields: Any) -> Volume:
         asked = {"type": "volume", "name": name, "backend": BACKEND, "region": REGION, "size": "100GB", **fields}
-        return volumes.create(self.place.plane, USER, self.project, {k: v for k, v in asked.items() if v is not None})
+        given = {name: value for name, value in asked.items() if value is not None}
+        return volumes.create(self.place.plane, USER, self.project, given, ProjectRole.admin)
 
     def created(self, name: str = "data", **fields: Any) -> Volume:
         """It is there."""

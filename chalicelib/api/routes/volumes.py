@@ -36,7 +36,8 @@ class DeleteVolumesBody(RequestBody):
 
 
 def create(call: Call) -> Any:
-    return _shown(call, volumes.create(call.plane, call.actor, call.tenant, call.parse(CreateVolumeBody).configuration))
+    asked = call.parse(CreateVolumeBody).configuration
+    return _shown(call, volumes.create(call.plane, call.actor, call.tenant, asked, call.role))
 
 
 def get(call: Call) -> Any:

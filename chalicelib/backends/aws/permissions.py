@@ -12,8 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from chalicelib.domain.owner import OFFERED
+
 ANY = "?*"  # a tag that is there; whoever knows the installation's id puts it in its place
 OURS: Mapping[str, Any] = {"StringLike": {"aws:ResourceTag/dstack-install": ANY}}
+THEIRS: Mapping[str, Any] = {"StringLike": {f"aws:ResourceTag/{OFFERED}": "*"}}  # which isn't there on other disks
 MARKED: Mapping[str, Any] = {"StringLike": {"aws:RequestTag/dstack-install": ANY}}  # when it is created
 PASSED = "dstack-machine"  # begins the name, or the path, of roles that machines may be given
 CREATED = (
@@ -139,8 +142,8 @@ PERMISSIONS: tuple[Permission, ...] = (
         ),
         OURS,
     ),
-    # A volume that somebody else created can be registered, and is then attached to our machines.
-    Permission("AttachForeign", ("ec2:AttachVolume", "ec2:DetachVolume"), ("ec2:volume/*",)),
+    # A volume that somebody else created can be registered, if they offer it, and is then attached to our machines.
+    Permission("AttachForeign", ("ec2:AttachVolume", "ec2:DetachVolume"), ("ec2:volume/*",), THEIRS),
     Permission("Profile", ("iam:GetInstanceProfile",), ("iam:instance-profile/*",)),
     # A machine's jobs have what its role may do. Whoever configures a backend can't hand out any role of the account,
     # only one that was named, or put under a path, for this: IAM is no reliable judge of a passed role's tags.

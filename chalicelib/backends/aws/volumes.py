@@ -35,7 +35,7 @@ from chalicelib.backends.aws.remembered import Remembered
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.owner import OwnedKind, from_tags
+from chalicelib.domain.owner import OFFERED, OwnedKind, from_tags
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import BackendError, Gone, InUse, NotYet, Transient, Unfit
 
@@ -259,6 +259,7 @@ def _disk(body: Body, region: str, price: float | None) -> ProviderDisk:
             "zone": body["AvailabilityZone"],
             "size_gib": body["Size"],
             "price": price,
+            "offered_to": tuple(tags_of(body).get(OFFERED, "").split()),
             "multi_attach": bool(body.get("MultiAttachEnabled")),
             "attached_to": tuple((machine, device) for machine in shown),
             "attaching_to": tuple(soon),

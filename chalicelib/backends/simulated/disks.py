@@ -17,7 +17,7 @@ from chalicelib.backends.simulated.shelf import MachineShelf
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.owner import OwnedKind, Owner, read
+from chalicelib.domain.owner import OFFERED, OwnedKind, Owner, read
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import Gone, InsufficientCapacity, InUse, QuotaExceeded, Unfit
 
@@ -163,10 +163,11 @@ class Disks:
         with self._lock:
             return [body for body in map(self._aged, self._shelf.all()) if body is not None]
 
-    def add(self, volume_id: str, region: str, zone: str = "", size_gib: int = 1) -> None:
-        """A volume that somebody else created."""
+    def add(self, volume_id: str, region: str, zone: str = "", size_gib: int = 1, projects: str = "") -> None:
+        """A volume that somebody else created, and offers to these projects."""
+        tags = ((OFFERED, projects),) if projects else ()
         with self._lock:
-            self._put(volume_id, VolumeRequest("", volume_id, (), region, zone, size_gib))
+            self._put(volume_id, VolumeRequest("", volume_id, tags, region, zone, size_gib))
             self._drives.make(volume_id, size_gib)
 
     def lose(self, volume_id: str) -> None:
@@ -267,6 +268,7 @@ class Disks:
             size_gib=body["size_gib"],
             price=catalogue.volume_price(body["region"], body["size_gib"]),
             multi_attach=body["multi_attach"],
+            offered_to=tuple(dict(body["tags"]).get(OFFERED, "").split()),
             attached_to=tuple((machine, Device.model_validate(each["device"])) for machine, each in seen),
             attaching_to=soon,
         )

@@ -15,8 +15,9 @@ from chalicelib.backends.spi import VolumeRequest, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
-from chalicelib.domain.volumes import Volume, VolumeStatus
+from chalicelib.domain.owner import CALLED, OFFERED, OwnedKind, Owner, is_ours
+from chalicelib.domain.tenants import Project
+from chalicelib.domain.volumes import ProviderDisk, Volume, VolumeStatus
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, Conflict, Gone, Transient, Unfit
@@ -74,6 +75,7 @@ class VolumeEffects:
                 disk = provider.register_volume(volume.external_id, volume.region, volume.zone)
                 self._claim(volume, disk.handle, provider)
                 self._refuse_taken(volume, disk.handle, provider)
+                self._refuse_unoffered(volume, disk)
         except BackendError as error:
             return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
         return DiskSeen(effect.unit, volume.epoch, disk)
@@ -98,6 +100,16 @@ class VolumeEffects:
         if facts is not None and facts.unique_volumes:
             return other.backend == volume.backend
         return self.here.backends.of(other.project_id, other.backend) is provider
+
+    def _refuse_unoffered(self, volume: Volume, disk: ProviderDisk) -> None:
+        """That somebody's credentials can attach a disk doesn't mean that its owner lets them."""
+        project = nouns.find(self.here.store, Project, keys.project(volume.project_id))
+        name = "" if project is None else project.name
+        if name not in disk.offered_to:
+            raise Unfit(
+                f"Volume {volume.external_id} isn't offered to the project {name}: its owner has to set the tag "
+                f"{OFFERED}={name} on it, in the cloud (several names are separated by spaces)."
+            )
 
     def _refuse_taken(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
         """A disk is one volume: two would be attached, and deleted, without regard to each other. Projects share

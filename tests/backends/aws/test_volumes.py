@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.aws.backend import AwsBackend
+from chalicelib.backends.aws.permissions import PERMISSIONS
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE
+from chalicelib.domain.owner import OFFERED
 from chalicelib.errors import NotYet, Unfit
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.provider import clients, config
@@ -130,3 +132,14 @@ def test_no_other_name_makes_a_wrong_request_right(site: Site, apart: tuple[Hand
     with pytest.raises(Unfit, match="wrong"):
         site.backend.attach_volume(disk, machine)
     assert len(site.account.asked("AttachVolume")) == 1
+
+
+def test_whom_a_disk_is_offered_to_is_a_tag_of_its_owners(site: Site) -> None:
+    """IAM asks for the same tag, whatever the control plane thinks."""
+    for tags, want in (({OFFERED: "main  other"}, ("main", "other")), ({"team": "web"}, ())):
+        volume = site.account.disks.add(HERE, f"{HERE}a", tags)
+        assert site.backend.register_volume(volume, HERE, "").offered_to == want
+    (foreign,) = (each for each in PERMISSIONS if each.sid == "AttachForeign")
+    assert foreign.only_if == {"StringLike": {f"aws:ResourceTag/{OFFERED}": "*"}}
+    touching = {each.sid for each in PERMISSIONS if {"ec2:AttachVolume", "ec2:DetachVolume"} & {*each.actions}}
+    assert touching == {"AttachForeign", "Change"}, "and what is ours"
