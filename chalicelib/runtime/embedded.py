@@ -110,7 +110,6 @@ class EmbeddedRoot(Root):
                 news=self.polls.ring,
                 pace=EMBEDDED,
                 server_url=server_url,
-                people_url=server_url,
                 clock=clock,
                 random_id=random_id,
                 random_token=random_token,

@@ -92,7 +92,7 @@ class LambdaRoot(Root):
                 news=nobody_waits,
                 pace=PER_CALL.at(settings.sync_seconds),
                 server_url=settings.agent_url,
-                people_url=settings.api_url,
+                api_url=settings.api_url,
                 clock=clock,
                 random_id=random_id,
                 random_token=random_token,

@@ -69,7 +69,7 @@ class Ports:
     random_token: Callable[[], str]  # secrets                            secrets
     measure: Measure  #                the data folder                    nothing: AWS shows sizes
     logins: HostLogins | None  #           SSH to hosts                       from functions.bootstrap_host
-    people_url: str = ""  #            the same                           API Gateway's
+    api_url: str = ""  #               the same                           API Gateway's, for people
     given_install_id: str = ""  #      made of the key                    from the stack
     publishes: bool = True  #          what answers agents has theirs     the deployment, and what buys machines
     tunnels: bool = True  #            carry hosts' calls over SSH        no connection lasts there

@@ -70,7 +70,7 @@ class Root:
             figures=ports.figures,
             renew=ports.renew,
             sign_on=ports.sign_on,
-            people_url=ports.people_url,
+            people_url=ports.api_url or ports.server_url,
             announces=ports.bus is not None,
         )
 
