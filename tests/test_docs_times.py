@@ -257,7 +257,10 @@ OTHERS: dict[str, list[str]] = {  # page: what isn't a length of the code's
         *("for a day without instances", "for six hours with ten", "for six hours each"),  # what was measured
         *("15 ms for an", "50 ms for a", "5 s to fetch", "150 ms for all else", "writes one kilobyte"),  # and assumed
     ],
-    "guides/aws.md": ["a minute or two"],
+    "guides/aws.md": [
+        *("a minute or two", "younger than a day", "200 calls a second", "goes on within a minute", "$0.005 an hour"),
+        "gives up a connection after 10 s",  # `tests/engine/test_bootstrap.py`
+    ],
     "guides/dev-environments.md": ["`inactivity_duration: 2h`"],
     "guides/gateways.md": ["2 CPUs, 2 GB of memory"],
     "guides/services.md": ["requests a second", "`window` of `30s`"],
