@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -258,6 +259,26 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
     assert {name: spare(policed, name, *grants) - BY_LOOKS for name, grants in unplayed.items()} == {
         name: set() for name in unplayed
     }
+
+
+def test_a_command_for_a_machine_is_of_the_program_that_was_deployed(stack: Stack, policed: Policed) -> None:
+    """Neither who prints it nor who is asked by the machine may put another there."""
+    roots = {name: deployed(stack.root, policed, name) for name in ("api", "agent_sync")}
+    api, agents = (Rig(replace(stack.rig.world, plane=root.plane), stack.rig.project) for root in roots.values())
+    hosts = {"spec": fleet("lab", nodes=None, ssh_config={"hosts": []})}
+    api.ok("P/fleets/apply", {"plan": hosts, "force": False})
+    blobs = stack.root.ports.blobs
+    blobs.delete(*blobs.list("agent/"))
+    reply = api.call(f"/api/project/{api.project.name}/fleets/create_join", {"name": "lab"})
+    assert reply.status == 400 and "has no agent program" in reply.json["detail"][0]["msg"]
+    program = release(stack.rig, b"the program")
+    command = api.ok("P/fleets/create_join", {"name": "lab"})["command"]
+    script = send(agents, "GET", "/agent/join.sh").body
+    assert hashlib.sha256(b"the program").hexdigest().encode() in script and program
+    assert hashlib.sha256(script).hexdigest() in command
+    assert {action for action, _ in policed.seen["api"]} & {"s3:PutObject"} == set()
+    need = {(action, thing) for action in may.NEWEST.actions for thing in may.NEWEST.things}
+    assert not need & policed.spare("api")
 
 
 def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:

@@ -12,14 +12,14 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.errors import DstackError, Invalid, Refused
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
-from infra import deploy, destroy, new_token
+from infra import account, deploy, destroy, new_token
 from infra.account import checked, explained
 from infra.installed import costing, variables
 from tests.world import gateway_seats
 from tests.world import nouns as b
 
 
-@pytest.mark.parametrize("name", ["", "Dev", "1st", "a" * 22, "de v", "dev/x", "dev-data"])
+@pytest.mark.parametrize("name", ["", "Dev", "1st", "a" * 22, "de v", "dev/x", "dev-data", "dev-spending"])
 def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Invalid):
         checked(name)
@@ -29,6 +29,13 @@ def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.
 
 def test_a_name_of_21_characters_is_one() -> None:
     assert checked("a" * 21) == "a" * 21
+
+
+@pytest.mark.parametrize(("partition", "region"), [("aws-us-gov", "us-gov-west-1"), ("aws-cn", "cn-north-1")])
+def test_where_agents_would_have_nothing_to_call_nothing_is_deployed(partition: str, region: str) -> None:
+    account._usual_partition("eu-west-1", "arn:aws:iam::1:user/me")
+    with pytest.raises(Refused, match=f"{region} is of the partition {partition}, where Lambda has no Function URLs"):
+        account._usual_partition(region, f"arn:{partition}:iam::1:user/me")
 
 
 def failed(code: str) -> ClientError:

@@ -10,6 +10,7 @@ import pytest
 
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid
+from chalicelib.runtime.chains import LONGEST
 from chalicelib.runtime.settings import LambdaSettings, ServerSettings, server_settings
 
 
@@ -68,6 +69,13 @@ def deployed(changes: dict[str, str]) -> LambdaSettings:
     """The settings of a function whose stack is whole."""
     keys = {"install-key": "00" * 32, "master-key": "11" * 32}
     return LambdaSettings.read(lambda path, names: keys, NAMES | changes)
+
+
+def test_how_long_a_chain_of_events_may_be_is_for_who_has_an_emulator() -> None:
+    assert (deployed({}).longest_chain, deployed({"DSTACK_LONGEST_CHAIN": "12"}).longest_chain) == (LONGEST, 12)
+    for wrong in ("1", "many"):
+        with pytest.raises(Invalid, match=f"DSTACK_LONGEST_CHAIN is '{wrong}', not a number from 2"):
+            deployed({"DSTACK_LONGEST_CHAIN": wrong})
 
 
 def test_how_long_things_are_kept_is_set_alike_for_both_roots() -> None:
