@@ -47,7 +47,9 @@ def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
             nobody_left_alone(given.stage, _left(given.stage))
         remove(main_, where, say, agree)
         report.deleted = main_.name
-    alarm.delete()  # on what isn't there any more
+    if alarm.found() is not None:  # it watches over what isn't there any more
+        alarm.delete()
+        say(f"{alarm.name} is deleted.")
     report.kept = kept(data, given.stage)
     if report.kept:
         say(by_hand(given.stage, *report.kept[:3]))
