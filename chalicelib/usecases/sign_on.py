@@ -68,12 +68,11 @@ class Begun:
 def begin(plane: Plane, name: str, local_port: int | None, base_url: str | None) -> Begun:
     """The provider sends the browser to a port of its own machine, or to a console."""
     provider = _provider(plane, name)
-    if base_url:
-        _check_base(plane, name, base_url)
     redirect = provider.rules.redirect_url
     if redirect is None and local_port is not None:
         redirect = f"http://localhost:{local_port}/auth/callback"
     elif redirect is None and base_url:
+        _check_base(plane, name, base_url)
         redirect = f"{base_url.rstrip('/')}/auth/{name}/callback"
     if redirect is None:
         raise Refused(
