@@ -1,8 +1,8 @@
 """What AWS would say of everything that a deployment sends it, as far as that can be known without AWS: templates,
 policies and state machines, rendered as they would be deployed, and given to linters that know AWS's own rules.
 
-They have an environment of their own (`.venvs/aws_lint`). What was found to be in order isn't
-looked at again until something that is rendered changes.
+They have an environment of their own (`.venvs/aws_lint`). What was found to be in order isn't looked at again until
+something that is rendered changes.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class Function:
 
     @property
     def allowed(self) -> tuple[Grant, ...]:
-        aside = (may.SET_ASIDE,) if self.asked or self.follows else ()
-        return (may.logs(self.name), may.settings(self.parameters), *self.grants, *aside)
+        given_up = (may.SET_ASIDE,) if self.asked or self.follows else ()
+        return (may.logs(self.name), may.settings(self.parameters), *self.grants, *given_up)
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -140,8 +140,8 @@ def test_only_the_browser_that_began_can_finish(desk: Rig) -> None:
     (state, (cookie, *rest)), (_, (other, *_)) = cookie_of(desk), cookie_of(desk)
     assert {"HttpOnly", "SameSite=Lax", "Secure", "Max-Age=600"} <= set(rest)
     came = {"code": "code", "state": state}
-    for kept in ("", other, "dstack-sign-on="):
-        reply = desk.call("/api/auth/corp/callback", came, token=None, cookie=kept)
+    for wrong in ("", other, "dstack-sign-on="):
+        reply = desk.call("/api/auth/corp/callback", came, token=None, cookie=wrong)
         assert reply.status == 400 and "begun in another browser" in reply.json["detail"][0]["msg"]
     reply = desk.call("/api/auth/corp/callback", came, token=None, cookie=f"a=b; {cookie}")
     assert reply.json["username"] == "ann"

@@ -48,9 +48,9 @@ def list_providers(call: Call) -> Any:
 def authorize(call: Call) -> Any:
     asked = call.parse(AuthorizeBody)
     begun = sign_on.begin(call.plane, call.params["provider"], asked.local_port, asked.base_url)
-    kept = f"{COOKIE}={begun.proof}; Path=/; Max-Age={sign_on.PATIENCE // SECOND}; HttpOnly; SameSite=Lax"
+    cookie = f"{COOKIE}={begun.proof}; Path=/; Max-Age={sign_on.PATIENCE // SECOND}; HttpOnly; SameSite=Lax"
     secure = "; Secure" if (asked.base_url or "").startswith("https:") else ""
-    headers = {"Set-Cookie": kept + secure} if begun.proof else {}
+    headers = {"Set-Cookie": cookie + secure} if begun.proof else {}
     return Answer(orjson.dumps({"authorization_url": begun.address}), headers=headers)
 
 
@@ -63,8 +63,8 @@ def get_next_redirect(call: Call) -> Any:
 
 def callback(call: Call) -> Any:
     asked = call.parse(CallbackBody)
-    kept = dict(part.strip().partition("=")[::2] for part in call.headers.get("cookie", "").split(";"))
-    proof = kept.get(COOKIE, "")
+    cookies = dict(part.strip().partition("=")[::2] for part in call.headers.get("cookie", "").split(";"))
+    proof = cookies.get(COOKIE, "")
     return _entered(call, *sign_on.finish(call.plane, call.params["provider"], asked.code, asked.state, proof))
 
 

@@ -162,7 +162,7 @@ def test_a_cluster_whose_machines_take_an_elastic_address_each_is_as_large_as_th
 
 
 @pytest.mark.parametrize(
-    ("type_name", "told", "whole"),
+    ("type_name", "described", "whole"),
     [
         ("p5.48xlarge", {"Count": 8}, 8),
         ("g6f.xlarge", {"Count": 0}, 0),
@@ -174,9 +174,9 @@ def test_a_cluster_whose_machines_take_an_elastic_address_each_is_as_large_as_th
     ],
 )
 def test_whole_gpus_count_and_shares_dont_however_aws_says_it(
-    type_name: str, told: dict[str, float], whole: int
+    type_name: str, described: dict[str, float], whole: int
 ) -> None:
-    gpu = {"Name": "H100", "Manufacturer": "NVIDIA", "MemoryInfo": {"SizeInMiB": 81_920}, **told}
+    gpu = {"Name": "H100", "Manufacturer": "NVIDIA", "MemoryInfo": {"SizeInMiB": 81_920}, **described}
     assert len(_gpus({"InstanceType": type_name, "GpuInfo": {"Gpus": [gpu]}})) == whole
 
 
