@@ -31,7 +31,7 @@ from chalicelib.planning.plan import Note, Plan, Step
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
 from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
-from chalicelib.planning.why_not import undivided, unreserved
+from chalicelib.planning.why_not import too_many, undivided, unreserved
 
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
@@ -224,7 +224,7 @@ def _why_none(query: Query, snapshot: FleetSnapshot, where: str, *, found: bool)
     if found:
         return Misfit(f"every matching offer{where} is unavailable or has failed", WIDEN)
     wrong = unreserved(query.reservation, query, snapshot.offers) if query.reservation else None
-    wrong = wrong or undivided(query, snapshot.offers)
+    wrong = wrong or undivided(query, snapshot.offers) or too_many(query, snapshot.offers)
     return wrong or Misfit(f"no offer{where} matches this fleet", WIDEN)
 
 

@@ -30,7 +30,7 @@ WAITING = ("idle", "queue", "refusals", "repos", "retry", "schedule")
 ALONE = (PROJECT, "nodes", "volumes")  # played by stages of their own
 ELSEWHERE = ("services",)  # `docs/internals/functions.md` says why
 MUCH = 20_000  # lines, so many that the agent itself puts them into the bucket
-CHOSEN = "--set BastionSubnets=subnet-1,subnet-2 --set BastionSecurityGroups=sg-1 --set Tracing=Active"
+CHOSEN = "--set BastionSubnets={} --set BastionSecurityGroups=sg-1 --set Tracing=Active"
 LONG = """type: task
 name: long
 commands:
@@ -250,8 +250,11 @@ def upgrade(trip: Journey) -> None:
     with (trip.one.clone / "functions" / "__init__.py").open("a") as code:
         code.write("\n# A newer release.\n")
     assert trip.one.front is not None
+    open_, closed = subnets(trip)
+    refused = trip.one.make("deploy", args=CHOSEN.format(closed), check=False)
+    assert refused.status != 0 and f"From the subnet {closed} " in refused.said, refused.said
     with trip.one.front.closed():  # the emulator would end the calls that it is at
-        made = trip.one.make("deploy", args=CHOSEN, DSTACK_RETAIN_EVENTS="31")
+        made = trip.one.make("deploy", args=CHOSEN.format(open_), DSTACK_RETAIN_EVENTS="31")
     assert {f"dstack-{STAGE}: Modify {name}" for name in ("AgentSync", "Provision", "Reconcile")} <= {
         *made.report["changes"]
     }
@@ -268,6 +271,20 @@ def upgrade(trip: Journey) -> None:
     until("the task to end", lambda: trip.run("long")["status"] == "done", every=0.3, seconds=PATIENCE)
     assert trip.dstack("logs", "long").splitlines() == ["before the upgrade", *map(str, range(1, MUCH + 1)), "after it"]
     assert [len(job["job_submissions"]) for job in trip.run("long")["jobs"]] == [1]
+
+
+def subnets(trip: Journey) -> tuple[str, str]:
+    """One with a way out through a NAT gateway, and one without any."""
+    ec2 = trip.one.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    open_, closed = (
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.9.{number}.0/24")["Subnet"]["SubnetId"] for number in range(2)
+    )
+    nat = ec2.create_nat_gateway(SubnetId=open_, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+    ec2.associate_route_table(RouteTableId=table, SubnetId=open_)
+    return open_, closed
 
 
 def chosen(trip: Journey) -> None:
