@@ -28,7 +28,7 @@ from chalicelib.identity import openid
 from chalicelib.machines import gateway, instance, job, run
 from chalicelib.planning import asking, costs, erasing, orphans, rollout, scaling, subscriptions, volumes
 from chalicelib.planning import services as planned
-from chalicelib.runtime import asgi, connection, embedded, local_host, webhooks
+from chalicelib.runtime import asgi, connection, embedded, local_host, relays, webhooks
 from chalicelib.serving import choosing, door, exchange, headers
 from chalicelib.store import sqlite
 from chalicelib.usecases import agent, gateway_words, health, metrics
@@ -133,6 +133,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("again every ten seconds", direct.WHILE_GOOD),
         ("tries once a minute", direct.WHILE_NOT),
         ("half a minute at most", entries.HOLD),
+        ("within two seconds", 2 * exchange.CONNECT_BRIEFLY),
+        ("body is at most 1 MB", choosing.REPEATABLE),
         ("waits ten minutes at most", us(gateway.TO_LEAVE)),
     ],
     "guides/on-prem.md": [
@@ -170,6 +172,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
     "reference/requests.md": [
         ("at most 1 MB or nothing", choosing.REPEATABLE),
         ("together may take 64 MB", choosing.KEPT),
+        ("heard for 2 s", relays.FRESH),
+        ("sign within a second", exchange.CONNECT_BRIEFLY),
         ("left out for 5 s", choosing.LEFT_OUT),
         ("30 s at most", door.HOLD),
         ("or 64 MB, for one service", door.MOST_HELD_BYTES),
@@ -179,6 +183,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("client or the replica | 300 s", exchange.IDLE),
         ("of what it gets | 300 s", exchange.IDLE),
         ("connection to a replica | 10 s", exchange.CONNECT_SECONDS),
+        ("; 1 s if another", exchange.CONNECT_BRIEFLY),
     ],
     "reference/retention.md": [
         ("Every ten minutes a bounded number", embedded.ERASE_EVERY),

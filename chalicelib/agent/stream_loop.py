@@ -7,6 +7,8 @@ side doesn't take what it gets, the other isn't read.
 from __future__ import annotations
 
 import errno
+import heapq
+import itertools
 import os
 import selectors
 import socket
@@ -15,7 +17,7 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Optional, Protocol, Set
+from typing import Callable, Deque, List, Optional, Protocol, Set, Tuple
 
 from .networks import LOOPBACK
 from .websocket import FAILED, LEAVING, NORMAL, Closed, Peer
@@ -46,6 +48,8 @@ class StreamLoop:
             end.setblocking(False)
         self._ways.register(self._bell, selectors.EVENT_READ, self._answer)
         self._calls: Deque[Callable[[], None]] = deque()
+        self._timers: List[Tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()  # of timers that are due at the same instant
         self._thread: Optional[threading.Thread] = None
         self._lock, self._closed = threading.Lock(), False
         self.streams: Set["StreamConnection"] = set()
@@ -62,6 +66,10 @@ class StreamLoop:
                 self._thread.start()
         self._wake()
         return True
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do this after a while. On the loop's thread."""
+        heapq.heappush(self._timers, (self.clock() + seconds, next(self._order), action))
 
     def _wake(self) -> None:
         try:
@@ -114,9 +122,14 @@ class StreamLoop:
 
     def turn(self, patience: Optional[float]) -> bool:
         """Wait so long, do what is to be done. Was there anything?"""
+        if self._timers:
+            left = max(0.0, self._timers[0][0] - self.clock())
+            patience = left if patience is None else min(patience, left)
         ready = self._ways.select(patience)
         for key, events in ready:
             self._guarded(key.data, events)
+        while self._timers and self._timers[0][0] <= self.clock():
+            self._guarded(heapq.heappop(self._timers)[2])
         for _ in range(len(self._calls)):  # what they call in turn waits until others had theirs
             self._guarded(self._calls.popleft())
         return bool(ready)
@@ -341,7 +354,7 @@ class Joined(StreamConnection):
         wanted = 0
         if not self._far_broken:
             wanted |= selectors.EVENT_WRITE if self._far_out.size else 0
-            wanted |= selectors.EVENT_READ if self._out.size < FULL and not self._ending() else 0
+            wanted |= selectors.EVENT_READ if self.has_room() and not self._ending() else 0
         self._loop.watch(self._far, wanted, self._far_ready)
 
     def _far_ready(self, events: int) -> None:

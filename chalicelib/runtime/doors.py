@@ -53,7 +53,16 @@ def door_of(
     plane: Callable[[], Plane], now: Callable[[], Micros], relays: ReplicaRelays, settings: DoorSettings
 ) -> Door:
     stored = StoredServices(plane)
-    return Door(stored, stored, stored.report, now, settings=settings, way=relays.way, gone=relays.forget)
+    return Door(
+        stored,
+        stored,
+        stored.report,
+        now,
+        settings=settings,
+        way=relays.way,
+        connected=relays.connected,
+        gone=relays.forget,
+    )
 
 
 class GatewayNews:

@@ -6,6 +6,8 @@ request doesn't wait for an agent to dial, some streams are dialled before anybo
 request found none, fewer again later, and none once nobody has come for a minute. The agent connects such a stream to
 the application when its first byte comes.
 
+A host may have died without a word: `connected` asks its agent for a sign, for requests that another replica can have.
+
 All this is on the event loop, without a task or a thread for a connection: what one side doesn't read stops the other.
 """
 
@@ -34,6 +36,7 @@ BACKLOG = 1024  # connections that wait to be accepted
 BUFFER = 128 * 1024  # bytes to a caller from which on its other end isn't read
 AT_FIRST, MOST_SPARE = 2, 32  # streams that wait for a request
 PATIENCE = 10.0  # seconds that a request waits for a stream
+FRESH = 2.0  # seconds of silence after which an agent is asked for a sign
 RING_AGAIN = 0.5  # seconds between two reminders of an agent for which requests wait
 LOOK_EVERY = 15.0
 QUIET = 60.0  # seconds without a request after which no stream waits for one
@@ -58,6 +61,11 @@ class ReplicaRelays:
             self._relays[replica.job_id] = relay
         relay.asked()
         return relay.path
+
+    async def connected(self, replica: ServedReplica, patience: float) -> bool:
+        """Does the replica's agent give a sign within so many seconds, or has it just given one?"""
+        self.way(replica)
+        return await self._relays[replica.job_id].connected(patience)
 
     def forget(self, job_id: str) -> None:
         """It is no replica of a service any more: nobody is let through, and what is under way ends."""
@@ -103,6 +111,7 @@ class ReplicaRelay:
         self._order = {"task": replica.job_id, "target": f"port:{replica.port}", "lazily": True}
         self._loop = asyncio.get_running_loop()
         self._asked = self._short = self._loop.time()
+        self._heard, self._sign = float("-inf"), asyncio.Event()
         self._wanted, self._begun = AT_FIRST, False  # streams to have in reserve; there was one
         self._spare: deque[RelayStream] = deque()
         self._waiting: deque[RelayCaller] = deque()
@@ -121,6 +130,24 @@ class ReplicaRelay:
         self._wanted = max(1, self._wanted)
         if not self._spare and not self._dialling:
             self._fill()
+
+    async def connected(self, patience: float) -> bool:
+        """Has something come from the agent just now, or does it within this time? One without a stream is dialling."""
+        if self._loop.time() - self._heard < FRESH:
+            return True
+        self._sign.clear()
+        for line in (*self._spare, *(caller.line for caller in self._callers if caller.line is not None)):
+            line.ping()
+        try:
+            await asyncio.wait_for(self._sign.wait(), patience)
+        except TimeoutError:
+            return False
+        return True
+
+    def heard(self) -> None:
+        """Something has come from the agent."""
+        self._heard = self._loop.time()
+        self._sign.set()
 
     def close(self) -> None:
         if self.closed:
@@ -208,6 +235,7 @@ class ReplicaRelay:
     def ready(self, line: RelayStream) -> None:
         """A stream is there."""
         self._begun = True
+        self.heard()
         if self.closed:
             line.give_up()
         elif self._waiting:
@@ -267,8 +295,13 @@ class RelayStream:
         if self.end is not None:
             self.end.lost()
 
+    def ping(self) -> None:
+        if self.end is not None:
+            self.end.other.ping()
+
     def upgrade(self, head: bytes, end: StreamEnd) -> None:
         self.end, end.wire = end, self
+        end.other.hears = self._relay.heard
         self._loop.call_soon(self._relay.ready, self)  # once its other end is there, too
 
     def write(self, data: bytes) -> None:

@@ -304,6 +304,7 @@ class StreamEnd:
 
     other: StreamEnd
     wire: StreamWire  # its connection, once that is upgraded
+    hears: Callable[[], None] | None = None  # called whenever something has come
 
     def __init__(self, pair: StreamPair, name: str) -> None:
         self._pair, self._name, self._peer = pair, name, Peer(client=False)
@@ -312,6 +313,8 @@ class StreamEnd:
 
     def received(self, data: bytes) -> None:
         self._heard = self._pair.now()
+        if self.hears is not None:
+            self.hears()
         parts, back = self._peer.receive(data)
         if parts:
             self.other.send(b"".join(parts))

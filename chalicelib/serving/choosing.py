@@ -1,7 +1,8 @@
 """Which replica gets a request: of those that are ready, the one with the fewest requests of this door under way.
 
 A replica that can't be reached twice in a row is left out for some seconds, unless it is the only one. A request that a
-replica failed to answer goes to another one, if it can be sent again without anybody noticing.
+replica failed to answer goes to another one, if it can be sent again without anybody noticing: on another host, where
+there is one, because it may be the host that died.
 """
 
 from __future__ import annotations
@@ -37,7 +38,16 @@ class Balancer:
             return ready[0] if ready else None
         ready = [each for each in ready if each.job_id not in tried] or ready
         ready = [each for each in ready if not self._left_out(each.job_id, now)] or ready
+        if tried:
+            hosts = {each.instance_id for each in service.replicas if each.job_id in tried}
+            ready = [each for each in ready if each.instance_id not in hosts] or ready
         return min(ready, key=lambda each: (self.under_way[each.job_id], self._turns.get(each.job_id, 0)))
+
+    @staticmethod
+    def others(service: Served, replica: ServedReplica, tried: Collection[str]) -> bool:
+        """Is there another one that may be tried instead?"""
+        passed = {replica.job_id, *tried}
+        return any(each.ready and not each.draining and each.job_id not in passed for each in service.replicas)
 
     def _left_out(self, job_id: str, now: float) -> bool:
         times, last = self._failed.get(job_id, (0, 0.0))

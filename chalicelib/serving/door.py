@@ -27,11 +27,11 @@ from chalicelib.serving.catalogue import ServiceCatalogue
 from chalicelib.serving.choosing import ATTEMPTS, KEPT, REPEATABLE, Balancer
 from chalicelib.serving.counting import Counts
 from chalicelib.serving.directory import Directory
-from chalicelib.serving.exchange import Body, Exchange, Room
+from chalicelib.serving.exchange import CONNECT_BRIEFLY, CONNECT_SECONDS, Body, Exchange, Room
 from chalicelib.serving.forward import ReplicaConnections
 from chalicelib.serving.model_requests import PREFIX as MODELS
 from chalicelib.serving.model_requests import ModelRequest, ModelRequests, by_path
-from chalicelib.serving.ports import Gone, MemberRights, Receive, Report, Scope, Services, Way
+from chalicelib.serving.ports import Connected, Gone, MemberRights, Receive, Report, Scope, Services, Way
 from chalicelib.serving.problems import Unanswered
 from chalicelib.serving.usage import Tail
 
@@ -53,6 +53,10 @@ class DoorSettings:
     hold: float = HOLD
 
 
+async def _taken_for_granted(replica: ServedReplica, seconds: float) -> bool:
+    return True
+
+
 class Door:
     """`now`: the time of day in microseconds. `bind` must be called on the event loop before anything else there."""
 
@@ -65,9 +69,11 @@ class Door:
         *,
         settings: DoorSettings = DoorSettings(),
         way: Way = lambda replica: "",
+        connected: Connected = _taken_for_granted,
         gone: Gone = lambda job_id: None,
     ) -> None:
         self._report, self._now, self._settings, self._way, self._gone = report, now, settings, way, gone
+        self._connected = connected
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="door")
         self._choice, self._counts, self._limiter = Balancer(), Counts(SERVER), limits.Limiter()
@@ -298,7 +304,10 @@ class Door:
         replica = await self._replica(service, going, exchange)
         self._choice.begins(replica.job_id)
         try:
-            response = await self._replicas.request(replica, exchange.method, going.target, going.headers, body)
+            patience = await self._reached(service, replica, going)
+            response = await self._replicas.request(
+                replica, exchange.method, going.target, going.headers, body, patience
+            )
             body.forget()  # a stream may go on for hours
             try:
                 self._choice.answered(replica.job_id)
@@ -311,6 +320,15 @@ class Door:
             return False
         finally:
             self._ends(service.run_id, replica.job_id)
+
+    async def _reached(self, service: Served, replica: ServedReplica, going: _Going) -> float:
+        """The seconds that a connection to the replica may take. Raises Unanswered if its host gives no sign while
+        another replica stands by: nothing has been sent yet."""
+        if not self._choice.others(service, replica, going.tried):
+            return CONNECT_SECONDS
+        if not replica.address and not await self._connected(replica, CONNECT_BRIEFLY):
+            raise Unanswered(problems.unreachable())
+        return CONNECT_BRIEFLY
 
     def _failed(self, going: _Going, replica: ServedReplica, failed: Unanswered, *, again: bool) -> None:
         """Raises Problem if it can't be sent again, or has been often enough."""
@@ -326,7 +344,8 @@ class Door:
             self._choice.begins(replica.job_id)
             over = asyncio.Event()
             try:
-                tunnel = await websockets.connect(replica, self._way, over.set)
+                patience = await self._reached(service, replica, going)
+                tunnel = await websockets.connect(replica, self._way, over.set, patience)
                 try:
                     answer = await tunnel.ask(websockets.request(going.target, going.headers))
                     self._choice.answered(replica.job_id)

@@ -11,7 +11,8 @@ from chalicelib.serving.ports import Hears, Receive, Scope, Wire
 from chalicelib.serving.problems import ClientGone, HttpProblem, too_large
 
 IDLE = 300.0  # seconds without a byte, from either side
-CONNECT_SECONDS = 10.0  # until a replica has accepted a connection
+CONNECT_SECONDS = 10.0  # until a replica has accepted a connection …
+CONNECT_BRIEFLY = 1.0  # … if another one stands by
 CLOSE_SECONDS = 30.0  # for what is still to be sent on a connection that ends
 
 

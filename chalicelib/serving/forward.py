@@ -27,7 +27,13 @@ class ReplicaConnections:
         self._upstreams = Upstreams()
 
     async def request(
-        self, replica: ServedReplica, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: Body
+        self,
+        replica: ServedReplica,
+        method: str,
+        target: bytes,
+        headers: list[tuple[bytes, bytes]],
+        body: Body,
+        patience: float,
     ) -> Upstream:
         """The response, of which only the head is sure to be here. Raises Unanswered, or what stopped the body."""
         _check(headers)
@@ -36,11 +42,11 @@ class ReplicaConnections:
             raise Unanswered(problems.unreachable())
         whole = await body.start()
         if whole is not None:
-            return await self._upstreams.ask(place, method, written(method, target, headers, whole))
+            return await self._upstreams.ask(place, method, written(method, target, headers, whole), patience=patience)
         announced = body.announced
         head, rest = begun(method, target, headers, announced), framed(body.pieces(), announced)
         afresh = announced is None or announced > REPEATABLE
-        return await self._upstreams.ask(place, method, head, rest, afresh=afresh)
+        return await self._upstreams.ask(place, method, head, rest, afresh=afresh, patience=patience)
 
     async def give_back(
         self, response: Upstream, exchange: Exchange, request_id: str, replica: str, prefix: str

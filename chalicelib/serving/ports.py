@@ -12,6 +12,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Way = Callable[[ServedReplica], str]  # where a replica without an address is reached: a unix socket; empty: nowhere
+Connected = Callable[[ServedReplica, float], Awaitable[bool]]  # does its agent give a sign within so many seconds?
 Gone = Callable[[str], None]  # this job is no replica of a service any more
 Report = Callable[[Sequence[Traffic]], None]  # on a thread
 

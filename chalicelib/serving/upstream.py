@@ -258,11 +258,12 @@ class Upstreams:
         body: AsyncIterator[bytes] | None = None,
         *,
         afresh: bool = False,
+        patience: float = CONNECT_SECONDS,
     ) -> Upstream:
         """The answer, of which only the head is sure to be here. `afresh`: over no connection that may just be closing.
-        Raises Unanswered or Problem, or what stopped the body."""
+        `patience`: seconds for a connection. Raises Unanswered or Problem, or what stopped the body."""
         kept = self._kept.setdefault(place, [])
-        upstream = kept.pop() if kept and not afresh else await self._connected(place, kept)
+        upstream = kept.pop() if kept and not afresh else await self._connected(place, kept, patience)
         try:
             await upstream.ask(method, request, body)
         except BaseException:
@@ -270,12 +271,12 @@ class Upstreams:
             raise
         return upstream
 
-    async def _connected(self, place: Place, kept: list[Upstream]) -> Upstream:
+    async def _connected(self, place: Place, kept: list[Upstream], patience: float) -> Upstream:
         if len(self._kept) > MOST_PLACES:
             self._kept = {each: waiting for each, waiting in self._kept.items() if waiting or waiting is kept}
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(patience):
                 if isinstance(place, str):
                     _, upstream = await loop.create_unix_connection(lambda: Upstream(loop, kept), place)
                 else:

@@ -206,13 +206,16 @@ class WebSocketTunnel(asyncio.Protocol):
 
 
 async def connect(
-    replica: ServedReplica, way: Callable[[ServedReplica], str], ended: Callable[[], None]
+    replica: ServedReplica,
+    way: Callable[[ServedReplica], str],
+    ended: Callable[[], None],
+    patience: float = CONNECT_SECONDS,
 ) -> WebSocketTunnel:
     """A connection of its own to a replica. Raises Unanswered. `ended` is called after `join`, once or twice."""
     loop = asyncio.get_running_loop()
     path = "" if replica.address else way(replica)
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(patience):
             if path:
                 _, tunnel = await loop.create_unix_connection(lambda: WebSocketTunnel(ended), path)
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +50,9 @@ def test_only_ready_replicas_that_dont_drain_are_told() -> None:
         ServedReplica(job_id=job, instance_id="i", port=1, address="10.0.0.1", **state) for job, state in states.items()
     )
     word = {"services": [said(replicas=replicas)]}
-    assert told(word, "host|app.example.test")["replicas"] == [{"job": "ready", "address": "10.0.0.1", "port": 1}]
+    assert told(word, "host|app.example.test")["replicas"] == [
+        {"job": "ready", "host": "i", "address": "10.0.0.1", "port": 1}
+    ]
     assert entries.draining(word) == {"id-of-app": ["old"]}
 
 
@@ -57,7 +60,17 @@ def test_a_replica_without_an_address_is_behind_a_socket() -> None:
     word = {"services": [said(replicas=(ServedReplica(job_id="j", instance_id="i", port=1, ready=True),))]}
     (replica,) = told(word, "host|app.example.test")["replicas"]
     assert replica["address"] == "unix:" + place("/relays", "j")
-    assert entries.relayed(word) == {"j": ReplicaAddress("j", "i", 1)}
+    assert entries.relayed(word) == {"j": ReplicaAddress("j", "i", 1, "id-of-app")}
+
+
+@pytest.mark.parametrize(
+    ("fields", "stands_by"),
+    [({"ready": True, "address": "10.0.0.1"}, True), ({"ready": True}, False), ({"address": "10.0.0.1"}, False)],
+)
+def test_a_replica_that_needs_no_stream_stands_by_for_the_others(fields: dict[str, Any], stands_by: bool) -> None:
+    streamed = ServedReplica(job_id="a", instance_id="i", port=1, ready=True)
+    word = {"services": [said(replicas=(streamed, ServedReplica(job_id="b", instance_id="k", port=1, **fields)))]}
+    assert entries.direct(word) == ({"id-of-app"} if stands_by else set())
 
 
 def test_limits_keep_their_key() -> None:

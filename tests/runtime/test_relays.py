@@ -15,6 +15,7 @@ from chalicelib.agent.websocket import FAILED, NORMAL
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.runtime.relays import (
     AT_FIRST,
+    FRESH,
     LONGEST_PATH,
     PATIENCE,
     QUIET,
@@ -127,6 +128,40 @@ def test_a_request_finds_a_stream_that_waits(tmp_path: Path) -> None:
             assert await ask(path, agent) == b"hello"
 
     real(story, tmp_path)
+
+
+def test_an_agent_that_is_silent_is_asked_for_a_sign(tmp_path: Path) -> None:
+    async def story(agent: Agent, relay: ReplicaRelay) -> None:
+        loop = asyncio.get_running_loop()
+        assert await agent.relays.connected(REPLICA, 1.0), "its first stream has come"
+        await asyncio.sleep(FRESH)
+        assert await agent.relays.connected(REPLICA, 1.0), "it answers a ping"
+        for side in agent.sides:
+            side.answers = False
+        began = loop.time()
+        assert await agent.relays.connected(REPLICA, 1.0) and loop.time() == began, "it has just been heard"
+        await asyncio.sleep(FRESH)
+        assert not await agent.relays.connected(REPLICA, 1.0) and loop.time() == began + FRESH + 1.0
+        for side in agent.sides:
+            side.answers = True
+        assert await agent.relays.connected(REPLICA, 1.0)
+
+    virtual(story, tmp_path)
+
+
+def test_an_agent_that_doesnt_dial_gives_no_sign(tmp_path: Path) -> None:
+    async def story(agent: Agent, relay: ReplicaRelay) -> None:
+        await until(lambda: len(relay._spare) == AT_FIRST)
+        agent.away = True
+        for side in agent.sides:
+            side.cut()
+        await asyncio.sleep(FRESH)
+        assert not await agent.relays.connected(REPLICA, 1.0)
+        agent.away = False
+        agent.rung(["host-1"])
+        assert await agent.relays.connected(REPLICA, 1.0)
+
+    virtual(story, tmp_path)
 
 
 @pytest.mark.slow

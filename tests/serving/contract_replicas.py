@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -151,6 +154,19 @@ class Replicas(Doors):
             found = [status for each in running for status in each.result()]
         assert len(found) > 50 and set(found) == {200}
 
+    @pytest.mark.parametrize("size", [0, 3 * 2**20])
+    def test_a_host_that_has_died_costs_no_request(self, open: Open, spawn: Spawn, size: int) -> None:
+        good = spawn("good")
+        with unaccepting() as port:
+            dead = good.served(job_id="dead", port=port, instance_id="another")
+            visitor = open(good.served(), dead)
+            method, body = ("POST", bytes(size)) if size else ("GET", b"")
+            for _ in range(4):
+                with visitor.connect(patience=4) as caller:
+                    caller.head(method, "/echo", visitor.host, [("Content-Length", str(size))] if size else [])
+                    caller.send(body)
+                    assert caller.answer(method).status == 200
+
     @pytest.mark.parametrize("method", ["GET", "POST"])
     def test_what_had_no_answer_is_tried_again(self, open: Open, spawn: Spawn, method: str) -> None:
         first, second = spawn("a"), spawn("b")
@@ -187,6 +203,21 @@ class Replicas(Doors):
                 door.serve(visitor.service.with_(replicas=tuple(each.served() for each in replicas)))
                 assert visitor.ask("/echo").status == 200
             assert events(response)[-1][1] == "[DONE]"
+
+
+@contextmanager
+def unaccepting() -> Iterator[int]:
+    """A port of a host that says nothing to whoever connects: no more fit into its queue."""
+    with ExitStack() as made:
+        listener = made.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        place = listener.getsockname()
+        for _ in range(3):
+            queued = made.enter_context(socket.socket())
+            queued.setblocking(False)
+            queued.connect_ex(place)
+        yield place[1]
 
 
 class Holding(Doors):

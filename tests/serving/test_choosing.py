@@ -60,6 +60,21 @@ def test_one_that_was_tried_only_if_there_is_no_other() -> None:
     assert chosen(choice, of("a", "b"), tried=("a", "b")) in ("a", "b")
 
 
+def test_after_a_failure_one_on_another_host_comes_first() -> None:
+    elsewhere = replica("c").with_(instance_id="j")
+    served = service([replica("a"), replica("b"), elsewhere])
+    assert Balancer().choose(served, 0.0, tried=("a",)) == elsewhere
+    assert Balancer().choose(served, 0.0, tried=("a", "c")) == served.replicas[1]
+
+
+def test_others_are_those_that_may_get_it_instead() -> None:
+    first, second = replica("a"), replica("b")
+    assert Balancer.others(service([first, second]), first, ())
+    assert not Balancer.others(service([first, second]), first, ("b",))
+    for unfit in (replica("b", ready=False), replica("b", draining=True)):
+        assert not Balancer.others(service([first, unfit]), first, ())
+
+
 def test_two_failures_in_a_row_are_five_seconds_out() -> None:
     choice, served = Balancer(), of("a", "b")
     choice.failed("a", 0.0)

@@ -7,9 +7,11 @@ import hashlib
 import socket
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 
 from chalicelib.agent import websocket
 from chalicelib.agent.gateway.nginx import pin_of
+from chalicelib.agent.gateway.relays import FRESH
 from chalicelib.agent.streams import AgentStreams, Order, dialled
 from chalicelib.domain.serving import Served
 from tests.harness.server import until
@@ -39,6 +42,14 @@ class Agent:
         self.streams = AgentStreams(lambda: "http://127.0.0.1:1", self.said.append)  # the server is no use here
         self.streams.serve("port", lambda task, order: socket.create_connection(("127.0.0.1", replica.port)))
         plane.ordered = self.take
+        self._thawed = threading.Event()
+
+    def freeze(self) -> None:
+        """It answers nothing any more, as if its host had no network: nobody hears that it is gone."""
+        self.streams.loop.call(self._thawed.wait)
+
+    def thaw(self) -> None:
+        self._thawed.set()
 
     def take(self, order: dict[str, Any]) -> None:
         self.orders.append(order)
@@ -221,3 +232,49 @@ def test_an_order_that_is_lost_is_given_again(
         finally:
             again.streams.loop.close()
     assert {order["id"] for order in lost} & {order["id"] for order in again.orders}
+
+
+@pytest.mark.parametrize("ends", ["its agent ends", "its agent is frozen"])
+@pytest.mark.parametrize("size", [0, 1000, 3 * 2**20])
+def test_a_host_that_has_died_costs_no_request_while_another_stands_by(
+    plane: FakePlane, program: Program, ends: str, size: int
+) -> None:
+    """Neither one that was on its way, nor one with a body that is streamed."""
+    with two_hosts(plane, program) as (dead, replica):
+        assert {ask(program, "/echo").json()["replica"] for _ in range(8)} == {"dead", "good"}
+        replica.kill()
+        if ends == "its agent ends":
+            dead.streams.loop.close()
+        else:
+            dead.freeze()
+            time.sleep(FRESH)  # or the silence couldn't be known from the last answer
+        for _ in range(6):
+            with Caller(("127.0.0.1", program.port), patience=4) as caller:
+                caller.head("POST", "/echo", HOST, [("Content-Length", str(size))])
+                caller.send(bytes(size))
+                answer = caller.answer("POST")
+            assert (answer.status, answer.json()["replica"]) == (200, "good")
+
+
+@contextmanager
+def two_hosts(plane: FakePlane, program: Program) -> Iterator[tuple[Agent, Replica]]:
+    """A service with a replica on each, reached over streams. One of them will die."""
+    with ExitStack() as made:
+        replicas = {name: Replica(name) for name in ("dead", "good")}
+        agents = {name: Agent(replica, plane, program) for name, replica in replicas.items()}
+        for name, agent in agents.items():
+            made.callback(replicas[name].stop)
+            made.callback(agent.streams.loop.close)
+            made.callback(agent.thaw)
+        plane.ordered = lambda order: agents[str(order["instance"])].take(order)
+        served = [replica.served(address="", instance_id=name) for name, replica in replicas.items()]
+        plane.say(service(served))
+        seen = set[str]()
+
+        def both() -> bool:
+            answer = ask(program, "/echo")
+            seen.update([answer.json()["replica"]] if answer.status == 200 else [])
+            return len(seen) == 2
+
+        until("both replicas", both, seconds=20, every=0.2)
+        yield agents["dead"], replicas["dead"]

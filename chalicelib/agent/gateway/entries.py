@@ -15,7 +15,7 @@ An entry is a key and a text. Only the entries that differ are sent to nginx.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
 
 from .relays import ReplicaAddress, place
 
@@ -63,8 +63,19 @@ def relayed(word: Word) -> Dict[str, ReplicaAddress]:
     for service in word.get("services", ()):
         for each in service["replicas"]:
             if each.get("ready") and not each.get("address"):
-                found[each["job_id"]] = ReplicaAddress(each["job_id"], each["instance_id"], each["port"])
+                found[each["job_id"]] = ReplicaAddress(
+                    each["job_id"], each["instance_id"], each["port"], service["run_id"]
+                )
     return found
+
+
+def direct(word: Word) -> Set[str]:
+    """The runs that have a replica which needs no stream."""
+    return {service["run_id"] for service in word.get("services", ()) if any(map(_is_direct, service["replicas"]))}
+
+
+def _is_direct(replica: Mapping[str, Any]) -> bool:
+    return bool(replica.get("ready") and not replica.get("draining") and replica.get("address"))
 
 
 def _service(service: Mapping[str, Any], relays: str) -> Dict[str, Any]:
@@ -100,7 +111,8 @@ def _limit(limit: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _replica(replica: Mapping[str, Any], relays: str) -> Dict[str, Any]:
     address = replica["address"] or "unix:" + place(relays, replica["job_id"])
-    return {"job": replica["job_id"], "address": address, "port": replica["port"]}
+    found = {"job": replica["job_id"], "host": replica["instance_id"], "address": address, "port": replica["port"]}
+    return found
 
 
 def _models(project: str, services: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:

@@ -108,11 +108,12 @@ class GatewayProgram:
             self._say("running")
 
     def _tell(self, word: Dict[str, Any], there: List[str]) -> None:
-        wanted = entries.entries(self._direct.applied(word), self._nginx.relays)
+        applied = self._direct.applied(word)
+        wanted = entries.entries(applied, self._nginx.relays)
         changed = entries.difference(there, self._had, wanted)
         runs = [each["run_id"] for each in word["services"]]
         self._buckets.keep(runs, self._control.counts(runs, [])["runs"])
-        self._relays.keep(entries.relayed(word))
+        self._relays.keep(entries.relayed(word), entries.direct(applied))
         if changed:
             self._control.set(changed)
         self._had, self._word = wanted, word

@@ -5,6 +5,10 @@ For each stream the gateway makes a ticket and asks the control plane to pass it
 gateway's own address with it; nginx brings that here. So that a request needn't wait for an agent to dial, a few
 streams are opened in advance: more once a request has found none, and again only a few after a quiet minute. All this
 is on the thread of one `stream_loop.Loop`.
+
+A host may die at any moment, so a replica counts as connected only while it has a stream and answers. As long as
+another replica of its service is connected, one that isn't refuses nginx's connections, so that nginx turns to the
+other before it has sent anything; and a stream that has been silent must answer a ping before it gets a request.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ import secrets
 import selectors
 import socket
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import AbstractSet, Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from .. import websocket
-from ..stream_loop import Joined, StreamConnection, StreamLoop, receive
+from ..stream_loop import Joined, StreamLoop, receive
 from ..websocket import Peer
 
 Order = Dict[str, Any]  # what the control plane passes on to an agent
@@ -30,7 +34,10 @@ PATIENCE = 10.0  # seconds that a request waits for a stream, and somebody may t
 REMIND = 2.0  # seconds after which a stream that hasn't come is asked for once more, at the next look
 DIALLED = 15.0  # seconds after which a stream that was asked for isn't expected any more
 QUIET = 60.0  # seconds without a shortage after which the first few are enough
-PING_EVERY = 30.0  # the agent gives a silent stream up after two minutes
+PING_EVERY = 10.0  # the agent gives a silent stream up after two minutes …
+ALIVE_FOR = 30.0  # … and the gateway one on which no answer comes
+FRESH = 1.0  # seconds of silence after which a stream must prove that its agent is there …
+PROOF = 0.6  # … within so many
 HEAD_BYTES, ARRIVALS = 16 * 1024, 256
 PATH = "/agent/streams/"
 
@@ -39,6 +46,7 @@ class ReplicaAddress(NamedTuple):
     job: str
     instance: str
     port: int
+    run: str
 
 
 def place(folder: str, job: str) -> str:
@@ -73,6 +81,7 @@ class GatewayRelays:
         self.loop = StreamLoop()
         self.expected: Dict[str, Tuple[str, GatewayRelay]] = {}  # by stream: its ticket, and whom it is for
         self._relays: Dict[str, GatewayRelay] = {}
+        self._direct: AbstractSet[str] = frozenset()
         self._arrivals: Set[Arrival] = set()
         self._door: Optional[socket.socket] = None
         self.door = os.path.join(folder, "agents.sock")
@@ -86,9 +95,9 @@ class GatewayRelays:
         door = self._door
         self.loop.call(lambda: self.loop.watch(door, selectors.EVENT_READ, self._arrive))
 
-    def keep(self, replicas: Mapping[str, ReplicaAddress]) -> None:
-        """There are these, by job, and no others."""
-        self.loop.call(lambda: self._keep(replicas))
+    def keep(self, replicas: Mapping[str, ReplicaAddress], direct: AbstractSet[str] = frozenset()) -> None:
+        """There are these, by job, and no others. `direct`: runs that have a replica which needs no stream."""
+        self.loop.call(lambda: self._keep(replicas, direct))
 
     def close(self) -> None:
         self.keep({})
@@ -96,12 +105,28 @@ class GatewayRelays:
         if self._door is not None:
             self._door.close()
 
-    def _keep(self, replicas: Mapping[str, ReplicaAddress]) -> None:
+    def _keep(self, replicas: Mapping[str, ReplicaAddress], direct: AbstractSet[str]) -> None:
+        self._direct = direct
         for job in [job for job, relay in self._relays.items() if replicas.get(job) != relay.replica]:
             self._relays.pop(job).close()
         for job, replica in replicas.items():
             if job not in self._relays:
                 self._relays[job] = GatewayRelay(self, replica)
+        for run in {replica.run for replica in replicas.values()}:
+            self.settle(run)
+
+    def settle(self, run: str) -> None:
+        """Let nginx connect to this service's replicas that are connected themselves; to all of them if none is."""
+        relays = [each for each in self._relays.values() if each.replica.run == run]
+        other = run in self._direct or any(each.connected for each in relays)
+        for each in relays:
+            each.listen(each.connected or not other)
+
+    def elsewhere(self, relay: GatewayRelay) -> bool:
+        """Is another replica of the same service connected?"""
+        run = relay.replica.run
+        others = (each for each in self._relays.values() if each is not relay and each.replica.run == run)
+        return run in self._direct or any(each.connected for each in others)
 
     def _arrive(self, _: int) -> None:
         assert self._door is not None, "it is watched"
@@ -176,10 +201,16 @@ class WaitingStream(Joined):
     """A stream that waits for a request, and then is its connection."""
 
     dialled = False
+    alive_for = ALIVE_FOR
 
     def __init__(self, relay: GatewayRelay, near: socket.socket) -> None:
         super().__init__(relay.relays.loop, near, Peer(client=False), None)
         self._relay, self._pinged = relay, relay.relays.loop.clock()
+        self._asked: Optional[float] = None  # since when the agent is to prove that it is there
+
+    @property
+    def heard(self) -> float:
+        return self._heard
 
     def join(self, far: socket.socket) -> None:
         self._far = far
@@ -197,6 +228,37 @@ class WaitingStream(Joined):
         super().release()
         self._relay.ended(self)
 
+    def has_room(self) -> bool:
+        return self._asked is None and super().has_room()
+
+    def _take(self, data: bytes) -> None:
+        self._asked = None
+        super()._take(data)
+        self._relay.answers()
+
+    def _read_far(self) -> None:
+        """A request stays where another replica may still get it until the agent is known to be there."""
+        silent = self._loop.clock() - self._heard >= FRESH
+        if silent and self._begins_request() and self._relay.relays.elsewhere(self._relay):
+            asked = self._asked = self._loop.clock()
+            self._out.put(self._peer.ping())
+            self._loop.later(PROOF, lambda: self._judge(asked))
+        else:
+            super()._read_far()
+
+    def _begins_request(self) -> bool:
+        """Two capitals begin a request, and never what a client sends over a WebSocket that it has."""
+        assert self._far is not None, "it is watched"
+        try:
+            return self._far.recv(2, socket.MSG_PEEK).isupper()
+        except OSError:
+            return False
+
+    def _judge(self, asked: float) -> None:
+        if self._asked == asked and not self._over:
+            self._relay.is_silent(asked)
+            self.end()
+
 
 class GatewayRelay:
     """A replica's socket, the streams that wait for a request, and the requests that wait for a stream."""
@@ -204,27 +266,58 @@ class GatewayRelay:
     def __init__(self, relays: GatewayRelays, replica: ReplicaAddress) -> None:
         self.relays, self.replica, self._loop = relays, replica, relays.loop
         self._path = place(relays.folder, replica.job)
-        self._socket = listening(self._path, relays.group)
+        self._socket: Optional[socket.socket] = None
+        self._silent = False
+        self.connected = False
         self._spare: Deque[WaitingStream] = deque()
-        self._used: Set[StreamConnection] = set()
+        self._used: Set[WaitingStream] = set()
         self._waiting: Deque[Tuple[socket.socket, float]] = deque()  # each with when it came
         self._dialling: Dict[str, RequestedStream] = {}
         self._wanted, self._short = AT_FIRST, self._loop.clock()
         self._loop.watched.add(self)
-        self._loop.watch(self._socket, selectors.EVENT_READ, self._accept)
+        self.listen(True)
         self._fill()
+
+    def listen(self, wanted: bool) -> None:
+        """May nginx connect? If not, whoever waits is turned away, too."""
+        if wanted and self._socket is None:
+            self._socket = listening(self._path, self.relays.group)
+            self._loop.watch(self._socket, selectors.EVENT_READ, self._accept)
+        elif not wanted and self._socket is not None:
+            self._loop.watch(self._socket, 0, self._accept)
+            self._socket.close()
+            self._socket = None
+            self._turn_away()
+
+    def _turn_away(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()[0].close()
+
+    def answers(self) -> None:
+        """Something has come from its agent."""
+        self._silent = False
+        self._settle()
+
+    def is_silent(self, since: float) -> None:
+        """Its agent was asked for a sign then, and has given none."""
+        self._silent = True
+        for line in [line for line in self._spare if line.heard < since]:
+            line.end()
+        self._settle()
+
+    def _settle(self) -> None:
+        before, self.connected = self.connected, bool(self._used) and not self._silent
+        if before != self.connected:
+            self.relays.settle(self.replica.run)
 
     def close(self) -> None:
         """Nobody new comes through; what is under way ends by itself, as nginx drains it."""
         self._loop.watched.discard(self)
-        self._loop.watch(self._socket, 0, self._accept)
-        self._socket.close()
+        self.listen(False)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         for stream in self._dialling:
             self.relays.expected.pop(stream, None)
-        while self._waiting:
-            self._waiting.popleft()[0].close()
         self._wanted = 0
         while self._spare:
             self._spare.popleft().end()
@@ -237,6 +330,7 @@ class GatewayRelay:
         line.begin(early)
         if line not in self._used:
             return  # it ended at once
+        self.answers()
         if self._waiting:
             line.join(self._waiting.popleft()[0])
         else:
@@ -246,6 +340,7 @@ class GatewayRelay:
         self._used.discard(line)
         if line in self._spare:
             self._spare.remove(line)
+        self._settle()
 
     def check(self, now: float) -> None:
         for stream in [stream for stream, asked in self._dialling.items() if now - asked.begun >= DIALLED]:
@@ -267,6 +362,7 @@ class GatewayRelay:
             self.relays.order([asked.order for asked in late])
 
     def _accept(self, _: int) -> None:
+        assert self._socket is not None, "it is watched"
         with contextlib.suppress(BlockingIOError):
             while True:
                 caller = self._socket.accept()[0]

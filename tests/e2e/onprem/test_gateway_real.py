@@ -3,12 +3,15 @@ nothing but Debian's packages."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from chalicelib.agent.gateway.relays import FRESH
 from chalicelib.agent.gateway_role import folder_of
+from chalicelib.hosts.install import UNIT
 from chalicelib.hosts.look import HOME
 from tests.e2e.hosts import snapshot
 from tests.e2e.hosts.host import Host
@@ -141,4 +144,44 @@ def test_replicas_in_its_network_are_reached_by_themselves_unless_a_firewall_is_
     until("the service to be gone", lambda: "web" not in site.active())
     site.server.cli("gateway", "delete", "door", "-y")
     until("the gateway to be gone", lambda: listed(site) == [])
+    site.delete("lab")
+
+
+WHO = "mkdir www && hostname > www/index.html && exec httpd -f -p 8000 -h www"
+
+
+@pytest.mark.parametrize("death", ["all of it ends", "its network is gone"])
+def test_a_host_that_has_just_died_costs_no_request_at_the_gateway_of_another(site: Lab, death: str) -> None:
+    w1, w2 = site.site.workers
+    site.apply(site.fleet("lab", [w1, w2]))
+    made = {"type": "gateway", "name": "door", "fleet": "lab", "domain": DOMAIN, "certificate": None}
+    site.apply({**made, "replicas": 2})
+    service = {"type": "service", "port": 8000, "auth": False, "https": False, "replicas": 2}
+    site.apply({**site.task("web", WHO, "lab"), **service}, "-d")
+
+    def replicas() -> set[str]:
+        return {body for status, body in (asked(w1, w1, "web") for _ in range(8)) if status == 200}
+
+    until("both replicas", lambda: len(replicas()) == 2, seconds=60)
+    if death == "all of it ends":
+        w2.systemctl("stop", UNIT)
+        w2.run(
+            "sh",
+            "-c",
+            "docker kill $(docker ps -q); pkill -KILL nginx; pkill -KILL -f 'agent.pyz gateway'",
+            check=False,
+        )
+    else:
+        w2.unplug()
+        time.sleep(FRESH)  # or the silence couldn't be known from the last answer
+    answers = [asked(w1, w1, "web") for _ in range(20)]  # curl gives each five seconds
+    assert {status for status, _ in answers} == {200} and len(set(answers)) == 1, answers
+    if death == "all of it ends":
+        w2.systemctl("start", UNIT)
+    else:
+        w2.plug()
+    site.server.cli("stop", "web", "-x", "-y")
+    until("the service to be gone", lambda: "web" not in site.active(), seconds=180)
+    site.server.cli("gateway", "delete", "door", "-y")
+    until("the gateway to be gone", lambda: listed(site) == [], seconds=180)
     site.delete("lab")

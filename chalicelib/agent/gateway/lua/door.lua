@@ -19,7 +19,7 @@ local WHOLE = 1024 * 1024  -- bytes of a body that is read before it goes on, so
 local STEPS = 13  -- @streamed_N takes 2^N MB in chunks
 local HEAD = 16 * 1024
 local BODY = 64 * 1024 * 1024  -- what may be asked of models
-local CONNECT = 5  -- proxy_connect_timeout
+local CONNECT, BRIEFLY = 5, 1  -- seconds to reach a replica: the only one, or one beside others
 local TRIES = 3
 local CHALLENGES = "/.well-known/acme-challenge/"
 local OFF = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
@@ -126,8 +126,10 @@ local function go_on(host, service, at, models, only)
         only = only,
         at = at,  -- later, when it was passed on
         held = false,
-        job = false,  -- of the replica that has it
-        tried = false,  -- or the jobs that had it, as a set
+        job = false,  -- of the replica that has it, and its host
+        at_host = false,
+        tried = false,  -- or the jobs that had it and their hosts, as a set
+        trouble = false,  -- or the status with which it ends: nginx itself makes 500 of all that `choose` refuses
     }
     states.begin(state)
     counting.begin(service.run)
@@ -249,22 +251,27 @@ end
 
 -- Which replica gets it -------------------------------------------------------------------------------------------
 
-local function note_failure(state)
+local function give_up(state, status)
+    state.trouble = status
+    return ngx.exit(ngx.ERROR)
+end
+
+local function note_failure(state, status)
     if ngx.now() - state.at > CONNECT + 1 then
-        return ngx.exit(504)  -- it was reached, and said nothing for minutes: the next one gets no such request
+        return give_up(state, status)  -- it was reached, and worked on that for long: the next one gets no such request
     end
     replicas.mark(state.job)
     counting.give(state.job)
     state.tried = state.tried or {}
-    state.tried[state.job] = true
+    state.tried[state.job], state.tried[state.at_host] = true, true
     state.job, ngx.var.replica = false, ""
 end
 
 function M.choose()
     local state = states.current()
-    local failed = balancer.get_last_failure()
+    local failed, status = balancer.get_last_failure()
     if failed then
-        note_failure(state)
+        note_failure(state, status)
     else
         balancer.set_more_tries(TRIES - 1)
     end
@@ -274,14 +281,17 @@ function M.choose()
     end
     local replica = service and service.run == state.service.run and replicas.pick(service.replicas, state.tried, state.only)
     if not replica then
-        return ngx.exit(503)
+        return give_up(state, 503)
     end
-    state.job, state.at, ngx.var.replica = replica.job, now, replica.job
+    state.job, state.at_host, state.at, ngx.var.replica = replica.job, replica.host, now, replica.job
     counting.take(replica.job)
     local set, problem = balancer.set_current_peer(replica.address, replica.port)
     if not set then
         ngx.log(ngx.ERR, "replica ", replica.job, " at ", replica.address, ": ", problem)
-        return ngx.exit(502)
+        return give_up(state, 502)
+    end
+    if #service.replicas > 1 then
+        balancer.set_timeouts(BRIEFLY)
     end
 end
 
@@ -319,7 +329,7 @@ local TROUBLES = {
     [413] = { "body_too_large", "The request's body is larger than allowed" },
     [414] = { "uri_too_long", "The request's URL is larger than 16 KB" },
     [431] = { "headers_too_large", "The request's headers are larger than 16 KB together" },
-    [500] = { "error", "The gateway failed; its log says why" },
+    [500] = { "error", "The gateway failed; error.log in its folder, on its host, says why" },
     [501] = { "not_implemented", "The only `Transfer-Encoding` that is understood here is `chunked`" },
     [502] = { "bad_gateway", "The replica can't be reached, or broke off before it answered" },
     [503] = { "no_replica", "No replica of the service is ready; try again in 5 s" },
@@ -328,7 +338,8 @@ local TROUBLES = {
 }
 
 function M.trouble()
-    local status = ngx.status
+    local state = states.current()
+    local status = state and state.trouble or ngx.status
     local code, text = unpack(TROUBLES[status])
     if status == 400 and (ngx.var.malformed or "") ~= "" then
         text = ngx.var.malformed

@@ -1,5 +1,5 @@
 -- Which replica gets a request: the one with the least under way, that this request hasn't tried. One that couldn't be
--- reached, or broke off before it said anything, comes last for five seconds.
+-- reached, or broke off before it said anything, comes last for five seconds; for this request, all of its host do.
 
 local counting = require "counting"
 
@@ -11,8 +11,8 @@ function M.mark(job)
     marks:set("bad|" .. job, true, MARKED)
 end
 
--- `tried`: jobs, as a set, or false. They get the request again only if there is no other. `only`: the one job that
--- may get it, or false.
+-- `tried`: jobs and their hosts, as a set, or false. They get the request again only if there is no other. `only`: the
+-- one job that may get it, or false.
 function M.pick(replicas, tried, only)
     if #replicas == 1 and not only then
         return replicas[1]
@@ -22,7 +22,10 @@ function M.pick(replicas, tried, only)
     for offset = 0, #replicas - 1 do
         local replica = replicas[(from + offset - 1) % #replicas + 1]
         if not only or replica.job == only then
-            local bad = (tried and tried[replica.job] and 2 or 0) + (marks:get("bad|" .. replica.job) and 1 or 0)
+            local bad = marks:get("bad|" .. replica.job) and 1 or 0
+            if tried then
+                bad = bad + (tried[replica.job] and 4 or 0) + (tried[replica.host] and 2 or 0)
+            end
             local busy = counting.busy(replica.job)
             if not best or bad < least_bad or (bad == least_bad and busy < least_busy) then
                 best, least_bad, least_busy = replica, bad, busy
