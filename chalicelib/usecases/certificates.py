@@ -15,7 +15,7 @@ from chalicelib.domain.certificates import Certificate, CertificateStatus, certi
 from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import Micros, iso
 from chalicelib.errors import Conflict
 from chalicelib.planning.certificates import asked_again, heard, used
 from chalicelib.planning.plan import Plan
@@ -130,8 +130,15 @@ def _given_shown(plane: Plane, gateway: Gateway, now: Micros) -> list[HostCertif
     read = given_certificates.of_gateway(plane, gateway)
     if isinstance(read, list):
         return [HostCertificate(f"*.{gateway.domain}", "failed", message="; ".join(each.message for each in read))]
-    state = "given" if now < read.until else "expired"
-    return [HostCertificate(name, state, read.until) for name in read.names]
+    state, message = ("given" if now < read.until else "expired"), ""
+    if now < read.since:
+        state, message = "failed", f"It isn't valid before {iso(read.since)}."
+    missing = given_certificates.uncovered(read, gateway.domain, given_certificates.hosts_with_https(plane, gateway))
+    alone = "The certificate that the gateway was given isn't for it."
+    return [
+        *(HostCertificate(name, state, read.until, message) for name in read.names),
+        *(HostCertificate(name, "failed", message=alone) for name in missing),
+    ]
 
 
 def kind_of(gateway: Gateway) -> str:
@@ -148,8 +155,9 @@ def _given(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> dict[str, di
     if isinstance(read, list):
         log.warning("gateway %s shows no certificate: %s", gateway.name, "; ".join(each.message for each in read))
         return {}
-    if plane.clock.now() >= read.until:
-        log.warning("gateway %s shows no certificate: the one that it was given has expired", gateway.name)
+    if not read.valid(plane.clock.now()):
+        dates = f"{iso(read.since)} to {iso(read.until)}"
+        log.warning("gateway %s shows no certificate: the one that it was given is valid from %s", gateway.name, dates)
         return {}
     return {host: {"certificate": read.chain, "key": read.key} for host in sorted(set(hosts)) if read.covers(host)}
 

@@ -119,7 +119,9 @@ def _checked(
         raise Invalid([replace(each, path=_as_written(each.path)) for each in found])
     domain = gateways.domain_of(spec.configuration.domain, project)
     if isinstance(spec.configuration.certificate, GivenGatewayCertificate):
-        _refuse_certificate(plane, project, spec.configuration.certificate, domain)
+        read_certificate = given_certificates.found(plane, project.id, spec.configuration.certificate)
+        current = gateways.holder(plane, project, name)[0] if isinstance(name, str) else None
+        gateways.refuse_certificate(plane, read_certificate, domain, current)
     _refuse_place(plane, project, spec.configuration)
     return raw, spec.configuration
 
@@ -143,13 +145,6 @@ def _refuse_place(plane: Plane, project: Project, configuration: GatewayConfigur
     if backend not in able:
         text = f"gateways in the backend {backend} aren't supported yet"
         raise Invalid([Problem(text, path="backend", hint=hint, code="unsupported")])
-
-
-def _refuse_certificate(plane: Plane, project: Project, given: GivenGatewayCertificate, domain: str) -> None:
-    read = given_certificates.found(plane, project.id, given)
-    wrong = read if isinstance(read, list) else list(given_certificates.wrong(read, domain, plane.clock.now()))
-    if wrong:
-        raise Invalid(wrong)
 
 
 def _refuse_fleet(plane: Plane, project: Project, configuration: GatewayConfiguration) -> None:

@@ -27,6 +27,7 @@ from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete
 from chalicelib.usecases import certificates, given_certificates
 from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.given_certificates import GivenCertificate
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})+")
@@ -132,12 +133,19 @@ def set_domain(plane: Plane, user: User, project: Project, name: str, written: s
 
 def _refuse_uncovered(plane: Plane, gateway: Gateway, domain: str) -> None:
     """A certificate that was given is for one domain."""
-    if certificates.kind_of(gateway) != certificates.GIVEN:
-        return
-    read = given_certificates.of_gateway(plane, gateway)
-    wrong = read if isinstance(read, list) else list(given_certificates.wrong(read, domain, plane.clock.now()))
-    if wrong:
-        raise Invalid(wrong)
+    if certificates.kind_of(gateway) == certificates.GIVEN:
+        refuse_certificate(plane, given_certificates.of_gateway(plane, gateway), domain, gateway)
+
+
+def refuse_certificate(
+    plane: Plane, read: GivenCertificate | list[Problem], domain: str, gateway: Gateway | None
+) -> None:
+    """Raises Invalid unless it may be shown at this domain, and by the gateway if that is there already."""
+    if not isinstance(read, list):
+        hosts = set() if gateway is None else given_certificates.hosts_with_https(plane, gateway)
+        read = list(given_certificates.wrong(read, domain, plane.clock.now(), hosts))
+    if read:
+        raise Invalid(read)
 
 
 # --- delete ---------------------------------------------------------------------------------------------------------

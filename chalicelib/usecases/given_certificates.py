@@ -6,9 +6,10 @@ again renews the certificate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from chalicelib.configuration.interpolation import fill, secrets_in
 from chalicelib.domain import keys
@@ -17,6 +18,7 @@ from chalicelib.domain.instants import SECOND, Micros, iso
 from chalicelib.domain.specs.gateways import GatewaySpec, GivenGatewayCertificate
 from chalicelib.domain.tenants import Secret
 from chalicelib.errors import Problem
+from chalicelib.planning.gateway_hosts import model_host
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.secrets import opened
@@ -32,8 +34,12 @@ class GivenCertificate:
     since: Micros
     until: Micros
 
-    def covers(self, host: str) -> bool:
-        return host in self.names or "*." + host.partition(".")[2] in self.names
+    def covers(self, name: str) -> bool:
+        """A host; or `*.` and a domain, for all of its hosts."""
+        return name in self.names or "*." + name.partition(".")[2] in self.names
+
+    def valid(self, now: Micros) -> bool:
+        return self.since <= now < self.until
 
 
 def of_gateway(plane: Plane, gateway: Gateway) -> GivenCertificate | list[Problem]:
@@ -51,14 +57,40 @@ def found(plane: Plane, project_id: str, given: GivenGatewayCertificate) -> Give
     return missing or _read(chain, key)
 
 
-def wrong(read: GivenCertificate, domain: str, now: Micros) -> Iterator[Problem]:
-    """What speaks against showing it."""
+def wrong(read: GivenCertificate, domain: str, now: Micros, hosts: Iterable[str] = ()) -> Iterator[Problem]:
+    """What speaks against showing it. `hosts`: those that the gateway serves with https already."""
+    if now < read.since:
+        text, hint = f"the certificate isn't valid before {iso(read.since)}", "give one that is, or apply this then"
+        yield Problem(text, path=_CHAIN, hint=hint)
     if now >= read.until:
         text = f"the certificate has expired: it was valid until {iso(read.until)[:10]}"
         yield Problem(text, path=_CHAIN, hint="give a valid one")
-    if domain and not any(read.covers(name.replace("*", "x")) and name.endswith("." + domain) for name in read.names):
-        text = f"the certificate is for {', '.join(read.names[:5]) or 'no host'}, not for hosts of {domain}"
-        yield Problem(text, path=_CHAIN, hint=f"give one for `*.{domain}`", code="exclusive")
+    missing = uncovered(read, domain, hosts)
+    if missing:
+        text = f"the certificate is for {_some(read.names) or 'no host'}, not for {_some(missing)}"
+        needed = dict.fromkeys(f"`*.{name.partition('.')[2]}`" for name in missing)
+        hint = f"give one for {' and '.join(needed)}: each service of the gateway has a host there"
+        yield Problem(text, path=_CHAIN, hint=hint, code="exclusive")
+
+
+def uncovered(read: GivenCertificate, domain: str, hosts: Iterable[str]) -> list[str]:
+    """What must have https and wouldn't: any host of the domain, since services come and go, and these hosts."""
+    promised = ([f"*.{domain}"] if domain else []) + sorted(hosts)
+    return [name for name in promised if not read.covers(name)]
+
+
+def hosts_with_https(plane: Plane, gateway: Gateway) -> set[str]:
+    """Of its live services, which may have been applied when it had another domain."""
+    found = set[str]()
+    for run in plane.read.live_runs(gateway.project_id):
+        if run.gateway_id == gateway.id and run.url.startswith("https:"):
+            host = urlsplit(run.url).hostname or ""
+            found |= {host, model_host(host)}
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _filled(plane: Plane, project_id: str, text: str) -> str:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.certificates import CertificateStatus
-from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.errors import Invalid
 from chalicelib.usecases import certificates
 from cli.certificates import with_certificate
-from tests.api.rig import Rig, fleet
+from tests.api.rig import Rig, fleet, submit
 from tests.api.test_fleets import create
 from tests.api.test_gateways import asked, listed, made, refused, stored
 from tests.harness.pebble import made_certificate
@@ -121,16 +121,36 @@ def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
         (given("nonsense"), "certificate.certificate: it isn't a certificate"),
         (given(key="nonsense"), "certificate.key: it isn't a private key"),
         (given(key=NEXT_KEY), "certificate.key: the key doesn't belong to the certificate"),
-        (given(*made_certificate("*.example.org", since=SINCE)), "is for *.example.org, not for hosts of example.com"),
-        (given(*made_certificate(since=SINCE)), "is for no host, not for hosts of example.com"),
-        (given(*made_certificate("example.com", since=SINCE)), "is for example.com, not for hosts of example.com"),
+        (given(*made_certificate("*.example.org", since=SINCE)), "is for *.example.org, not for *.example.com"),
+        (given(*made_certificate(since=SINCE)), "is for no host, not for *.example.com"),
+        (given(*made_certificate("example.com", since=SINCE)), "is for example.com, not for *.example.com"),
+        (
+            given(*made_certificate("chat.example.com", "gateway.example.com", since=SINCE)),
+            "is for chat.example.com, gateway.example.com, not for *.example.com (give one for "
+            "`*.example.com`: each service",
+        ),
+        (
+            given(*made_certificate("*.example.com", since=SINCE + timedelta(days=2))),
+            f"the certificate isn't valid before {iso(NOW + DAY)}",
+        ),
         (
             given(*made_certificate("*.example.com", since=SINCE - timedelta(days=400))),
             "the certificate has expired: it was valid until",
         ),
         ({"type": "given", "certificate": CHAIN}, "certificate.key"),
     ],
-    ids=["chain", "key", "other-key", "other-domain", "no-host", "no-subdomains", "expired", "no-key"],
+    ids=[
+        "chain",
+        "key",
+        "other-key",
+        "other-domain",
+        "no-host",
+        "no-subdomains",
+        "some",
+        "tomorrow",
+        "expired",
+        "no-key",
+    ],
 )
 def test_what_is_no_good_is_refused_by_name(rig: Rig, certificate: dict[str, str], said: str) -> None:
     told = refused(rig, certificate=certificate)
@@ -161,8 +181,44 @@ def test_a_key_that_comes_with_the_certificate_is_refused_and_not_stored(rig: Ri
 def test_another_domain_that_it_is_not_for_is_refused(rig: Rig) -> None:
     gateway = made(rig, certificate=given())
     said = rig.refused("P/gateways/set_wildcard_domain", {"name": "door", "wildcard_domain": "example.org"})
-    assert "not for hosts of example.org" in said
+    assert "not for *.example.org" in said
     assert stored(rig, gateway).domain == "example.com"
+
+
+def test_no_live_service_loses_its_https(rig: Rig) -> None:
+    """Those that were applied under another domain keep their hosts."""
+    gateway = made(rig, certificate=given())
+    service = {"type": "service", "port": 8000, "commands": ["serve"], "gateway": "door"}
+    submit(rig, {"run_name": "web", "configuration": service})
+    submit(rig, {"run_name": "open", "configuration": {**service, "https": False}})
+    other = given(*made_certificate("*.example.org", since=SINCE))
+    said = refused(rig, domain="example.org", certificate=other)
+    assert "is for *.example.org, not for gateway.example.com, web.example.com" in said
+    assert "give one for `*.example.com`" in said
+    both = given(*made_certificate("*.example.org", "*.example.com", since=SINCE))
+    assert made(rig, domain="example.org", certificate=both)["id"] == gateway["id"]
+
+
+def test_what_secrets_have_become_is_shown_host_by_host(rig: Rig) -> None:
+    for name, value in (("CHAIN", CHAIN), ("KEY", KEY)):
+        rig.ok("P/secrets/create_or_update", {"name": name, "value": value})
+    gateway = made(rig, certificate=given("${{ secrets.CHAIN }}", "${{ secrets.KEY }}"))
+
+    def seen(*names: str, since: datetime) -> dict[str, tuple[str, str | None]]:
+        chain, key = made_certificate(*names, since=since)
+        for name, value in (("CHAIN", chain), ("KEY", key)):
+            rig.ok("P/secrets/create_or_update", {"name": name, "value": value})
+        found = rig.ok("P/gateways/get", {"name": "door"})["certificates"]
+        return {each["host"]: (each["state"], each["message"]) for each in found}
+
+    some = seen("chat.example.com", since=SINCE)
+    assert some["chat.example.com"] == ("given", None)
+    assert some["*.example.com"] == ("failed", "The certificate that the gateway was given isn't for it.")
+    tomorrow = seen("*.example.com", since=SINCE + timedelta(days=2))
+    assert tomorrow == {"*.example.com": ("failed", f"It isn't valid before {iso(NOW + DAY)}.")}
+    assert shown(rig, gateway) == {}
+    rig.world.at += DAY
+    assert HOST in shown(rig, gateway)
 
 
 def test_one_that_has_expired_since_is_not_shown(rig: Rig) -> None:
