@@ -185,7 +185,7 @@ class Nginx:
     def _listening(self) -> List[str]:
         lines = ["listen %s backlog=4096;" % place for place in self._listens.http]
         if self._listens.https:
-            lines += ["listen %s ssl backlog=4096;" % place for place in self._listens.https]
+            lines += ["listen %s ssl http2 backlog=4096;" % place for place in self._listens.https]
             lines += [
                 "ssl_certificate %s;" % self._path(NOBODY),
                 "ssl_certificate_key %s;" % self._path(NOBODY),

@@ -16,6 +16,7 @@ local function read()
         two_hosts = named ~= host,  -- a target in absolute form may name another
         service = services.at(host) or false,
         secure = ngx.var.scheme == "https",
+        http2 = ngx.var.server_protocol == "HTTP/2.0",
         authorization = ngx.var.http_authorization or false,
         chunked = ngx.var.http_transfer_encoding ~= nil,
         websocket = (ngx.var.http_upgrade or ""):lower() == "websocket",

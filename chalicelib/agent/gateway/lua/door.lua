@@ -21,6 +21,7 @@ local HEAD = 16 * 1024
 local BODY = 64 * 1024 * 1024  -- what may be asked of models
 local CONNECT, BRIEFLY = 5, 1  -- seconds to reach a replica: the only one, or one beside others
 local TRIES = 3
+local BODILESS = { GET = true, HEAD = true, OPTIONS = true, DELETE = true }  -- nearly always
 local CHALLENGES = "/.well-known/acme-challenge/"
 local OFF = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
 
@@ -71,8 +72,21 @@ local function check_form(caller)
     end
 end
 
-local function check_head()
-    if tonumber(ngx.var.request_length) > HEAD then
+local function head_size(caller)
+    if not caller.http2 then
+        return tonumber(ngx.var.request_length)
+    end
+    local size = #ngx.var.request_uri  -- the length that nginx knows is that of the compressed headers
+    for name, value in pairs(ngx.req.get_headers(0)) do
+        for _, each in ipairs(type(value) == "table" and value or { value }) do
+            size = size + #name + 4 + (type(each) == "string" and #each or 0)
+        end
+    end
+    return size
+end
+
+local function check_head(caller)
+    if head_size(caller) > HEAD then
         problems.refuse(431, "headers_too_large", "The request's headers are larger than 16 KB together")
     elseif climbs(ngx.var.request_uri) then
         problems.refuse(400, "bad_path", "The path has a segment `.` or `..`; send the path that it leads to")
@@ -143,7 +157,7 @@ end
 
 local function admit(caller, size)
     local service, at = caller.service, ngx.now()
-    check_head()
+    check_head(caller)
     if service.model and asks_first() then
         return preflight()
     end
@@ -162,6 +176,18 @@ function M.admit()
     admit(callers.current(), body_size())
 end
 
+-- gRPC needs HTTP/2 up to the replica. Its clients read no body, but two headers.
+local function refuse_grpc()
+    local kind = ngx.var.http_content_type or ""
+    if kind:match("^application/grpc[;+]") or kind == "application/grpc" then
+        ngx.req.discard_body()
+        ngx.header["Content-Type"] = "application/grpc"
+        ngx.header["grpc-status"] = 12
+        ngx.header["grpc-message"] = "Gateways pass on HTTP, not gRPC: forward the port with `dstack attach`"
+        return ngx.exit(200)
+    end
+end
+
 -- The control plane sends agents to https where there is one, so whoever comes without is none of them.
 local function check_agents_way(caller)
     if SECURE and not caller.secure then
@@ -173,13 +199,19 @@ function M.enter()
     local caller = callers.current()
     check_form(caller)
     local service = caller.service
+    if caller.http2 then
+        refuse_grpc()
+    end
     if not service then
         problems.refuse(404, "not_found", "No service is served at " .. caller.host)
     elseif service.models then
         return ngx.exec("@models")
     end
     local size = body_size()
-    if caller.chunked or (size and size > WHOLE) then
+    local unannounced = caller.http2 and not size
+    if unannounced and BODILESS[ngx.var.request_method] then
+        return ngx.exec("@short")
+    elseif caller.chunked or unannounced or size and size > WHOLE then
         local step = 0
         while WHOLE * 2 ^ step < service.body and step < STEPS do
             step = step + 1
@@ -216,7 +248,7 @@ end
 function M.admit_to_models()
     ngx.ctx.models = true
     local caller = callers.current()
-    check_head()
+    check_head(caller)
     if asks_first() then
         return preflight()
     end
