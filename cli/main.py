@@ -44,6 +44,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "run": ("run", "One run in full."),
     "secret": ("secret", "Manage secrets for runs."),
     "server": ("server", "Start the control plane on this machine."),
+    "service": ("service", "Manage access to services."),
     "stop": ("stop", "Stop runs."),
     "user": ("user", "Manage the users of a server, and your own public keys."),
     "volume": ("volume", "Manage volumes: disks that outlive runs."),

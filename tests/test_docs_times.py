@@ -15,6 +15,7 @@ from chalicelib.agent import gateway_role, model_queue, replica_loop, repositori
 from chalicelib.agent.gateway import direct, entries, nginx
 from chalicelib.agent.logins import LOGIN_SECONDS
 from chalicelib.api.routes.joins import CreateJoinBody
+from chalicelib.api.routes.services import CreateTokenBody
 from chalicelib.backends.aws import reservations
 from chalicelib.backends.aws.facts import FACTS as AWS
 from chalicelib.domain import automations, certificates, joins, services, stream_orders, workflows
@@ -29,9 +30,9 @@ from chalicelib.machines import gateway, instance, job, run
 from chalicelib.planning import asking, costs, erasing, orphans, rollout, scaling, subscriptions, volumes
 from chalicelib.planning import services as planned
 from chalicelib.runtime import asgi, connection, embedded, local_host, relays, webhooks
-from chalicelib.serving import choosing, door, exchange, headers
+from chalicelib.serving import access, choosing, door, exchange, headers
 from chalicelib.store import sqlite
-from chalicelib.usecases import agent, gateway_words, health, metrics
+from chalicelib.usecases import agent, gateway_words, health, metrics, service_tokens
 from chalicelib.usecases.context import SizeLimits
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, STEADY_AFTER
 from infra import stateful, stateless
@@ -135,6 +136,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("half a minute at most", entries.HOLD),
         ("within two seconds", 2 * exchange.CONNECT_BRIEFLY),
         ("body is at most 1 MB", choosing.REPEATABLE),
+        ("lives for a day at most", service_tokens.MOST_SECONDS),
         ("waits ten minutes at most", us(gateway.TO_LEAVE)),
     ],
     "guides/on-prem.md": [
@@ -182,6 +184,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("body of a request | 64 MB", BODY),
         ("client or the replica | 300 s", exchange.IDLE),
         ("of what it gets | 300 s", exchange.IDLE),
+        ("for services a minute after its end", access.GOOD),
         ("connection to a replica | 10 s", exchange.CONNECT_SECONDS),
         ("; 1 s if another", exchange.CONNECT_BRIEFLY),
     ],
@@ -252,6 +255,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("by itself after a week", SignOnProvider.model_fields["session"].default),
         ("once, for an hour unless set otherwise", CreateJoinBody.model_fields["expires_in"].default),
         ("up to a minute", asgi.LONGEST_POLL),
+        ("token ends, a day later at most", service_tokens.MOST_SECONDS),
+        ("by itself after an hour, or what `--expires-in`", CreateTokenBody.model_fields["expires_in"].default),
     ],
 }
 
@@ -267,7 +272,10 @@ OTHERS: dict[str, list[str]] = {  # page: what isn't a length of the code's
         "gives up a connection after 10 s",  # `tests/engine/test_bootstrap.py`
     ],
     "guides/dev-environments.md": ["`inactivity_duration: 2h`"],
-    "guides/gateways.md": ["2 CPUs, 2 GB of memory"],
+    "guides/gateways.md": [
+        "2 CPUs, 2 GB of memory",
+        *("keeps the verdict for a minute", "verified within five minutes"),  # lua/access.lua
+    ],
     "guides/services.md": ["requests a second", "`window` of `30s`"],
     "guides/volumes.md": ["dollars for a GB and month"],
     "guides/waiting.md": ["duration: 1d}", "keep trying for a day", "dollars a day"],

@@ -42,8 +42,8 @@ class StoredServices:
     def with_models(self, project: str) -> Sequence[Served]:
         return serving.with_models(self._plane(), project)
 
-    def member(self, token: str, project: str) -> bool:
-        return serving.member(self._plane(), token, project)
+    def member(self, token: str, project: str, run: str) -> bool:
+        return serving.member(self._plane(), token, project, run)
 
     def report(self, told: Sequence[Traffic]) -> None:
         traffic.report(self._plane(), SERVER, told)

@@ -1,4 +1,4 @@
-"""Who may use a service: a member of its project, by the token that they use for everything else.
+"""Who may use a service: a member of its project, by the token that they use for everything else, or by one for this.
 
 Verdicts are remembered for a while, under a hash of the token, because most callers call again; whoever opens the door
 tells it when rights have changed, and without that a revoked token is good for a minute at most.
@@ -34,21 +34,22 @@ class ServiceAccess:
         self, rights: MemberRights, aside: Callable[[Callable[[], bool]], Awaitable[bool]], clock: Callable[[], float]
     ) -> None:
         self._rights, self._aside, self._clock = rights, aside, clock
-        self._verdicts: OrderedDict[tuple[bytes, str], tuple[bool, float]] = OrderedDict()
+        self._verdicts: OrderedDict[tuple[bytes, str, str], tuple[bool, float]] = OrderedDict()
         self._round = 0  # moves on when rights have changed: what was judged before isn't remembered
 
-    def known(self, token: str, project: str) -> bool | None:
+    def known(self, token: str, project: str, run: str) -> bool | None:
         """The verdict, if it is remembered."""
-        found = self._verdicts.get(self._key(token, project))
+        found = self._verdicts.get(self._key(token, project, run))
         return None if found is None or found[1] <= self._clock() else found[0]
 
-    async def judge(self, token: str, project: str) -> bool:
-        if (known := self.known(token, project)) is not None:
+    async def judge(self, token: str, project: str, run: str = "") -> bool:
+        """Empty `run`: may they use all services of the project?"""
+        if (known := self.known(token, project, run)) is not None:
             return known
         began = self._round
-        verdict = await self._aside(lambda: self._rights.member(token, project))
+        verdict = await self._aside(lambda: self._rights.member(token, project, run))
         if began == self._round:
-            key = self._key(token, project)
+            key = self._key(token, project, run)
             self._verdicts[key] = verdict, self._clock() + (GOOD if verdict else BAD)
             self._verdicts.move_to_end(key)
             if len(self._verdicts) > MOST:
@@ -61,5 +62,5 @@ class ServiceAccess:
         self._verdicts.clear()
 
     @staticmethod
-    def _key(token: str, project: str) -> tuple[bytes, str]:
-        return hashlib.sha256(token.encode()).digest(), project
+    def _key(token: str, project: str, run: str) -> tuple[bytes, str, str]:
+        return hashlib.sha256(token.encode()).digest(), project, run

@@ -231,7 +231,7 @@ class Door:
                 await browsers.allow(exchange)
                 return None
         if service.auth:
-            await self._admit(service.project_name, exchange)
+            await self._admit(service.project_name, exchange, service.run_name)
         return service
 
     def _next_id(self) -> str:
@@ -240,9 +240,9 @@ class Door:
     async def _service(self, name: tuple[str, str]) -> Served | None:
         return self._directory.peek(name) or await self._directory.find(name)
 
-    async def _admit(self, project: str, exchange: Exchange) -> None:
+    async def _admit(self, project: str, exchange: Exchange, run: str = "") -> None:
         token = bearer(exchange.headers)
-        if not token or not await self._access.judge(token, project):
+        if not token or not await self._access.judge(token, project, run):
             raise problems.not_allowed(given=bool(token))
         exchange.wire.recognised()
 

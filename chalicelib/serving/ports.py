@@ -32,8 +32,9 @@ class Services(Protocol):
 
 
 class MemberRights(Protocol):
-    def member(self, token: str, project: str) -> bool:
-        """Is this the token of a member of the project, or of a global admin? On a thread."""
+    def member(self, token: str, project: str, run: str) -> bool:
+        """Is this the token of a member of the project, or of a global admin, or one of theirs for this service? Empty
+        `run`: for all of the project's. On a thread."""
 
 
 class Hears(Protocol):

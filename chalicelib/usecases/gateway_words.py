@@ -115,12 +115,25 @@ def _pause(plane: Plane, services: Iterable[Served], certified: Told) -> float:
     return min(PAUSE, plane.pace.pause(changing=changing, since=0))
 
 
+@dataclass(frozen=True)
+class GatewayCaller:
+    """What a gateway tells of a caller: never the token."""
+
+    token_hash: str
+    claims: str = ""  # of a token for services (service_tokens.py)
+
+
 # --- who may come, and what came --------------------------------------------------------------------------------------
 
 
-def allowed(plane: Plane, seat: Seat, token: str, project_id: str) -> bool:
-    """May whoever has this token call the project's services? Nobody is told anything about another project."""
-    return project_id == seat.gateway.project_id and serving.member_of(plane, token, project_id)
+def allowed(plane: Plane, seat: Seat, caller: GatewayCaller, project_id: str, run_id: str) -> bool:
+    """May whoever this is call this service; without `run_id`, all of the project's? Nobody is told anything about
+    another project."""
+    if project_id != seat.gateway.project_id:
+        return False
+    run = plane.read.find(Run, keys.run(run_id)) if run_id and caller.claims else None
+    name = run.name if run is not None and run.project_id == project_id else ""
+    return serving.member_by_hash(plane, caller.claims, caller.token_hash, project_id, name)
 
 
 def report(plane: Plane, seat: Seat, told: Sequence[Traffic]) -> None:

@@ -24,7 +24,7 @@ from chalicelib.planning import host_networks
 from chalicelib.planning.services import groups_of
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
-from chalicelib.usecases import rights
+from chalicelib.usecases import rights, service_tokens
 from chalicelib.usecases.context import Plane
 
 LOOPBACK = "127.0.0.1"
@@ -184,23 +184,29 @@ def _replica(
     )
 
 
-def member(plane: Plane, token: str, project_name: str) -> bool:
-    """Is this the token of an active member of the project, or of a global admin?"""
-    names = [keys.token(hash_token(token)), keys.project_name(project_name)]
-    user_id, project_id = (None if found is None else nouns.pointed(found) for found in plane.store.get_many(names))
-    return _lets_in(plane, hash_token(token), user_id, project_id)
+def member(plane: Plane, token: str, project_name: str, run_name: str = "") -> bool:
+    """Is this the token of an active member of the project, or of a global admin; or one of theirs for this service,
+    or for all? Empty `run_name`: all of them are asked about."""
+    project = nouns.find_target(plane.store, keys.project_name(project_name))
+    project_id = None if project is None else project[0]
+    return member_by_hash(plane, service_tokens.claims_of(token), hash_token(token), project_id, run_name)
 
 
-def member_of(plane: Plane, token: str, project_id: str) -> bool:
-    """The same, of a project by its id."""
-    found = plane.store.get(keys.token(hash_token(token)))
-    return _lets_in(plane, hash_token(token), None if found is None else nouns.pointed(found), project_id)
-
-
-def _lets_in(plane: Plane, hashed: str, user_id: str | None, project_id: str | None) -> bool:
-    user = nouns.find(plane.store, User, keys.user(user_id)) if user_id else None
-    if user is None or not user.active or not rights.good(plane.store, user, hashed, plane.clock.now()):
+def member_by_hash(plane: Plane, claims: str, token_hash: str, project_id: str | None, run_name: str) -> bool:
+    """The same for a gateway, which passes no token on: of one for services its claims, of each the hash."""
+    if claims:
+        user = service_tokens.bearer_of(plane, claims, token_hash, project_id or "", run_name)
+    else:
+        user = _bearer_of(plane, token_hash)
+    if user is None or not user.active:
         return False
     if user.role is GlobalRole.admin:
         return True
     return project_id is not None and nouns.find(plane.store, Member, keys.member(project_id, user.id)) is not None
+
+
+def _bearer_of(plane: Plane, token_hash: str) -> User | None:
+    found = nouns.find_target(plane.store, keys.token(token_hash))
+    user = None if found is None else nouns.find(plane.store, User, keys.user(found[0]))
+    good = user is not None and rights.good(plane.store, user, token_hash, plane.clock.now())
+    return user if good else None

@@ -11,6 +11,8 @@ import pytest
 
 from chalicelib.agent.gateway.plane import WAIT, PlaneClient
 from chalicelib.agent.link import LinkError
+from chalicelib.domain.tenants import hash_token
+from chalicelib.usecases.service_tokens import PREFIX, claims_of
 from tests.agent.played_plane import Answer, Plane
 
 
@@ -72,6 +74,14 @@ def test_who_may_call_is_asked_and_503_means_that_nobody_can_say(
     plane: Plane, client: PlaneClient, answer: Answer, status: int
 ) -> None:
     plane.answers = [answer]
-    assert client.rights("token", "project") == status
-    said = {"token": "token", "project": "project"}
+    assert client.rights("token", "project", "run") == status
+    said = {"token_hash": hash_token("token"), "claims": "", "project": "project", "run": "run"}
     assert asked(plane) == ("POST", "/agent/gateway/rights", "Bearer i.secret", said)
+
+
+def test_no_token_leaves_the_gateway(plane: Plane, client: PlaneClient) -> None:
+    token = f"{PREFIX}claims.signature"
+    client.rights(token, "project", "run")
+    said = asked(plane)[3]
+    assert (said["token_hash"], said["claims"]) == (hash_token(token), claims_of(token))
+    assert "signature" not in json.dumps(said)

@@ -31,7 +31,7 @@ class Asked:
     def streams(self, orders: list[dict[str, Any]], pin: str) -> None:
         raise AssertionError("there are no replicas")
 
-    def rights(self, token: str, project: str) -> int:
+    def rights(self, token: str, project: str, run: str) -> int:
         raise AssertionError("nobody calls")
 
 

@@ -66,7 +66,7 @@ NO_TABLE = {  # lines, a log, a script
     "fleet join-command", "fleet revoke-join", "import delete", "init", "login", "logs", "project add",
     "project add-member", "project create", "project delete", "project remove-member", "project set-default",
     "user add-key", "user create", "user delete", "user delete-key", "user token", "user update",
-    "secret delete", "secret set", "server", "stop",
+    "secret delete", "secret set", "server", "service token", "stop",
     "volume delete", "gateway delete", "gateway update",
 }  # fmt: skip
 

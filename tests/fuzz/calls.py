@@ -301,6 +301,10 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
         "name": "seen",
         "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),
     },
+    "services/create_token": lambda shapes, rng: {
+        "run_name": rng.choice(("seen", "nothing", "", None)),
+        "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),
+    },
     "fleets/list_joins": lambda shapes, rng: {"name": rng.choice(("seen", "another", None))},
     "fleets/revoke_join": lambda shapes, rng: {"name": "seen", "id": rng.choice(("x", "0" * 36, None))},
 }

@@ -43,7 +43,7 @@ class Known:
     def with_models(self, project: str) -> list[Served]:
         return [each for each in self.services.values() if each.project_name == project and each.model is not None]
 
-    def member(self, token: str, project: str) -> bool:
+    def member(self, token: str, project: str, run: str) -> bool:
         return project in self.projects.get(token, frozenset())
 
     def report(self, traffic: Sequence[Traffic]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -73,8 +74,10 @@ class FakePlane:
                     self.ordered(order)
                 return 204, None
             if asked.path == "/agent/gateway/rights":
-                self.asked.append(body["token"])
-                return 200, {"allowed": self.members.get(body["token"]) == body["project"]}
+                known = {hashlib.sha256(token.encode()).hexdigest(): token for token in self.members}
+                token = known.get(body["token_hash"], "")
+                self.asked.append(token)
+                return 200, {"allowed": self.members.get(token) == body["project"]}
         return 404, {"detail": path}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

@@ -45,18 +45,19 @@ def free_port() -> int:
 
 
 class NginxDoor:
-    def __init__(self, folder: Path, workers: str = "1", tls: bool = False) -> None:
+    def __init__(self, folder: Path, workers: str = "1", tls: bool = False, host: str = "127.0.0.1") -> None:
         """With one worker, what a request leaves behind is done before the next one comes."""
-        self.address, self.secure = ("127.0.0.1", free_port()), ("127.0.0.1", free_port())
+        self.address, self.secure = (host, free_port()), (host, free_port())
         self.tokens: dict[str, tuple[str, ...]] = {}
+        self.asked: list[tuple[str, str, str]] = []  # whether this token is good for this project's service
         self.woken: list[str] = []
         self.away = False  # the control plane can't be asked
         self._word: dict[str, Any] = {}
         self._had: dict[str, str] = {}
         self._buckets = Buckets()
         user = "root" if os.geteuid() == 0 else ""
-        https = [f"127.0.0.1:{self.secure[1]}"] if tls else []
-        listens = Listens([f"127.0.0.1:{self.address[1]}"], https)
+        https = [f"{host}:{self.secure[1]}"] if tls else []
+        listens = Listens([f"{host}:{self.address[1]}"], https)
         self.nginx = Nginx(str(folder), listens, workers, user)
         self.asks = Asks(self.nginx.asks, self._rights, self.woken.append, print)
         self.nginx.start()
@@ -70,6 +71,7 @@ class NginxDoor:
 
     def empty(self) -> None:
         self.tokens.clear()
+        self.asked.clear()
         self.woken.clear()
         self.away = False
         self.serve()
@@ -112,7 +114,8 @@ class NginxDoor:
     def _said(self, service: Served) -> dict[str, Any]:
         return {**service.model_dump(mode="json"), "hosts": [self.host_of(service)], "hold": HOLD}
 
-    def _rights(self, token: str, project: str) -> int:
+    def _rights(self, token: str, project: str, run: str) -> int:
+        self.asked.append((token, project, run))
         if self.away:
             return 503
         return 200 if project in [f"id-of-{name}" for name in self.tokens.get(token, ())] else 403

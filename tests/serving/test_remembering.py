@@ -214,7 +214,7 @@ class Judge:
         self.good, self.asked, self.now = True, 0, 0.0
         self.access = ServiceAccess(self, self._aside, lambda: self.now)
 
-    def member(self, token: str, project: str) -> bool:
+    def member(self, token: str, project: str, run: str) -> bool:
         self.asked += 1
         return self.good
 
@@ -252,13 +252,13 @@ def test_a_change_of_rights_counts_at_once_and_while_somebody_is_being_judged() 
 
     judge.good = True
     access = ServiceAccess(judge, overtaken, lambda: 0.0)
-    assert asyncio.run(access.judge(TOKEN, "main")) and access.known(TOKEN, "main") is None
+    assert asyncio.run(access.judge(TOKEN, "main")) and access.known(TOKEN, "main", "") is None
 
 
 def test_a_verdict_is_for_one_project() -> None:
     judge = Judge()
     assert judge.verdict()
-    assert judge.access.known(TOKEN, "main") and judge.access.known(TOKEN, "other") is None
+    assert judge.access.known(TOKEN, "main", "") and judge.access.known(TOKEN, "other", "") is None
 
 
 def test_a_token_is_read_strictly() -> None:

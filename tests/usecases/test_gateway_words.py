@@ -26,12 +26,13 @@ from chalicelib.domain.instances import Instance, InstanceStatus, OnPrem
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
-from chalicelib.domain.tenants import ProjectRole
+from chalicelib.domain.tenants import ProjectRole, hash_token
 from chalicelib.hosts.joining import HostJoining
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import certificates
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
+from chalicelib.usecases.service_tokens import claims_of
 from tests.api.rig import Response, Rig, submit
 from tests.hosts.bad_host import KEY
 from tests.world import gateway_seats as seats
@@ -186,7 +187,7 @@ def test_a_machine_that_is_to_carry_no_replica_any_more_is_told_nothing(rig: Rig
 
     def refused() -> None:
         order = {"id": "s", "ticket": "t", "instance": "elsewhere", "task": "x", "target": "port:1"}
-        rights = {"token": "x", "project": rig.project.id}
+        rights = {"token_hash": hash_token("x"), "project": rig.project.id}
         for path, body in (
             ("", None),
             ("/rights", rights),
@@ -216,12 +217,28 @@ def test_rights_are_those_of_its_project_only(rig: Rig) -> None:
     other = rig.another_project("far")
     ann, eve = rig.user("ann", ProjectRole.user), rig.user("eve", ProjectRole.admin, other)
     allowed = [
-        ask(rig, "/rights", {"token": token, "project": project}).json["allowed"]
+        ask(rig, "/rights", {"token_hash": hash_token(token), "project": project}).json["allowed"]
         for token, project in ((ann, rig.project.id), (eve, rig.project.id), (eve, other.id), ("x", rig.project.id))
     ]
     assert allowed == [True, False, False, False]
     rig.deactivate("ann")
-    assert not ask(rig, "/rights", {"token": ann, "project": rig.project.id}).json["allowed"]
+    assert not ask(rig, "/rights", {"token_hash": hash_token(ann), "project": rig.project.id}).json["allowed"]
+
+
+def test_a_token_for_services_is_judged_by_its_hash_and_claims(rig: Rig) -> None:
+    edge(rig)
+    (web, _), (other, _) = serve(rig, "web"), serve(rig, "other")
+
+    def allowed(token: str, run: str, **changed: str) -> bool:
+        asked = {"token_hash": hash_token(token), "claims": claims_of(token), "project": rig.project.id, "run": run}
+        found: bool = ask(rig, "/rights", {**asked, **changed}).json["allowed"]
+        return found
+
+    every, one = (rig.ok("P/services/create_token", body)["token"] for body in ({}, {"run_name": "web"}))
+    assert [allowed(every, run) for run in (web.id, other.id, "")] == [True, True, True]
+    assert [allowed(one, run) for run in (web.id, other.id, "")] == [True, False, False]
+    assert not allowed(one, web.id, claims=claims_of(every)) and not allowed(every, web.id, claims="")
+    assert not allowed(every, web.id, token_hash=hash_token("another"))
 
 
 def told(run: Run, **more: Any) -> dict[str, Any]:

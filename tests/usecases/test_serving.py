@@ -12,7 +12,7 @@ from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.serving import Served, ServedModel
 from chalicelib.domain.specs.services import RateLimit
-from chalicelib.domain.tenants import ProjectRole
+from chalicelib.domain.tenants import ProjectRole, hash_token
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import serving
@@ -148,11 +148,13 @@ def test_members_and_global_admins_are_let_in_for_as_long_as_they_are_active(rig
 
     def let_in(token: str) -> tuple[bool, bool]:
         """By the project's name, and by its id."""
-        plane = rig.world.plane
-        return serving.member(plane, token, "main"), serving.member_of(plane, token, rig.project.id)
+        return serving.member(rig.world.plane, token, "main"), by_id(token, rig.project.id)
+
+    def by_id(token: str, project_id: str) -> bool:
+        return serving.member_by_hash(rig.world.plane, "", hash_token(token), project_id, "")
 
     assert [let_in(token) for token in (ann, ADMIN)] == [(True, True)] * 2
     assert [let_in(token) for token in (bob, "nobody's")] == [(False, False)] * 2
-    assert not serving.member(rig.world.plane, ann, "nowhere") and not serving.member_of(rig.world.plane, ann, side.id)
+    assert not serving.member(rig.world.plane, ann, "nowhere") and not by_id(ann, side.id)
     rig.deactivate("ann")
     assert let_in(ann) == (False, False)

@@ -1,7 +1,7 @@
 """What nginx's workers ask of this program: lines of JSON over a unix socket, each answered by one.
 
-{"ask": "rights", "token": …, "project": …}   → {"status": 200 or 403}; 503 if nobody can say
-{"ask": "wake", "run": …}                     → {}
+{"ask": "rights", "token": …, "project": …, "run": …}   → {"status": 200 or 403}; 503 if nobody can say
+{"ask": "wake", "run": …}                               → {}
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socketserver
 import threading
 from typing import Any, Callable, Dict
 
-Rights = Callable[[str, str], int]  # of a token for a project, as an HTTP status
+Rights = Callable[[str, str, str], int]  # of a token for a project's service, or for all, as an HTTP status
 Wake = Callable[[str], None]
 LONGEST = 64 * 1024  # bytes of a line
 
@@ -56,7 +56,7 @@ class Asks:
             if asked["ask"] == "wake":
                 self._wake(str(asked["run"]))
                 return {}
-            return {"status": self._rights(str(asked["token"]), str(asked["project"]))}
+            return {"status": self._rights(str(asked["token"]), str(asked["project"]), str(asked["run"]))}
         except Exception as problem:  # a thread's, which nobody else would hear of
             self._log("nginx asked %r: %r" % (line[:80].split(b'"token"')[0], problem))
             return {"status": 503}

@@ -6,6 +6,7 @@ for each call, since the agent may have a new one.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import queue
 from typing import Any, Dict, List
@@ -16,6 +17,7 @@ from ..link import Link, LinkError
 from ..tasks import read_text
 
 WAIT = 25  # seconds that a poll may take
+SERVICE_TOKEN = "dstack-service."  # how tokens for services begin
 
 
 class PlaneClient:
@@ -37,10 +39,14 @@ class PlaneClient:
         know it. Raises LinkError."""
         self._call("POST", "/agent/gateway/streams", {"streams": orders, "pin": pin})
 
-    def rights(self, token: str, project: str) -> int:
-        """200 if the token is of somebody who may call the project's services, 403 if not, 503 if nobody can say."""
+    def rights(self, token: str, project: str, run: str) -> int:
+        """200 if the token is of somebody who may call this service, or all of the project's if `run` is empty, 403 if
+        not, 503 if nobody can say. The token stays here."""
+        claims = token.rpartition(".")[0] if token.startswith(SERVICE_TOKEN) else ""
+        hashed = hashlib.sha256(token.encode("utf-8")).hexdigest()
+        asked = {"token_hash": hashed, "claims": claims, "project": project, "run": run}
         try:
-            said = self._call("POST", "/agent/gateway/rights", {"token": token, "project": project})
+            said = self._call("POST", "/agent/gateway/rights", asked)
         except LinkError:
             return 503
         return 200 if said.get("allowed") is True else 403

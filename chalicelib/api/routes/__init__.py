@@ -126,6 +126,7 @@ _ROWS = (
     ("POST", f"{_IN}/gateways/delete", Access.project_admin, "gateways.delete"),
     ("POST", f"{_IN}/gateways/set_default", Access.project_admin, "gateways.set_default"),
     ("POST", f"{_IN}/gateways/set_wildcard_domain", Access.project_admin, "gateways.set_wildcard_domain"),
+    ("POST", f"{_IN}/services/create_token", Access.member, "services.create_token"),
     ("POST", f"{_IN}/templates/list", Access.member, "templates.list_templates"),
     ("GET", "/metrics", Access.user, "metrics.prometheus"),
     ("POST", "/api/events/list", Access.user, "events.list_events"),

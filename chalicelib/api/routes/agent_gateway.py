@@ -11,7 +11,8 @@ from chalicelib.api.route import Answer, Call
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.services import Bucket, Traffic
 from chalicelib.usecases import gateway_words
-from chalicelib.usecases.gateway_words import GatewayStreamOrder, Seat
+from chalicelib.usecases.gateway_words import GatewayCaller, GatewayStreamOrder, Seat
+from chalicelib.usecases.service_tokens import LONGEST
 
 _NOTHING = Answer(b"", status=204)
 _Id = Annotated[str, Field(min_length=1, max_length=64)]
@@ -40,8 +41,10 @@ class _Reports(BaseModel):
 
 
 class _Asked(BaseModel):
-    token: Annotated[str, Field(max_length=4096)]
+    token_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    claims: Annotated[str, Field(max_length=LONGEST)] = ""
     project: _Id
+    run: Annotated[str, Field(max_length=64)] = ""
 
 
 class _Stream(BaseModel):
@@ -70,7 +73,8 @@ def traffic(call: Call) -> Answer:
 
 def rights(call: Call) -> Any:
     seat, asked = _seat(call), call.parse(_Asked)
-    return {"allowed": gateway_words.allowed(call.plane, seat, asked.token, asked.project)}
+    caller = GatewayCaller(asked.token_hash, asked.claims)
+    return {"allowed": gateway_words.allowed(call.plane, seat, caller, asked.project, asked.run)}
 
 
 def streams(call: Call) -> Answer:

@@ -1,12 +1,14 @@
 -- Who asks, and at which host: nginx has all that says so in one variable, `$caller`. A worker reads that once, and
--- keeps what it found until something changes: the next request of the same caller costs one look at it.
+-- keeps what it found until something changes, and for a minute at most, because tokens are in it: the next request of
+-- the same caller costs one look at it.
 
 local headers = require "headers"
 local services = require "services"
 
 local M = {}
 local MOST, LONG = 1000, 2048  -- callers; characters of one: anybody may send them
-local found, kept, seen = {}, 0, -1
+local MINUTE = 60
+local found, kept, seen, since = {}, 0, -1, 0
 
 local function read()
     local host = ngx.var.host
@@ -26,9 +28,9 @@ local function read()
 end
 
 function M.current()
-    local version = services.version()
-    if version ~= seen or kept >= MOST then
-        found, kept, seen = {}, 0, version
+    local version, now = services.version(), ngx.now()
+    if version ~= seen or kept >= MOST or now - since > MINUTE then
+        found, kept, seen, since = {}, 0, version, now
     end
     local text = ngx.var.caller
     local caller = found[text]

@@ -27,10 +27,13 @@ local OFF = "This service has no replicas, as configured. Whoever runs it can ap
 
 -- Whether it may go on --------------------------------------------------------------------------------------------
 
-local function may_come(caller, project)
-    local status = access.judge(caller, project)
+local function may_come(caller, project, run)
+    local status = access.judge(caller, project, run)
     if status == 403 then
         problems.refuse(403, "forbidden", "Send the token of a member of the project: `Authorization: Bearer …`")
+    elseif status == access.INSECURE then
+        local hint = "call it over https, or send a token for services: `dstack service token`"
+        problems.refuse(403, "insecure", "Over plain http from another machine no person's own token is taken; " .. hint)
     elseif status ~= 200 then
         ngx.header["Retry-After"] = 5
         problems.refuse(503, "unjudged", "Nobody can say right now whether the token is good; try again in 5 s")
@@ -163,7 +166,7 @@ local function admit(caller, size)
     end
     check_way(caller, service)
     if service.auth then
-        may_come(caller, service.project)
+        may_come(caller, service.project, service.run)
     end
     check_path(service)
     check_limit(service)
@@ -253,7 +256,7 @@ function M.admit_to_models()
         return preflight()
     end
     local door = caller.service
-    may_come(caller, door.project)
+    may_come(caller, door.project, "")
     local asked = models.read()
     if asked.kind == "models" then
         ngx.header["Content-Type"] = "application/json"

@@ -1,0 +1,23 @@
+"""Over HTTP: tokens for calling services."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from chalicelib.api.requests import Name, RequestBody
+from chalicelib.api.route import Call
+from chalicelib.domain.instants import iso
+from chalicelib.usecases import service_tokens
+
+
+class CreateTokenBody(RequestBody):
+    run_name: Name | None = None
+    expires_in: Annotated[int, Field(ge=service_tokens.LEAST_SECONDS, le=service_tokens.MOST_SECONDS)] = 3600
+
+
+def create_token(call: Call) -> Any:
+    asked = call.parse(CreateTokenBody)
+    made = service_tokens.issue(call.plane, call.actor, call.tenant, asked.run_name or "", asked.expires_in)
+    return {"token": made.token, "expires_at": iso(made.ends_at), "run_name": made.run_name or None}

@@ -1,0 +1,91 @@
+"""Tokens that are good for calling a project's services, and for nothing else: what a caller sends to a gateway, whose
+machine can read whatever passes it.
+
+What a token is good for is written in it, and signed; nothing is stored. The signature's key is the installation's
+together with the hash of the user's own token, so whoever gets another token of their own ends these, too. Rights are
+looked up with each verdict. A gateway asks with the claims and the hash of the whole, so not even such a token goes on
+from there.
+
+    dstack-service.<claims: user, project, run or nothing, end in seconds>.<signature>
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+import orjson
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.tenants import Project, User, hash_token
+from chalicelib.errors import NotFound
+from chalicelib.store import nouns
+from chalicelib.usecases.context import Plane
+
+PREFIX = "dstack-service."  # as in agent/gateway/plane.py and lua/access.lua
+LEAST_SECONDS, MOST_SECONDS = 60, 86_400
+LONGEST = 1024  # characters of claims
+
+
+@dataclass(frozen=True)
+class ServiceToken:
+    token: str = field(repr=False)
+    ends_at: Micros
+    run_name: str  # empty: all services of the project
+
+
+@dataclass(frozen=True)
+class ServiceClaims:
+    user_id: str
+    project_id: str
+    run_name: str
+    ends_at: Micros
+
+
+def issue(plane: Plane, user: User, project: Project, run_name: str, seconds: int) -> ServiceToken:
+    if run_name and nouns.find_target(plane.store, keys.run_name(project.id, run_name)) is None:
+        raise NotFound(f"There is no run {run_name} in project {project.name}.")
+    ends = plane.clock.now() // SECOND + seconds
+    written = base64.urlsafe_b64encode(orjson.dumps([user.id, project.id, run_name, ends])).rstrip(b"=")
+    claims = PREFIX + written.decode()
+    return ServiceToken(_signed(plane, user, claims), ends * SECOND, run_name)
+
+
+def claims_of(token: str) -> str:
+    """The part of such a token that isn't secret; empty: it is a token of another kind."""
+    return token.rpartition(".")[0] if token.startswith(PREFIX) else ""
+
+
+def bearer_of(plane: Plane, claims: str, token_hash: str, project_id: str, run_name: str) -> User | None:
+    """Whose token this is, if it is good for this service now; empty `run_name`: for all of the project's."""
+    said = _read(claims)
+    if said is None or said.project_id != project_id or plane.clock.now() >= said.ends_at:
+        return None
+    if said.run_name and said.run_name != run_name:
+        return None
+    user = nouns.find(plane.store, User, keys.user(said.user_id))
+    if user is None or not hmac.compare_digest(hash_token(_signed(plane, user, claims)), token_hash):
+        return None
+    return user
+
+
+def _signed(plane: Plane, user: User, claims: str) -> str:
+    key = hmac.new(plane.install_key, f"service-token/{user.token_hash}".encode(), hashlib.sha256).digest()
+    signature = hmac.new(key, claims.encode(), hashlib.sha256).digest()
+    return f"{claims}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def _read(claims: str) -> ServiceClaims | None:
+    written = claims.removeprefix(PREFIX)
+    if written == claims or len(claims) > LONGEST:
+        return None
+    try:
+        said = orjson.loads(base64.b64decode(written + "=" * (-len(written) % 4), altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error):
+        return None
+    kinds = [type(each) for each in said] if isinstance(said, list) else []
+    return ServiceClaims(said[0], said[1], said[2], said[3] * SECOND) if kinds == [str, str, str, int] else None
