@@ -21,6 +21,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.jobs import Assignment, JobStatus
+from chalicelib.domain.tenants import hash_token
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.planning.hosts import ON_PREM
 from chalicelib.planning.instance import CHECK_EVERY
@@ -32,10 +33,11 @@ from chalicelib.store import nouns
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.port import Change, Check, Delete, Put
 from chalicelib.store.seal import NoSealer
+from chalicelib.usecases.service_tokens import claims_of
 from functions import dead_letters, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from infra import grants as may
 from infra.functions import FUNCTIONS, named
-from tests.api.rig import Rig, fleet, submit, task
+from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import job_of
 from tests.api.uploads import multipart, send, tar, upload
@@ -365,7 +367,11 @@ def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed)
         return send(agents, method, path, b"" if body is None else orjson.dumps(body), token=token)
 
     assert ask("GET", "/agent/gateway").json["services"][0]["run_id"] == run["id"]
-    assert ask("POST", "/agent/gateway/rights", {"token": "x", "project": stack.rig.project.id}).status == 200
+    known = {"project": stack.rig.project.id, "run": run["id"]}
+    assert ask("POST", "/agent/gateway/rights", {"token_hash": hash_token(ADMIN), **known}).json["allowed"]
+    token = stack.rig.ok("P/services/create_token", {"run_name": "chat"})["token"]
+    scoped = {"token_hash": hash_token(token), "claims": claims_of(token), **known}
+    assert ask("POST", "/agent/gateway/rights", scoped).json["allowed"]
     seen = {"run_id": run["id"], "at": b.NOW, "quiet": False, "held": 1, "waits_since": b.NOW}
     assert ask("POST", "/agent/gateway/traffic", {"reports": [{**seen, "buckets": [], "let_go": []}]}).status == 204
     order = {"id": "s", "ticket": "t", "instance": machine.id, "task": job.id, "target": "port:80"}

@@ -28,7 +28,7 @@ class FakePlane:
         self.news = threading.Condition()
         self.word: dict[str, Any] = {"version": "1", "services": []}
         self.members: dict[str, str] = {}  # token → project
-        self.asked: list[str] = []  # tokens that were asked about
+        self.asked: list[str] = []  # the hashes of tokens that were asked about
         self.reports: list[dict[str, Any]] = []
         self.pin = ""  # by which the program says that agents know its gateway
         self.ordered: Callable[[dict[str, Any]], None] = lambda order: None  # what the replicas' agents do
@@ -75,9 +75,8 @@ class FakePlane:
                 return 204, None
             if asked.path == "/agent/gateway/rights":
                 known = {hashlib.sha256(token.encode()).hexdigest(): token for token in self.members}
-                token = known.get(body["token_hash"], "")
-                self.asked.append(token)
-                return 200, {"allowed": self.members.get(token) == body["project"]}
+                self.asked.append(body["token_hash"])
+                return 200, {"allowed": self.members.get(known.get(body["token_hash"], "")) == body["project"]}
         return 404, {"detail": path}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
