@@ -133,10 +133,11 @@ class ReplicaRelay:
 
     async def connected(self, patience: float) -> bool:
         """Has something come from the agent just now, or does it within this time? One without a stream is dialling."""
-        if self._loop.time() - self._heard < FRESH:
+        lines = [*self._spare, *(caller.line for caller in self._callers if caller.line is not None)]
+        if lines and self._loop.time() - self._heard < FRESH:
             return True
         self._sign.clear()
-        for line in (*self._spare, *(caller.line for caller in self._callers if caller.line is not None)):
+        for line in lines:
             line.ping()
         try:
             await asyncio.wait_for(self._sign.wait(), patience)

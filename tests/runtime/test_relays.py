@@ -155,8 +155,8 @@ def test_an_agent_that_doesnt_dial_gives_no_sign(tmp_path: Path) -> None:
         agent.away = True
         for side in agent.sides:
             side.cut()
-        await asyncio.sleep(FRESH)
-        assert not await agent.relays.connected(REPLICA, 1.0)
+        await until(lambda: not relay._spare)
+        assert not await agent.relays.connected(REPLICA, 1.0), "though it was heard a moment ago"
         agent.away = False
         agent.rung(["host-1"])
         assert await agent.relays.connected(REPLICA, 1.0)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 
@@ -99,11 +100,11 @@ def micros() -> Micros:
 
 @contextmanager
 def opened(
-    settings: DoorSettings | None = None, known: Known | None = None, loop: str = "auto"
+    settings: DoorSettings | None = None, known: Known | None = None, loop: str = "auto", **more: Any
 ) -> Iterator[EmbeddedDoor]:
-    """`loop`: as uvicorn names them; "auto" is what `dstack server` runs on."""
+    """`loop`: as uvicorn names them; "auto" is what `dstack server` runs on. `more`: what `Door` takes."""
     known = known or Known()
-    door = Door(known, known, known.report, micros, settings=settings or DoorSettings(hold=1.5))
+    door = Door(known, known, known.report, micros, settings=settings or DoorSettings(hold=1.5), **more)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         place = door.place(scope)

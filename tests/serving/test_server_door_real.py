@@ -11,6 +11,7 @@ import pytest
 
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import ServedReplica
+from chalicelib.serving.choosing import FAILURES
 from chalicelib.serving.door import AGAIN, DoorSettings
 from chalicelib.serving.websockets import WebSocketTunnel
 from tests.harness.server import until
@@ -117,6 +118,27 @@ def test_who_begins_to_wait_during_a_report_is_told_of_right_after_it() -> None:
             time.sleep(1.5 * AGAIN)  # it would be told by now
             known.go.set()
             until("it to be told", lambda: waiting[1].run_id in known.told, seconds=2 * AGAIN)
+
+
+class TestSilentHosts(_Ours, contract.Doors):
+    @pytest.mark.parametrize("size", [0, 3 * 2**20])
+    def test_one_gets_no_request_that_another_can_have(self, replica: Replica, size: int) -> None:
+        asked = list[str]()
+
+        async def connected(of: ServedReplica, seconds: float) -> bool:
+            asked.append(of.job_id)
+            return False
+
+        dead = ServedReplica(job_id="dead", instance_id="another", port=1, ready=True)
+        with opened(connected=connected, way=lambda of: "/nowhere") as door:
+            alone, both = service([dead], name="alone"), service([dead, replica], name="both")
+            door.serve(alone, both)
+            headers, visitor = [("Content-Length", str(size))] if size else [], Visitor(door, both)
+            for _ in range(2 * FAILURES):
+                assert visitor.ask("/echo", "POST", headers, bytes(size)).status == 200
+            assert set(asked) == {"dead"}
+            asked.clear()
+            assert Visitor(door, alone).ask("/echo").status == 502 and asked == [], "there is no other"
 
 
 class TestOddAnswers(_Ours, contract.Doors):

@@ -111,8 +111,7 @@ def _limit(limit: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _replica(replica: Mapping[str, Any], relays: str) -> Dict[str, Any]:
     address = replica["address"] or "unix:" + place(relays, replica["job_id"])
-    found = {"job": replica["job_id"], "host": replica["instance_id"], "address": address, "port": replica["port"]}
-    return found
+    return {"job": replica["job_id"], "host": replica["instance_id"], "address": address, "port": replica["port"]}
 
 
 def _models(project: str, services: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:

@@ -25,22 +25,28 @@ local function ask(key, token, project, run)
     return status
 end
 
+local function bearer(caller)
+    return caller.authorization and caller.authorization:match("^[Bb][Ee][Aa][Rr][Ee][Rr]%s+(%S+)%s*$")
+end
+
+local function is_scoped(token)
+    return token:sub(1, #SERVICE) == SERVICE
+end
+
 local function in_the_open(caller)
-    local address = ngx.var.remote_addr
-    return not caller.secure and address ~= "::1" and address:sub(1, 4) ~= "127."
+    if caller.secure then
+        return false
+    end
+    local address, token = ngx.var.remote_addr, bearer(caller)
+    return token and not is_scoped(token) and address ~= "::1" and address:sub(1, 4) ~= "127."
 end
 
 local function judge(caller, project, run)
-    local header = caller.authorization
-    local token = header and header:match("^[Bb][Ee][Aa][Rr][Ee][Rr]%s+(%S+)%s*$")
+    local token = bearer(caller)
     if not token then
         return 403
     end
-    local scoped = token:sub(1, #SERVICE) == SERVICE
-    if not scoped and in_the_open(caller) then
-        return M.INSECURE
-    end
-    local key = ngx.sha1_bin((scoped and run or "") .. "|" .. project .. "|" .. token)
+    local key = ngx.sha1_bin((is_scoped(token) and run or "") .. "|" .. project .. "|" .. token)
     local at = judged:get(key)
     local age = at and ngx.now() - at
     if age and age < AHEAD then
@@ -56,7 +62,9 @@ end
 -- 200, 403, INSECURE, or 503 if nobody can say. `run`: the service, or an empty string for all of the project's.
 function M.judge(caller, project, run)
     local now = ngx.now()
-    if now < caller.let_in_until then
+    if in_the_open(caller) then
+        return M.INSECURE  -- whoever else has just been let in with it
+    elseif now < caller.let_in_until then
         return 200
     end
     local status = judge(caller, project, run)

@@ -25,6 +25,20 @@ local BODILESS = { GET = true, HEAD = true, OPTIONS = true, DELETE = true }  -- 
 local CHALLENGES = "/.well-known/acme-challenge/"
 local OFF = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
 
+local TROUBLES = {
+    [400] = { "bad_request", "The request isn't valid HTTP" },
+    [405] = { "wrong_method", "This method isn't passed on" },
+    [413] = { "body_too_large", "The request's body is larger than allowed" },
+    [414] = { "uri_too_long", "The request's URL is larger than 16 KB" },
+    [431] = { "headers_too_large", "The request's headers are larger than 16 KB together" },
+    [500] = { "error", "The gateway failed; error.log in its folder, on its host, says why" },
+    [501] = { "not_implemented", "The only `Transfer-Encoding` that is understood here is `chunked`" },
+    [502] = { "bad_gateway", "The replica can't be reached, or broke off before it answered" },
+    [503] = { "no_replica", "No replica of the service is ready; try again in 5 s" },
+    [504] = { "timeout", "The replica didn't answer in time" },
+    [505] = { "bad_version", "This version of HTTP isn't spoken here; send HTTP/1.1" },
+}
+
 -- Whether it may go on --------------------------------------------------------------------------------------------
 
 local function may_come(caller, project, run)
@@ -287,7 +301,7 @@ end
 -- Which replica gets it -------------------------------------------------------------------------------------------
 
 local function give_up(state, status)
-    state.trouble = status
+    state.trouble = TROUBLES[status] and status or 502
     return ngx.exit(ngx.ERROR)
 end
 
@@ -357,20 +371,6 @@ function M.pass()
         models.watch(ngx.arg[1])
     end
 end
-
-local TROUBLES = {
-    [400] = { "bad_request", "The request isn't valid HTTP" },
-    [405] = { "wrong_method", "This method isn't passed on" },
-    [413] = { "body_too_large", "The request's body is larger than allowed" },
-    [414] = { "uri_too_long", "The request's URL is larger than 16 KB" },
-    [431] = { "headers_too_large", "The request's headers are larger than 16 KB together" },
-    [500] = { "error", "The gateway failed; error.log in its folder, on its host, says why" },
-    [501] = { "not_implemented", "The only `Transfer-Encoding` that is understood here is `chunked`" },
-    [502] = { "bad_gateway", "The replica can't be reached, or broke off before it answered" },
-    [503] = { "no_replica", "No replica of the service is ready; try again in 5 s" },
-    [504] = { "timeout", "The replica didn't answer in time" },
-    [505] = { "bad_version", "This version of HTTP isn't spoken here; send HTTP/1.1" },
-}
 
 function M.trouble()
     local state = states.current()
