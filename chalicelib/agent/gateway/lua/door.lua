@@ -44,7 +44,8 @@ local TROUBLES = {
 local function may_come(caller, project, run)
     local status = access.judge(caller, project, run)
     if status == 403 then
-        problems.refuse(403, "forbidden", "Send the token of a member of the project: `Authorization: Bearer …`")
+        local other = "or a valid one for its services (`dstack service token`): `Authorization: Bearer …`"
+        problems.refuse(403, "forbidden", "Send the token of a member of the project, " .. other)
     elseif status == access.INSECURE then
         local hint = "call it over https, or send a token for services: `dstack service token`"
         problems.refuse(403, "insecure", "Over plain http from another machine no person's own token is taken; " .. hint)
