@@ -1,8 +1,9 @@
 """Which user a plain-process task runs as, and the folders it owns.
 
-If root runs the agent, a task gets its own user (`users`), or the one that its spec names, with no further rights: no
-supplementary groups except those of its GPUs, and nothing to gain from a set-uid program. Its files are created with
-its rights, never the agent's, because its user chooses the paths, and a path may lead anywhere.
+If root runs the agent, a task gets its own user (`users`), or the one that its spec names if the server permits that,
+with no further rights: no supplementary groups except those of its GPUs, and nothing to gain from a set-uid program.
+Its files are created with its rights, never the agent's, because its user chooses the paths, and a path may lead
+anywhere.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import grp
 import os
 import pwd
 import stat
-import tempfile
-from typing import Any, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from . import users
 from .task_runtime import OWN_USER, TaskError
 from .tasks import TaskFolder, delete_tree
-from .users import HeldId, Users
+from .users import LEAST, MOST, HeldId, Users
 
+OUTSIDE = "/var/lib/dstack-tasks"
+NOBODIES = (65534, 65535)  # what cannot be expressed is theirs
 DEVICES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri/*", "/dev/tenstorrent/*", "/dev/accel/*")
 
 
@@ -38,6 +40,8 @@ class TaskAccount:
         if user not in (None, ""):
             self.uid = known.pw_uid if known else int(user)
             self.gid = known.pw_gid if known else self.uid
+            self.name = known.pw_name if known else name_of(self.uid)
+        self.listed, self.primary = known is not None, self.gid
         if group not in (None, ""):
             self.gid = self._group(group)
         if self.uid != os.getuid() and os.getuid() != 0:
@@ -56,7 +60,7 @@ class TaskAccount:
             return None
 
     def _user(self, user: Any) -> "Optional[pwd.struct_passwd]":
-        if str(user).isdigit():
+        if str(user).isdecimal():
             return self._entry(int(user))
         try:
             return pwd.getpwnam(str(user))
@@ -65,12 +69,26 @@ class TaskAccount:
 
     @staticmethod
     def _group(group: Any) -> int:
-        if str(group).isdigit():
+        if str(group).isdecimal():
             return int(group)
         try:
             return grp.getgrnam(str(group)).gr_gid
         except KeyError:
             raise TaskError("executor_error", "group %s: there is no such group on this machine" % group) from None
+
+    def is_named(self, user: str) -> bool:
+        try:
+            return pwd.getpwnam(user).pw_uid == self.uid
+        except KeyError:
+            return False
+
+    @property
+    def group_name(self) -> str:
+        """Of its group in this machine's list; empty if it isn't there."""
+        try:
+            return grp.getgrgid(self.gid).gr_name
+        except KeyError:
+            return ""
 
     @property
     def foreign(self) -> bool:
@@ -103,6 +121,11 @@ class TaskAccount:
             os.umask(mask)
 
 
+def name_of(uid: int) -> str:
+    """Of a user whom nobody has given a name."""
+    return "dstack-%d" % uid
+
+
 def named(wanted: Any) -> Tuple[Any, Any]:
     """The user and the group that a spec names; empty or None for none."""
     if not isinstance(wanted, dict):
@@ -112,22 +135,43 @@ def named(wanted: Any) -> Tuple[Any, Any]:
     return wanted.get("uid") if user in (None, "") else user, wanted.get("gid") if group in (None, "") else group
 
 
-def account_of(wanted: Any, pool: Users, task: str, with_gpus: bool) -> TaskAccount:
+def account_of(spec: Dict[str, Any], pool: Users, task: str, with_gpus: bool = False) -> TaskAccount:
+    wanted = spec.get("user")
+    chosen = any(part not in (None, "") for part in named(wanted))
+    if chosen and not spec.get("user_permitted"):
+        raise refused(wanted, "only admins of the project whose host this is may name one of the host's users")
     account = TaskAccount(wanted)
     if pool.isolation != OWN_USER:
         return account
-    if named(wanted)[0] in (None, ""):
+    if chosen:
+        check_chosen(account, wanted, pool, str(spec.get("host_user") or ""))
+    else:
         account.held = pool.take(task)
         account.uid = account.gid = account.held.uid
-        account.name = "dstack-%d" % account.uid
-    elif 0 in (account.uid, account.gid) or {account.uid, account.gid} & set(pool.ids):
-        raise TaskError(
-            "executor_error",
-            "user %s: plain processes here have no right to be root or another job's user; leave `user` out, use a "
-            "host with a container engine, or start the server with --trust-jobs" % account.name,
-        )
+        account.name = name_of(account.uid)
     account.confined, account.groups = True, [account.gid] + (device_groups() if with_gpus else [])
     return account
+
+
+def check_chosen(account: TaskAccount, wanted: Any, pool: Users, host_user: str) -> None:
+    """Refuses users by whom a task would come to more than what a person's account has on this machine."""
+    if not LEAST <= account.uid <= MOST or account.uid in NOBODIES or account.primary == 0:
+        raise refused(wanted, "plain processes can't be root or another of the system's users here")
+    if account.uid in pool.ids:
+        raise refused(wanted, "it is one of those that jobs get")
+    if account.gid != account.primary:
+        raise refused(wanted, "plain processes get no group but their user's own, %d" % account.primary)
+    if not account.listed and account.group_name:
+        raise refused(wanted, "this machine doesn't list it, and group %d is %s" % (account.gid, account.group_name))
+    if account.is_named(host_user):
+        raise refused(wanted, "the server logs in to this machine with that account")
+
+
+def refused(wanted: Any, why: str) -> TaskError:
+    text = ":".join(str(part) for part in named(wanted) if part not in (None, ""))
+    return TaskError(
+        "executor_error", "user %s: %s; leave `user` out, or use a host with a container engine" % (text, why)
+    )
 
 
 def device_groups(patterns: Iterable[str] = DEVICES) -> List[int]:
@@ -153,10 +197,15 @@ def reachable(path: str, account: TaskAccount) -> bool:
 
 
 def outside(task: str) -> str:
-    """A folder for a task whose user can't reach the task's own folder. It is on disk, unlike many a /tmp, and its path
-    is short, because socket paths must be."""
-    base = "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
-    return os.path.join(base, "dstack-task-" + task)
+    """A folder for a task whose user can't reach the task's own folder. Only root makes folders there, so nobody can
+    have made it before us. It is on disk, unlike many a /tmp, and its path is short, because socket paths must be."""
+    return os.path.join(OUTSIDE, task)
+
+
+def tidy() -> None:
+    """Delete the folder of those folders, unless some task of this machine's agents has one."""
+    with contextlib.suppress(OSError):
+        os.rmdir(OUTSIDE)
 
 
 def own_home(folder: TaskFolder, account: TaskAccount) -> Tuple[str, str]:
@@ -166,13 +215,11 @@ def own_home(folder: TaskFolder, account: TaskAccount) -> Tuple[str, str]:
         return folder.home, ""
     base = outside(folder.task)
     try:
-        os.mkdir(base)
-    except FileExistsError:
-        found = os.lstat(base)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise TaskError("executor_error", "%s was created by another user; delete it" % base) from None
-    for path in (base, os.path.dirname(folder.path), folder.path):
-        os.chmod(path, 0o711)
+        os.makedirs(base, exist_ok=True)
+        for path in (OUTSIDE, base, os.path.dirname(folder.path), folder.path):
+            os.chmod(path, 0o711)
+    except OSError as problem:
+        raise TaskError("executor_error", "%s: %s" % (problem.filename, problem.strerror)) from None
     home = folder.home if reachable(folder.home, account) else os.path.join(base, "home")
     scratch = os.path.join(base, "tmp")
     if account.held is not None:

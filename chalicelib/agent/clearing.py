@@ -9,7 +9,7 @@ import os
 import time
 from typing import Dict, List
 
-from . import gateway_role, volumes
+from . import accounts, gateway_role, volumes
 from .roster import Roster
 from .task_runtime import TaskRuntime
 from .tasks import delete_tree
@@ -36,6 +36,7 @@ def end_tasks(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patie
         runtime.sweep(set())
     kept = volumes.sweep(data)
     volumes.Holds().tidy()
+    accounts.tidy()
     return "; ".join(kept)
 
 

@@ -30,10 +30,20 @@ if TYPE_CHECKING:
     import tarfile
     import tempfile
 
-    from . import docker_repositories, fabric, files, listening, logins, node_ssh, process_tree, visibility
+    from . import (
+        container_users,
+        docker_repositories,
+        fabric,
+        files,
+        listening,
+        logins,
+        node_ssh,
+        process_tree,
+        visibility,
+    )
     from .visibility import TaskCards
 else:
-    tarfile, tempfile = Later("tarfile"), Later("tempfile")
+    tarfile, tempfile, container_users = Later("tarfile"), Later("tempfile"), Later(".container_users")
     docker_repositories, fabric = Later(".docker_repositories"), Later(".fabric")
     files, listening, logins, node_ssh = Later(".files"), Later(".listening"), Later(".logins"), Later(".node_ssh")
     process_tree, visibility = Later(".process_tree"), Later(".visibility")
@@ -122,6 +132,8 @@ class DockerRuntime:
         began.volumes.hand_over(lambda: docker_repositories.owner_of(self._docker, name, user))
         began.volumes.unseen(lambda path: self._docker.mode(name, path))
         docker_repositories.make_home(self._docker, put, name, began.spec.get("home_dir"), user)
+        home, shell = container_users.home_of_user(began.spec, details, user), began.spec.get("shell") or "/bin/sh"
+        container_users.give_name(self._docker, put, name, user, home, shell)
         code = files.code_dir(began.spec, where, home_of(began.spec))
         docker_repositories.bring(self._docker, put, began, name, code, user, self._users)
         self._bring_files(began, name, where)

@@ -17,7 +17,7 @@ import tempfile
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple, cast
 from urllib.parse import quote
 
-from . import files, process_tree, repositories
+from . import files, name_service, process_tree, repositories
 from .accounts import account_of, outside, own_home
 from .docker_client import DockerClient, DockerError
 from .task_runtime import Began, TaskError
@@ -68,10 +68,11 @@ def pack(began: Began, repo: Dict[str, Any], target: str, owner: Tuple[int, int]
     if not repo.get("url"):
         files.repack(repositories.code_path(began.folder), target, True, out, owner, folder=True)
         return
-    account = account_of(None, pool, began.folder.task, False)
+    account = account_of({}, pool, began.folder.task)
     try:
         _, scratch = own_home(began.folder, account)
-        tree = repositories.clone(began, account, scratch)
+        seen = name_service.lists_for(began.folder, account, scratch, "/bin/sh")
+        tree = repositories.clone(began, account, scratch, seen)
         if account.held is not None:
             account.held.clear()  # nothing runs that could change it now
         with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
@@ -148,15 +149,20 @@ def _is_id(text: str) -> bool:
 
 def text_of(docker: DockerClient, name: str, path: str) -> str:
     """A file of the container; empty if it has no such file."""
+    return file_of(docker, name, path)[1].decode("utf-8", "replace")
+
+
+def file_of(docker: DockerClient, name: str, path: str) -> Tuple[Optional[tarfile.TarInfo], bytes]:
+    """What lies at a path of the container, and the beginning of its content if it is a file."""
     try:
         with archive_of(docker, name, path) as tar:
             member = tar.next()
             source = tar.extractfile(member) if member is not None and member.isfile() else None
-            return "" if source is None else source.read(LIST_MOST).decode("utf-8", "replace")
+            return member, b"" if source is None else source.read(LIST_MOST)
     except DockerError as problem:
         if problem.status != 404:
             raise
-        return ""
+        return None, b""
 
 
 @contextlib.contextmanager

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
-from typing import BinaryIO, Callable, Dict, List, NamedTuple, Optional
+from typing import BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from . import process_tree
+from . import namespaces, process_tree
 from .accounts import TaskAccount
 from .task_runtime import TaskError
 from .tasks import delete_tree, read_text
@@ -56,6 +57,7 @@ SSH = (
 HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"
 OVER_HTTPS = re.compile(r"https://(?:\w[\w.~+%-]*@)?(?P<host>" + HOST + r"(?::[0-9]{1,5})?)/\S+")
 OVER_SSH = re.compile(r"ssh://(?:\w[\w.~+%-]*@)?" + HOST + r"(?::[0-9]{1,5})?/\S+|\w[\w.-]*@" + HOST + r":[^\s-]\S*")
+SSH_HOST = re.compile(r"(?:ssh://)?(?:[^@/]*@)?(?P<host>" + HOST + r")(?::(?P<port>[0-9]{1,5})(?=/))?")
 PASSWORD = re.compile(r"\w+://[^/\s@]*:[^/\s@]*@")
 
 
@@ -72,6 +74,19 @@ def over_ssh(url: str) -> bool:
     return bool(OVER_SSH.fullmatch(url))
 
 
+def ssh_host(url: str) -> Tuple[str, str]:
+    """The host of an ssh address, and the port if it isn't the usual one."""
+    found = SSH_HOST.match(url)
+    assert found is not None  # what isn't an ssh address isn't asked about
+    port = (found.group("port") or "") if url.startswith("ssh://") else ""
+    return found.group("host").strip("[]").lower(), "" if port in ("", "22") else port
+
+
+def is_of(line: str, host: str, port: str) -> bool:
+    """Is this a key of that host, in a list of known hosts?"""
+    return ("[%s]:%s" % (host, port) if port else host) in line.partition(" ")[0].split(",")
+
+
 def check_url(url: str) -> None:
     """Refuse an address that git would take for another transport or an option, or that holds a password."""
     if PASSWORD.match(url):
@@ -81,12 +96,19 @@ def check_url(url: str) -> None:
 
 
 class Git:
-    """git in one private folder, until a moment (monotonic). `account` is who runs it; None is the agent itself."""
+    """git in one private folder, until a moment (monotonic). `account` is who runs it; None is the agent itself.
+    `seen`: which files it sees in the places of which (`name_service`)."""
 
     def __init__(
-        self, private: str, account: Optional[TaskAccount], task: str, pause: Callable[[float], None], until: float
+        self,
+        private: str,
+        account: Optional[TaskAccount],
+        task: str,
+        pause: Callable[[float], None],
+        until: float,
+        seen: Optional[Dict[str, str]] = None,
     ) -> None:
-        self._private, self._account, self._task = private, account, task
+        self._private, self._account, self._task, self._seen = private, account, task, seen or {}
         self._pause, self._until = pause, until
         self._ssh = ""
         self.known_hosts = os.path.join(private, "known_hosts")
@@ -125,15 +147,28 @@ class Git:
     def hosts_seen(self) -> str:
         return read_text(self.known_hosts) or ""
 
+    def greet(self, host: str, port: str) -> str:
+        """The key of an ssh host, as a line of known hosts: learned before anything of a repository is here, which
+        might write there what it likes. Empty if the host doesn't answer; git will say so."""
+        words = shlex.split(self._ssh)
+        if shutil.which(words[0]) is None:
+            return ""
+        options = ["-o", "PreferredAuthentications=none", "-p", port or "22"]
+        self._wait_for([*words, *options, host, "exit"], self._private, None)
+        return "".join(line for line in self.hosts_seen().splitlines(True) if is_of(line, host, port))
+
     def run(self, *words: str, folder: str, given: Optional[BinaryIO] = None) -> GitOutput:
-        """Wait for one command. Raises Interrupted when the task should end, TaskError when it takes too long."""
+        """Wait for one command. Raises Interrupted when the task should end, TooLate when it takes too long."""
+        return self._wait_for(["git", *words], folder, given)
+
+    def _wait_for(self, words: List[str], folder: str, given: Optional[BinaryIO]) -> GitOutput:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         child: Optional[subprocess.Popen[bytes]] = None
         try:
             try:
                 child = subprocess.Popen(
-                    ["git", *words],
+                    words,
                     cwd=folder,
                     env=self._environment(),
                     stdin=given if given is not None else subprocess.DEVNULL,
@@ -159,6 +194,8 @@ class Git:
 
     def _become(self) -> None:
         os.umask(0o022)
+        if self._seen:
+            namespaces.see_instead(self._seen)
         if self._account is not None:
             self._account.become()
 

@@ -4,25 +4,23 @@ All nodes of an attempt have one key pair, which only their own SSH servers let 
 job. The servers have one host key, too, which jobs don't get; so clients know whom they talk to from the start.
 
 The files are in `.ssh` of the job's home. OpenSSH looks there only in the home that the list of users names, so a plain
-process also has an `ssh`, `scp` and `sftp` ahead of those on its PATH, which name the configuration. If the machine
-doesn't list its user, it has a list of users of its own, too, because ssh runs for nobody who isn't in it.
+process also has an `ssh`, `scp` and `sftp` ahead of those on its PATH, which name the configuration. For them its user
+must have a name (`name_service`), because ssh runs for nobody else.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-import pwd
 import shutil
 import tarfile
-from typing import Any, BinaryIO, Dict, List, NamedTuple, Tuple
+from typing import Any, BinaryIO, Dict, List, NamedTuple
 
 from . import namespaces
 from .accounts import TaskAccount
 from .docker_client import DockerClient
 from .docker_repositories import listed, owner_of, text_of
-from .tasks import TaskFolder, write_atomic
+from .tasks import write_atomic
 
 KEY, KNOWN, CONFIGURATION = "dstack_job", "dstack_known_hosts", "config"
 ALIAS = "dstack-nodes"  # the name under which the one host key of all nodes is known
@@ -71,11 +69,10 @@ class Equipped(NamedTuple):
     """For a plain process: what it needs to reach the other nodes, or why it doesn't."""
 
     path: str = ""  # the folder to put first on its PATH
-    users: str = ""  # a file to see in the place of the machine's list of users
     problem: str = ""
 
 
-def equip_process(folder: TaskFolder, spec: Dict[str, Any], account: TaskAccount, home: str, server: str) -> Equipped:
+def equip_process(spec: Dict[str, Any], account: TaskAccount, home: str, server: str) -> Equipped:
     """`home`: the task's own. `server`: whom the nodes' SSH servers let in."""
     node_ssh = spec["node_ssh"]
     place = os.path.join(home, ".ssh")
@@ -91,34 +88,13 @@ def equip_process(folder: TaskFolder, spec: Dict[str, Any], account: TaskAccount
                 text = "#!/bin/sh\nexec %s -F '%s/%s' \"$@\"\n" % (program, place, CONFIGURATION)
                 write_atomic(os.path.join(programs, name), text, 0o700)
     if not found["ssh"]:
-        return Equipped(programs, "", UNREACHED + "this host has no ssh client; install the package openssh-client")
-    return Equipped(programs, *_list_user(folder, account, home))
-
-
-def _list_user(folder: TaskFolder, account: TaskAccount, home: str) -> Tuple[str, str]:
-    """A list of users that has the task's as well, if the machine's hasn't; or why there is none."""
-    with contextlib.suppress(KeyError):
-        pwd.getpwuid(account.uid)
-        return "", ""
-    problem = namespaces.seeing_instead_fails()
-    if problem:
-        return (
-            "",
-            UNREACHED + "ssh runs for users of the host's list only, and giving the job another fails: " + problem,
+        return Equipped(programs, UNREACHED + "this host has no ssh client; install the package openssh-client")
+    nameless = "" if account.listed else namespaces.seeing_instead_fails()
+    if nameless:
+        nameless = (
+            UNREACHED + "ssh runs for users of the host's list only, and giving the job another fails: " + nameless
         )
-    with open("/etc/passwd", encoding="utf-8", errors="surrogateescape") as file:
-        text = file.read()
-    entry = "%s:x:%d:%d::%s:/bin/sh\n" % (account.name, account.uid, account.gid, home)
-    path = os.path.join(folder.path, "users")
-    with open(path, "w", encoding="utf-8", errors="surrogateescape") as out:
-        out.write(with_line(text, entry))
-    os.chmod(path, 0o644)
-    return path, ""
-
-
-def with_line(text: str, line: str) -> str:
-    """The last line of a file that somebody edited may lack its end."""
-    return text + line if not text or text.endswith("\n") else text + "\n" + line
+    return Equipped(programs, nameless)
 
 
 # In a container -------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         files,
         listening,
         logins,
+        name_service,
         namespaces,
         node_ssh,
         process_tree,
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
     from .visibility import TaskCards
 else:
     accounts, cgroups, fabric, files = Later(".accounts"), Later(".cgroups"), Later(".fabric"), Later(".files")
-    listening, logins, namespaces = Later(".listening"), Later(".logins"), Later(".namespaces")
-    node_ssh, process_tree, repositories = Later(".node_ssh"), Later(".process_tree"), Later(".repositories")
+    listening, logins, name_service = Later(".listening"), Later(".logins"), Later(".name_service")
+    namespaces, node_ssh = Later(".namespaces"), Later(".node_ssh")
+    process_tree, repositories = Later(".process_tree"), Later(".repositories")
     session_command, steps, users = Later(".session_command"), Later(".steps"), Later(".users")
     visibility = Later(".visibility")
 
@@ -80,7 +82,7 @@ class ProcessRuntime:
             raise TaskError("executor_error", "%s; the task ended with it" % what)
         check(spec, self.isolation)
         listening.check(spec)
-        account = accounts.account_of(spec.get("user"), self._users, folder.task, bool(began.gpus))
+        account = accounts.account_of(spec, self._users, folder.task, bool(began.gpus))
         try:
             began.volumes.enter(account)
             return self._start(began, account)
@@ -94,13 +96,14 @@ class ProcessRuntime:
         home, scratch = accounts.own_home(folder, account)
         equipped = node_ssh.Equipped()
         if spec.get("node_ssh"):
-            equipped = node_ssh.equip_process(folder, spec, account, home, logins.server_user())
+            equipped = node_ssh.equip_process(spec, account, home, logins.server_user())
         if spec.get("home_dir"):
             home = str(spec["home_dir"])
             accounts.own_folder(home, account, "home_dir")
+        seen = name_service.lists_for(folder, account, home, shell_of(spec))
         where = files.resolve(spec.get("working_dir") or "", home, home)
         accounts.own_folder(where, account)
-        repositories.bring(began, account, scratch, files.code_dir(spec, where, home))
+        repositories.bring(began, account, scratch, files.code_dir(spec, where, home), seen)
         for number, mapping in enumerate(spec.get("files") or ()):
             target = files.resolve(mapping["path"], where, home)
             with account.acting():
@@ -119,9 +122,9 @@ class ProcessRuntime:
         group = cgroups.TaskGroup(folder.task)
         group.make(spec.get("cpu"), spec.get("memory_bytes"))
         started = dict(environment, **steps.variable(spec, place))  # but not sessions
-        work = ProcessWork(spec, started, where, account, group, folder, place, equipped.users)
+        work = ProcessWork(spec, started, where, account, group, folder, place, seen)
         uid = None if account.held is None else account.held.uid
-        session_command.admit(folder, account, environment, where, equipped.users)
+        session_command.admit(folder, account, environment, where, seen)
         began.report("running", username=account.name, working_dir=where, uid=uid, message=equipped.problem)
         return work
 
@@ -192,6 +195,10 @@ def shared_memory() -> int:
     return disk.f_blocks * disk.f_frsize
 
 
+def shell_of(spec: Dict[str, Any]) -> str:
+    return str(spec.get("shell") or "/bin/sh")
+
+
 def task_environment(
     spec: Dict[str, Any], account: TaskAccount, home: str, task: str, cards: TaskCards, scratch: str = ""
 ) -> Dict[str, str]:
@@ -201,7 +208,7 @@ def task_environment(
         "HOME": home,
         "USER": account.name,
         "LOGNAME": account.name,
-        "SHELL": spec.get("shell") or "/bin/sh",
+        "SHELL": shell_of(spec),
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
     }
@@ -223,7 +230,7 @@ class ProcessWork:
         group: TaskGroup,
         folder: TaskFolder,
         place: str,  # of the file that the task's shell writes to (`steps`)
-        users_list: str = "",  # a file to see in the place of the machine's
+        seen: Dict[str, str],  # which files it sees in the places of which
     ) -> None:
         self._group, self._out_of_memory, self._held, self._folder = group, False, account.held, folder
         self._place = place
@@ -237,7 +244,7 @@ class ProcessWork:
         trouble, trouble_write = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            self._child(spec, environment, where, account, trouble_write, users_list)
+            self._child(spec, environment, where, account, trouble_write, seen)
         os.close(trouble_write)
         with os.fdopen(trouble, "rb") as pipe:
             said = pipe.read().decode("utf-8", "replace")
@@ -254,7 +261,7 @@ class ProcessWork:
         where: str,
         account: TaskAccount,
         trouble: int,
-        users_list: str,
+        seen: Dict[str, str],
     ) -> None:
         """Between fork and exec; errors go through the pipe, which a successful exec closes."""
         step = "starting the task"
@@ -275,8 +282,8 @@ class ProcessWork:
             if self._held is not None:
                 resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES_MOST, PROCESSES_MOST))
             fabric.lift(spec)
-            if users_list:
-                namespaces.see_users(users_list)
+            if seen:
+                namespaces.see_instead(seen)
             account.become()
             step = "working directory %s" % where
             os.chdir(where)

@@ -2,8 +2,8 @@
 
 The clone, at the wanted commit and with the user's patch, is made in a folder of its own and handed over whole: to a
 plain process by moving it, to a container by packing it. So an image needs no git, and a clone that fails leaves
-nothing behind. git runs as the task's own user, which has no process yet; over ssh as the agent, because ssh refuses a
-user id without an account. The credentials lie in a file of the task's folder until they are used, never in its spec.
+nothing behind. git runs as the task's own user, which has no process yet. The credentials lie in a file of the task's
+folder until they are used, never in its spec.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Dict, List, Tuple
 
 from . import files, process_tree
 from .accounts import TaskAccount
-from .git import Git, GitOutput, TooLate, check_url, give, over_ssh
+from .git import Git, GitOutput, TooLate, check_url, give, is_of, over_ssh, ssh_host
 from .task_runtime import Began, TaskError
 from .tasks import FULL, TaskFolder, delete_tree, read_json, write_atomic
 
@@ -100,7 +100,7 @@ def taken(target: str) -> bool:
         raise TaskError("executor_error", "repository: %s: %s" % (target, problem.strerror)) from None
 
 
-def bring(began: Began, account: TaskAccount, scratch: str, target: str) -> None:
+def bring(began: Began, account: TaskAccount, scratch: str, target: str, seen: Dict[str, str]) -> None:
     """The task's repository, if it has one, for a plain process: made and put there with the task's own rights."""
     repo = began.spec.get("repo")
     if not repo:
@@ -113,7 +113,7 @@ def bring(began: Began, account: TaskAccount, scratch: str, target: str) -> None
         if not repo.get("url"):
             files.unpack(code_path(began.folder), target, True, account.acting)
             return
-        tree = clone(began, account, scratch)
+        tree = clone(began, account, scratch, seen)
         with account.acting():
             place(tree, target)
         delete_tree(os.path.dirname(tree))
@@ -149,8 +149,9 @@ def unwritable(place: str, problem: OSError) -> TaskError:
 # The clone ------------------------------------------------------------------------------------------------------------
 
 
-def clone(began: Began, account: TaskAccount, scratch: str, seconds: float = SECONDS) -> str:
-    """The folder with the checkout, which belongs to the account. The caller deletes the folder above it."""
+def clone(began: Began, account: TaskAccount, scratch: str, seen: Dict[str, str], seconds: float = SECONDS) -> str:
+    """The folder with the checkout, which belongs to the account. The caller deletes the folder above it. `seen`: which
+    files git sees in the places of which (`name_service`)."""
     repo, folder = began.spec["repo"], began.folder
     check_url(repo["url"])
     secret = read_json(secret_path(folder)) or {}
@@ -161,15 +162,15 @@ def clone(began: Began, account: TaskAccount, scratch: str, seconds: float = SEC
     stage = os.path.join(scratch or folder.path, "repository")
     delete_tree(stage)
     os.mkdir(stage, 0o700)
-    runs_as = account if account.foreign and not over_ssh(repo["url"]) else None
-    git = Git(os.path.join(stage, "git"), runs_as, folder.task, began.pause, time.monotonic() + seconds)
+    runs_as = account if account.foreign else None
+    git = Git(os.path.join(stage, "git"), runs_as, folder.task, began.pause, time.monotonic() + seconds, seen)
     known = KnownHosts(folder.data)
     try:
         git.settle(repo["url"], secret.get("oauth_token", ""), secret.get("private_key", ""), known.read())
         git.give(stage)
+        if over_ssh(repo["url"]) and not known.has(*ssh_host(repo["url"])):
+            known.add(git.greet(*ssh_host(repo["url"])))
         tree = Cloning(git, repo, stage, secret).whole(code_path(folder) if repo.get("code") else "")
-        if runs_as is None and over_ssh(repo["url"]):  # nobody but the agent may say which hosts it knows
-            known.add(git.hosts_seen())
         git.forget()
     except TooLate:
         delete_tree(stage)
@@ -196,6 +197,9 @@ class KnownHosts:
             return ""
         with open(self._path, encoding="utf-8", errors="replace") as file:
             return file.read()
+
+    def has(self, host: str, port: str) -> bool:
+        return any(is_of(line, host, port) for line in self.read().splitlines())
 
     def add(self, text: str) -> None:
         with open(self._path + ".lock", "w") as lock:
@@ -303,7 +307,8 @@ class Cloning:
             (NO_BRANCH, "it has no branch `%s`" % self._branch),
             (DISK, FULL_DISK + " ({git})"),
             (NO_SSH, "ssh isn't installed on this machine: install it there, or use an https address"),
-            (NO_ACCOUNT, "over ssh only together with a repository that is cloned over ssh itself ({git})"),
+            (NO_ACCOUNT, "over ssh only where the agent may mount (CAP_SYS_ADMIN), which gives the job's user a name "
+             "({git})"),
             (TRANSPORT, "only https and ssh are allowed ({git})"),
             (CHANGED, "its host has another ssh key than this machine saw first: if that is right, delete the host's "
              "line from `known_hosts` in the agent's folder"),

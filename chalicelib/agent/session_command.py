@@ -31,11 +31,12 @@ class NoSession(Exception):
     """The reason is for the client."""
 
 
-def admit(folder: TaskFolder, account: TaskAccount, environment: Dict[str, str], where: str, users: str = "") -> None:
-    """From now on there can be sessions of this plain process. `users`: a file they see in the place of the machine's
-    list."""
+def admit(
+    folder: TaskFolder, account: TaskAccount, environment: Dict[str, str], where: str, seen: Dict[str, str]
+) -> None:
+    """From now on there can be sessions of this plain process. `seen`: which files they see in the places of which."""
     rights = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "confined": account.confined}
-    entry = dict(rights, own_user=account.held is not None, environment=environment, where=where, users=users)
+    entry = dict(rights, own_user=account.held is not None, environment=environment, where=where, seen=seen)
     write_atomic(os.path.join(folder.path, "session.json"), json.dumps(entry))
 
 
@@ -89,8 +90,8 @@ def beside_process(folder: TaskFolder, spec: Dict[str, Any], command: Optional[s
         if not folder.supervised():
             raise NoSession("the job has ended")
         namespaces.enter(int(read_text(os.path.join(folder.path, "pid")) or 0), ["mnt"])
-    if entry.get("users"):
-        namespaces.see_users(entry["users"])
+    if entry["seen"]:
+        namespaces.see_instead(entry["seen"])
     take_on(entry)
     if not os.access("session.json", os.F_OK, dir_fd=here):
         raise NoSession("the job has ended")

@@ -142,7 +142,8 @@ class DefaultPermissions(Spec):
     )
     allow_non_admins_run_privileged: bool = Field(
         default=Permissions.allow_non_admins_run_privileged,
-        description="Whether members who aren't project admins may run privileged containers and mount hosts' folders.",
+        description="Whether members who aren't project admins may run privileged containers, mount hosts' folders "
+        "and name hosts' users in `user`.",
     )
     allow_non_admins_run_unisolated: bool = Field(
         default=Permissions.allow_non_admins_run_unisolated,

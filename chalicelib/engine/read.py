@@ -31,7 +31,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume
 from chalicelib.errors import Bug
 from chalicelib.planning.combine import as_placed
-from chalicelib.planning.pools import unisolated
+from chalicelib.planning.isolation import unisolated
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.store import nouns
 from chalicelib.store.kept import Lru

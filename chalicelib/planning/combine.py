@@ -20,6 +20,8 @@ from chalicelib.domain.specs.references import EntityReference, FleetInstanceSel
 from chalicelib.domain.specs.resources import CPUSpec, DiskSpec, GPUSpec, ResourcesSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.workloads import RunConfiguration
+from chalicelib.planning.fitting import Misfit
+from chalicelib.planning.isolation import barred, without_docker
 from chalicelib.planning.mounts import needs_host
 from chalicelib.planning.plan import Note
 from chalicelib.planning.selecting import Selector, selectors
@@ -46,6 +48,8 @@ class Wants(NamedTuple):
     instances: tuple[Selector, ...] = ()  # only these; any if empty
     ports: tuple[int, ...] = ()  # that it listens on, in its host's network if it runs in that
     networked: bool = False  # it reaches others of its run, or they it
+    named: bool = False  # it says as whom it runs
+    barred: Misfit | None = None  # why it can't be a plain process as that user
 
 
 Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
@@ -108,7 +112,8 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
     ports = tuple([app.port for app in job.app_specs])
     container = needing_container(config)
-    return Wants(query, names, fleet_id, reuse, container, job.isolated, named, ports, job.networked)
+    user = job.user is not None, barred(job.user, job.user_permitted)
+    return Wants(query, names, fleet_id, reuse, container, job.isolated, named, ports, job.networked, *user)
 
 
 def wants_at(item: QueuedJob) -> Wants:
@@ -157,12 +162,14 @@ class Fence:
     query: Query | None
     imported: bool = False
     one_machine: bool = False  # the server's own
+    plain: bool = False  # it has hosts that run plain processes
 
     @staticmethod
     def of(view: FleetView) -> Fence:
         config = merged_fleet(view.spec)
         query = None if config.nodes is None else fleet_query(config)
-        return Fence(view.fleet, config, query, view.imported, any(each.local for each in view.instances))
+        local, plain = any(each.local for each in view.instances), any(map(without_docker, view.instances))
+        return Fence(view.fleet, config, query, view.imported, local, plain)
 
 
 def combined(wants: Wants, view: FleetView) -> Query | Note:
@@ -177,7 +184,7 @@ def within(fence: Fence, wants: Wants) -> Query | Note:
         return Note(f"fleet `{fleet.name}`", "is being deleted")
     if wants.fleets is not None and fleet.name not in wants.fleets:
         return Note(f"fleet `{fleet.name}`", NOT_NAMED, f"add `{fleet.name}` to `fleets`")
-    if fence.imported and (unfit := _too_much(wants)):
+    if fence.imported and (unfit := _too_much(wants, fence)):
         return Note(
             f"fleet `{fleet.name}`", f"is another project's, and takes no run {unfit}", "use a fleet of your own"
         )
@@ -189,10 +196,12 @@ def within(fence: Fence, wants: Wants) -> Query | Note:
     return wants.query if fence.query is None else _meet(wants.query, fence.query, fence.config, fleet.name)
 
 
-def _too_much(wants: Wants) -> str:
+def _too_much(wants: Wants, fence: Fence) -> str:
     """What a run needs that a project doesn't give to the jobs of others."""
     if wants.query.host:
         return "with folders of its hosts"
+    if wants.named and fence.plain:
+        return "with `user`, because it has hosts that run plain processes"
     return "with `privileged` or `docker`" if {"privileged", "docker"} & set(wants.container) else ""
 
 

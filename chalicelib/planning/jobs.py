@@ -313,6 +313,7 @@ def agent_task(
         "runtime": spec.runtime,
         "isolated": spec.isolated or not own,
         "user": None if spec.user is None else spec.user.model_dump(),
+        "user_permitted": spec.user_permitted and own,
         "working_dir": spec.working_dir,
         "privileged": spec.privileged,
         "docker": spec.docker,

@@ -11,10 +11,12 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.colocation import beside, capable, first_of, is_cluster
 from chalicelib.planning.combine import Wants, combined, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.fitting import Misfit
+from chalicelib.planning.isolation import UNISOLATED, text_of, unisolated, without_docker
 from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.offers import OfferBook, slice_of
 from chalicelib.planning.plan import Note
-from chalicelib.planning.pools import READY, blocks_for, unisolated, without_docker
+from chalicelib.planning.pools import READY, blocks_for
 from chalicelib.planning.sites import Volumes, sites
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
@@ -113,28 +115,38 @@ def _nothing(
     return [out_of_reach(view) if sold else no_offers(f"fleet `{view.fleet.name}`", query, book)]
 
 
-def only_unisolated(run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[FleetView], book: OfferBook) -> str:
-    """The instance that could take the job if it needed no isolation; empty if one can take it anyway, or none can."""
-    if not job_spec.isolated or not any(unisolated(instance) for view in fleets for instance in view.instances):
-        return ""
+def only_plain(
+    run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[FleetView], book: OfferBook
+) -> tuple[str, Misfit] | None:
+    """The instance that could take the job but for what plain processes there don't separate, and what that is; None
+    if one can take it anyway, or none can."""
+    wants = wants_of(run_spec, job_spec)
+    if not (wants.isolated or wants.barred) or not any(
+        without_docker(one) for view in fleets for one in view.instances
+    ):
+        return None
     if plan_offers(run_spec, job_spec, fleets, book, 1)[1]:
-        return ""
-    wants = wants_of(run_spec, job_spec.with_(isolated=False))
+        return None
+    anywhere = wants._replace(isolated=False, barred=None)
     for view in fleets:
-        query = combined(wants, view)
-        if not isinstance(query, Note) and (
-            found := [i for i in view.instances if blocks_for(wants, query, i, view.fleet.name)]
-        ):
-            return found[0].name
-    return ""
+        query = combined(anywhere, view)
+        name = view.fleet.name
+        found = [] if isinstance(query, Note) else [i for i in view.instances if blocks_for(anywhere, query, i, name)]
+        if found:
+            shared = wants.isolated and unisolated(found[0])
+            return found[0].name, UNISOLATED if shared else wants.barred or UNISOLATED
+    return None
 
 
-def separation(fleets: Iterable[FleetView]) -> list[str]:
-    """What separates jobs, for each fleet that has machines without containers."""
+def separation(fleets: Iterable[FleetView], job_spec: JobSpec) -> list[str]:
+    """What separates jobs, for each fleet that has machines without containers, and as whom the job runs there."""
     lines = []
+    own = "each as a user of its own"
+    if job_spec.user is not None and job_spec.user_permitted:
+        own = f"this one as the user {text_of(job_spec.user)} of its host"
     for view in fleets:
         plain = {instance.isolation == "user" for instance in view.instances if without_docker(instance)}
-        how = "without isolation" if False in plain else "each as a user of its own"
+        how = "without isolation" if False in plain else own
         if plain:
             lines.append(f"Fleet {view.fleet.name} runs jobs as plain processes, {how}.")
     return lines

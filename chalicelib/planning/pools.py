@@ -16,6 +16,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.planning.bitmaps import first_of
 from chalicelib.planning.combine import Fence, Wants
 from chalicelib.planning.fitting import blocks_needed, measured
+from chalicelib.planning.isolation import unisolated, without_docker
 from chalicelib.planning.journal import Journal
 from chalicelib.planning.mounts import has_folders
 from chalicelib.planning.selecting import selects
@@ -148,7 +149,7 @@ class Pool:
 
     def _fitting(self, wants: Wants, query: Query) -> int:
         found = self._stock.offered(query) & self._whole
-        if wants.container:
+        if wants.container or wants.barred:
             found &= ~self._plain
         if wants.isolated:
             found &= ~self._shared
@@ -218,21 +219,12 @@ def unheard(instance: Instance) -> bool:
     return not instance.bought and instance.status in COMING and instance.started_at is None
 
 
-def without_docker(instance: Instance) -> bool:
-    return bool(instance.runtimes) and "docker" not in instance.runtimes
-
-
-def unisolated(instance: Instance) -> bool:
-    """Jobs there run as the agent's own user."""
-    return without_docker(instance) and instance.isolation != "user"
-
-
 def blocks_for(wants: Wants, query: Query, instance: Instance, fleet: str) -> int:
     """How many of the instance's blocks the job needs; 0: it doesn't fit. `fleet`: its fleet's name for the project."""
     offer = instance.offer
     if (
         not selects(wants.instances, instance, fleet)
-        or (wants.container and without_docker(instance))
+        or ((wants.container or wants.barred) and without_docker(instance))
         or (wants.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)
         or not query.takes_kind(offer)

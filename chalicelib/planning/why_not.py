@@ -17,19 +17,14 @@ from chalicelib.planning.colocation import first_of, is_cluster, place_of
 from chalicelib.planning.combine import NOT_NAMED, Wants, within
 from chalicelib.planning.fitting import Misfit, blocks_needed, misfits, total_blocks
 from chalicelib.planning.floor import Floor
+from chalicelib.planning.isolation import UNISOLATED, unisolated, without_docker
 from chalicelib.planning.mounts import has_folders
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
-from chalicelib.planning.pools import Pool, there, unisolated, without_docker
+from chalicelib.planning.pools import Pool, there
 from chalicelib.planning.selecting import selects
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
-
-UNISOLATED = "runs jobs as plain processes of its agent's user, which only the project's admins may use"
-MORE_ISOLATION = (
-    "install a container engine there, run the server or the agent as root, or start the server with --trust-jobs"
-)
-
 
 NO_FOLDERS = "has no folders of its own that a job could mount"
 OTHER_TYPES = "use other instance types"
@@ -144,8 +139,10 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
     if wants.container and without_docker(instance):
         fields = " and ".join(f"`{name}`" for name in wants.container)
         wrong.append(Misfit("runs plain processes, not containers", f"remove {fields}, or install Docker there"))
+    elif wants.barred and without_docker(instance):
+        wrong.append(wants.barred)
     if wants.isolated and unisolated(instance):
-        wrong.append(Misfit(UNISOLATED, MORE_ISOLATION))
+        wrong.append(UNISOLATED)
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
     if query.sites is not None and offer.no_volumes:

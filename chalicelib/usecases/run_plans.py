@@ -39,7 +39,6 @@ from chalicelib.planning.sites import Volumes
 from chalicelib.planning.snapshots import FleetView, NounsSnapshot, QueuedJob
 from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
-from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import files, plans, quotas, repos, run_volumes, secrets, service_gateways, specs
@@ -148,7 +147,7 @@ def get_plan(
     run_volumes.refuse_missing(draft.job_specs[:1], volumes)
     run_volumes.refuse_never(draft.possible, volumes)
     if not look.beyond_fleets:
-        _refuse_unisolated(draft, views, book)
+        _refuse_plain(draft, views, book)
     _refuse_large(draft)  # it couldn't be applied
     facts = plane.backends.facts(project.id)
     notes: dict[Note, None] = {}
@@ -174,7 +173,7 @@ def get_plan(
         replaces=_replaced(plane, row, draft) if row is not None and updates else (),
         notes=tuple(notes),
         delays=plane.pace.delays(),
-        isolation=tuple(listing.separation(_open_to(draft, views))),
+        isolation=tuple(listing.separation(_open_to(draft, views), draft.job_specs[0])),
         remarks=tuple(remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned])),
         ages=plane.catalog.ages(project.id),
         quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),
@@ -232,10 +231,12 @@ def _refuse_large(draft: _Draft) -> None:
     specs.refuse_large(len(orjson.dumps(draft.effective)), sum(size for _, size in groups), shown)
 
 
-def _refuse_unisolated(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
+def _refuse_plain(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
+    """A run that only hosts without containers could take, which mustn't run it as a plain process."""
     for group in planned_jobs.by_group(draft.job_specs):
-        if name := listing.only_unisolated(draft.placed, group[0], views, book):
-            raise Refused(f"{name} {UNISOLATED}.", hint=f"{MORE_ISOLATION[0].upper()}{MORE_ISOLATION[1:]}.")
+        if found := listing.only_plain(draft.placed, group[0], views, book):
+            name, why = found
+            raise Refused(f"{name} {why.text}.", hint=f"{why.hint[0].upper()}{why.hint[1:]}.")
 
 
 def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> _Draft:
@@ -261,11 +262,14 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     found += door.problems
     if not plane.serves and door.gateway is None:
         found += support.doorless(effective)
-    if not plane.permissions.run_privileged(user, role):
+    permitted = plane.permissions.run_privileged(user, role)
+    if not permitted:
         found += support.privileged(effective)
     specs.refuse(effective, found)
     isolated = not plane.permissions.run_unisolated(user, role)
     derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key, isolated=isolated)
+    if permitted:
+        derived = tuple(each if each.user is None else each.with_(user_permitted=True) for each in derived)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
     scales = services.first_scales(effective.configuration)
     return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived), scales, door)
@@ -316,8 +320,8 @@ def apply_plan(
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
     run_volumes.refuse(draft.possible, run_volumes.known(plane, project, draft.job_specs))
-    if any(job_spec.isolated for job_spec in draft.job_specs):
-        _refuse_unisolated(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
+    if any(job_spec.isolated or job_spec.user is not None for job_spec in draft.job_specs):
+        _refuse_plain(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
     files.use(plane, project.id, draft.spec)
     for _ in range(TRIES):
         try:

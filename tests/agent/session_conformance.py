@@ -37,13 +37,13 @@ class SessionConformance(Conformance):
         return Ssh(workshop, task, key)
 
     def test_a_session_is_in_the_job(self, workshop: Workshop, tmp_path: Path) -> None:
-        """Its user, folder and variables; output, errors and exit status; input to its end."""
+        """Its user, by number and name, its folder and variables; output, errors and exit status; input to its end."""
         (tmp_path / "work").mkdir(mode=0o777)
         (tmp_path / "work").chmod(0o777)
-        ssh = self.login(workshop, tmp_path, f"id -u; pwd; {HOLD}", env={"COLOUR": "blue green"})
-        workshop.until(lambda: workshop.log(ssh.task).count(b"\n") >= 2, ssh.task)
-        user, where = workshop.log(ssh.task).decode().split()[:2]
-        assert ssh.output("id -u; pwd; echo $COLOUR").split("\n") == [user, where, "blue green", ""]
+        ssh = self.login(workshop, tmp_path, f"id -u; id -un; pwd; {HOLD}", env={"COLOUR": "blue green"})
+        workshop.until(lambda: workshop.log(ssh.task).count(b"\n") >= 3, ssh.task)
+        known = workshop.log(ssh.task).decode().split()[:3]
+        assert ssh.output("id -u; id -un; pwd; echo $COLOUR").split("\n") == [*known, "blue green", ""]
         done = ssh.run("cat; echo wrong >&2; exit 7", stdin=b"\x00bytes\xff\n" * 100_000)
         assert (done.returncode, done.stderr) == (7, b"wrong\n") and done.stdout == b"\x00bytes\xff\n" * 100_000
         assert ssh.run("kill -KILL $$").returncode not in (0, 255)

@@ -58,6 +58,14 @@ class TestDockerRuntime(RuntimeConformance):
         )
         assert state["message"].startswith("exited with status 6")
 
+    def test_a_number_that_the_image_doesnt_list_gets_a_name_and_a_home(self, workshop: Workshop) -> None:
+        ask = "import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_name, me.pw_dir, me.pw_shell)"
+        script = f'python3 -c "{ask}"; id -un; id -gn; echo $HOME; cd; pwd; echo mine > file; cat file'
+        task = workshop.start(script, image=PYTHON, user="4321:4322")
+        assert workshop.exited(task)["exit_status"] == 0, workshop.log(task)
+        name, home = "dstack-4321", "/home/4321"
+        assert workshop.log(task).decode().split() == [name, home, "/bin/sh", name, name, home, home, "mine"]
+
     def test_limits_reach_the_container(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
         task = workshop.start("sleep 60", memory_bytes=64 << 20, cpu=0.5, shm_bytes=8 << 20)
         workshop.running(task)

@@ -17,7 +17,7 @@ import pytest
 from chalicelib.agent import fabric, logins
 from chalicelib.agent.docker import container_body
 from chalicelib.agent.docker_client import DockerClient
-from chalicelib.agent.node_ssh import client_files, configuration, equip_container, with_line
+from chalicelib.agent.node_ssh import client_files, configuration, equip_container
 from chalicelib.agent.roster import Roster
 from chalicelib.agent.visibility import TaskCards
 from tests.agent import docker_engine
@@ -182,8 +182,3 @@ def test_what_keeps_other_nodes_out_is_said_while_the_job_runs(tmp_path: Path) -
     assert roster.report("t")["message"] == "no client; the other nodes can't reach this one by ssh: no sshd"
     folder.write_state({"state": "exited", "message": "exited with status 1"})
     assert roster.report("t")["message"] == "exited with status 1" and "nodes" not in roster.report("t")
-
-
-@pytest.mark.parametrize(("text", "found"), [("", "b\n"), ("a\n", "a\nb\n"), ("a", "a\nb\n")])
-def test_a_list_whose_last_line_lacks_its_end_gets_another(text: str, found: str) -> None:
-    assert with_line(text, "b\n") == found

@@ -66,7 +66,9 @@ def test_where_jobs_are_the_agents_own_user_that_users_files_are_left_alone(work
 def test_a_number_that_the_host_lists_as_nobody_reaches_the_others_too(workshop: Workshop) -> None:
     attempt = Attempt(workshop, addresses(2))
     attempt.start(1)
-    task = workshop.start(f"ssh {attempt.names[1]} 'echo at $RANK' 2>&1; id -u", **attempt.spec(0), user="64321")
+    task = workshop.start(
+        f"ssh {attempt.names[1]} 'echo at $RANK' 2>&1; id -u", **attempt.spec(0), user="64321", user_permitted=True
+    )
     workshop.exited(task)
     assert workshop.log(task).decode().split() == ["at", "1", "64321"]
 

@@ -114,20 +114,34 @@ def test_a_working_directory_is_made_with_the_tasks_own_rights(workshop: Worksho
     assert not Path("/etc/dstack-test-evil").exists()
 
 
-@pytest.mark.parametrize("user", ["root", "0", {"uid": 0}, "nobody:root", "61500"])
-def test_a_spec_names_neither_root_nor_another_tasks_user(workshop: Workshop, user: Any) -> None:
-    state = workshop.exited(workshop.start("id", user=user))
-    assert state["reason"] == "executor_error" and "--trust-jobs" in state["message"]
+@pytest.mark.parametrize(("user", "permitted"), [("54321", False), ("4242:disk", True), ("root", True)])
+def test_who_a_task_is_isnt_its_own_choice(workshop: Workshop, user: str, permitted: bool) -> None:
+    state = workshop.exited(workshop.start("id", user=user, user_permitted=permitted))
+    assert state["reason"] == "executor_error" and state["message"].startswith(f"user {user}: ")
 
 
-def test_a_user_that_the_spec_names_stays_without_the_groups_that_give_more(workshop: Workshop) -> None:
-    assert said(workshop, "id -u; id -G", user="1234") == "1234\n1234\n"
+def test_a_user_that_the_spec_may_name_has_its_own_group_alone(workshop: Workshop) -> None:
+    assert said(workshop, "id -u; id -G", user="54321", user_permitted=True) == "54321\n54321\n"
+
+
+def test_its_user_has_a_name_with_its_home_and_shell(workshop: Workshop) -> None:
+    """Whoever asks for it, in the way of the C library or of OpenSSH, which runs for nobody without one."""
+    ask = "import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_name, me.pw_dir, me.pw_shell)"
+    script = (
+        f'python3 -c "{ask}"; whoami; id -gn; echo $HOME $SHELL; stat -c "%U %G" .; '
+        "ssh-keygen -q -t ed25519 -N '' -f key && echo made; ssh -o BatchMode=yes -p 1 127.0.0.1 2>&1"
+    )
+    asked, whoami, group, places, owner, made, ssh = said(workshop, script, shell="/bin/bash").strip().split("\n")
+    home, shell = places.split()
+    assert (shell, made) == ("/bin/bash", "made") and int(whoami.removeprefix("dstack-")) in POOL
+    assert asked.split() == [whoami, home, shell] and (group, owner) == (whoami, f"{whoami} {whoami}")
+    assert "Connection refused" in ssh, "it got that far"
 
 
 def test_trusted_tasks_run_as_the_agent_or_as_whom_they_say(workshop: Workshop) -> None:
     workshop.roster = workshop.new_roster("agent")
     assert said(workshop, "id -u; pwd").split()[0] == "0"
-    assert said(workshop, "id -u", user="0") == "0\n"
+    assert said(workshop, "id -u", user="0", user_permitted=True) == "0\n"
 
 
 def test_what_leaves_the_tasks_session_ends_with_it(workshop: Workshop) -> None:

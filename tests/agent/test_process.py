@@ -69,13 +69,14 @@ class TestProcessRuntime(RuntimeConformance):
 
     @root_only
     def test_user(self, workshop: Workshop) -> None:
-        task = workshop.start("id -un; touch mine && echo wrote; cat /etc/shadow", user="nobody")
+        workshop.roster = workshop.new_roster("agent")
+        task = workshop.start("id -un; touch mine && echo wrote; cat /etc/shadow", user="nobody", user_permitted=True)
         assert workshop.exited(task)["username"] == "nobody"
         log = workshop.log(task).decode()
         assert log.startswith("nobody\r\nwrote\r\n") and "denied" in log
 
     def test_an_unknown_user_is_named(self, workshop: Workshop) -> None:
-        state = workshop.exited(workshop.start("true", user="nosuchuser"))
+        state = workshop.exited(workshop.start("true", user="nosuchuser", user_permitted=True))
         assert (state["reason"], "nosuchuser" in state["message"]) == ("executor_error", True)
 
     def test_shared_memory_is_the_machines_or_refused(self, workshop: Workshop) -> None:

@@ -520,7 +520,9 @@ def test_nobodys_links_are_followed(workshop: Workshop, shared: Path, path: str)
     assert "is a link to" in refused(workshop, folder(shared / "fresh", str(shared / "link" / "data")))
 
 
-@pytest.mark.parametrize("target", ["/", "/etc", "/usr/lib/python3", "/var/tmp", "/proc/self", "{data}", "{python}"])
+@pytest.mark.parametrize(
+    "target", ["/", "/etc", "/usr/lib/python3", "/var/lib/dstack-tasks", "/proc/self", "{data}", "{python}"]
+)
 def test_nothing_is_mounted_over_what_the_agent_needs(tmp_path: Path, shared: Path, target: str) -> None:
     target = target.format(data=tmp_path, python=sys.prefix)
     found = TaskVolumes(TaskFolder(str(tmp_path), "t"), [folder(shared, target)])

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import FleetBody
 from chalicelib.domain.instances import Instance
+from chalicelib.domain.job_specs import UnixUser
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.offers import Disk
 from chalicelib.domain.reasons import JobReason
@@ -289,6 +290,24 @@ def test_not_even_folders_of_hosts_that_a_job_could_do_without(
     assert host is not None
     task = agent_task(job, Reader(center.store).job_spec(job), host, "main")
     assert [each["source"] for each in task["volumes"]] == folders
+
+
+def test_no_job_is_a_user_of_another_projects_host(center: Center) -> None:
+    center.fleet(center.lab, "plain", runtimes=("process",), isolation="user")
+    center.share(exported_fleets=["plain"])
+    asked = task("train", fleets=["lab/plain"], user="ann")
+    plan = center.rig.ok("P/runs/get_plan", {"run_spec": asked})
+    assert plan["job_plans"][0]["total_offers"] == 0
+    assert "takes no run with `user`, because it has hosts that run plain processes" in str(plan["notes"])
+    job = center.submit("other", fleets=["lab/plain"])
+    center.passes()
+    job = center.job(job.run_id)
+    assert job.assignment is not None
+    host = nouns.find(center.store, Instance, keys.instance(job.assignment.instance_id))
+    assert host is not None
+    spec = Reader(center.store).job_spec(job).with_(user=UnixUser(username="ann"), user_permitted=True)
+    assert agent_task(job, spec, host, "main")["user_permitted"] is False
+    assert agent_task(job.with_(project_id=host.project_id), spec, host, "lab")["user_permitted"] is True
 
 
 def test_hosts_that_run_jobs_as_the_agents_own_user_arent_shared(center: Center) -> None:

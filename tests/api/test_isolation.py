@@ -68,6 +68,50 @@ def test_everybody_runs_where_jobs_are_separated_or_trusted(
         rig.ok("P/runs/apply", {"plan": body}, token=token)
 
 
+OWN_USERS = {"runtimes": ("process",), "isolation": "user"}
+NO_NAMES = (
+    "local-0 runs plain processes, and only the project's admins may name the host's users in `user`. Remove `user`, "
+    "install a container engine there, or ask the server's operator for `allow_non_admins_run_privileged`."
+)
+
+
+@pytest.mark.parametrize("user", ["ann", "1500", "4242:disk"])
+@pytest.mark.parametrize("allowed", [True, False])
+def test_only_admins_name_users_of_hosts(tmp_path: Path, user: str, allowed: bool) -> None:
+    rig, tokens = rig_with(tmp_path, OWN_USERS, allow_non_admins_run_privileged=allowed)
+    for role, token in tokens.items():
+        body = {"run_spec": task(f"of-{role}", user=user)}
+        for verb, asked in (("get_plan", body), ("apply", {"plan": body})):
+            if not allowed and role not in ("global", "admin"):
+                assert rig.refused(f"P/runs/{verb}", asked, token=token) == NO_NAMES
+                continue
+            done = rig.ok(f"P/runs/{verb}", asked, token=token)
+            if verb == "get_plan":
+                assert done["isolation"] == [
+                    f"Fleet local runs jobs as plain processes, this one as the user {user} of its host."
+                ]
+            else:
+                assert done["jobs"][0]["job_spec"]["user_permitted"] is True
+
+
+def test_nobody_is_root_on_a_host(tmp_path: Path) -> None:
+    rig, tokens = rig_with(tmp_path, OWN_USERS)
+    for token in (tokens["admin"], tokens["global"]):
+        said = rig.refused("P/runs/get_plan", {"run_spec": task(user="root")}, token=token)
+        assert said.startswith(
+            "local-0 runs plain processes, which can't be root or another of the host's system users."
+        )
+
+
+def test_in_containers_anybody_is_anybody(tmp_path: Path) -> None:
+    rig, tokens = rig_with(tmp_path, {"runtimes": ("docker", "process"), "isolation": "container"})
+    for role, token in tokens.items():
+        body = {"run_spec": task(f"of-{role}", user="root")}
+        assert rig.ok("P/runs/get_plan", body, token=token)["job_plans"][0]["total_offers"] == 1
+        job = rig.ok("P/runs/apply", {"plan": body}, token=token)["jobs"][0]
+        assert job["job_spec"]["user_permitted"] is (role in ("global", "admin")), "it may yet turn out to be a process"
+
+
 def test_a_host_that_isnt_there_yet_is_no_reason_to_refuse(tmp_path: Path) -> None:
     rig, tokens = rig_with(tmp_path, {"status": "pending", "runtimes": ()})
     submitted = rig.ok("P/runs/apply", {"plan": {"run_spec": task()}}, token=tokens["user"])

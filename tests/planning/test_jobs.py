@@ -262,7 +262,7 @@ def test_a_task_has_every_field_of_the_protocol() -> None:
     protocol = (
         "id name project project_id run_name commands env image user working_dir shell privileged registry_auth cpu "
         "memory_bytes shm_bytes gpus gpu_devices max_duration stop_duration files repo hostfile volumes home_dir "
-        "runtime isolated docker ports host_user steps"
+        "runtime isolated docker ports host_user steps user_permitted"
     )
     assert set(task) == set(protocol.split())
     assert (task["cpu"], task["memory_bytes"], task["gpus"]) == (0, 0, 0)
@@ -328,6 +328,7 @@ def test_a_task_in_full() -> None:
         "hostfile": "10.0.0.5 slots=2\n",
         "host_user": None,
         "isolated": False,
+        "user_permitted": False,
         "volumes": [],
         "home_dir": None,
     }

@@ -347,6 +347,18 @@ def test_a_job_that_needs_isolation_is_not_put_where_there_is_none(isolation: st
     assert placed(decide(b.waiting(confined, fleets=(b.view(LOCAL, engine),)))) == {"a": "local-0"}
 
 
+def test_a_job_that_names_a_user_is_put_on_plain_processes_only_with_permission() -> None:
+    item, named = b.queued("a"), b.job_spec(b.run_spec(user="ann"))
+    for permitted, runtimes in ((False, ("process",)), (True, ("process",)), (False, ("docker", "process"))):
+        one = item.__class__(item.job, item.run, named.with_(user_permitted=permitted), item.run_spec)
+        for blocks in (1, 2):
+            host = b.host(0, LOCAL, runtimes=runtimes, isolation="user", total_blocks=blocks)
+            plan = decide(b.waiting(one, fleets=(b.view(LOCAL, host),)))
+            there = permitted or "docker" in runtimes
+            assert placed(plan) == ({"a": "local-0"} if there else {})
+            assert there or "only the project's admins may name the host's users" in jobs_of(plan)["a"].message
+
+
 def test_the_default_disk_is_not_asked_of_a_host_that_exists() -> None:
     small = b.host(0, LOCAL)
     assert small.offer.instance.resources.disk.size_mib < 100 * 1024

@@ -98,7 +98,9 @@ class RunConfiguration(ProfileParams):
     name: str | None = Field(default=None, description="The name of the run; a random one unless set.")
     image: str | None = Field(default=None, description="The image to run; one with Python unless set.")
     user: Annotated[str, AfterValidator(_user)] | None = Field(
-        default=None, description="`user[:group]`, names or ids."
+        default=None,
+        description="`user[:group]`, names or ids: of the image or, where jobs are plain processes, of the host, "
+        "which is for the project's admins.",
     )
     privileged: bool = Field(default=False, description="Run the container privileged.")
     entrypoint: Annotated[str, AfterValidator(_entrypoint)] | None = Field(
