@@ -22,7 +22,6 @@ from .task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micr
 from .tasks import FINAL, FULL, TaskFolder, make_pipe
 from .volumes import TaskVolumes
 
-DEFAULT_GRACE = 10.0
 NOTICE_EVERY = 0.05  # seconds between notices of new output to the agent
 RETRY_EVERY = 1.0  # seconds between attempts to write to a full disk
 KILL_AGAIN = 2.0
@@ -169,10 +168,7 @@ class Supervisor:
             self._end_politely(work, "terminated_by_user", request.get("grace"))
 
     def _end_politely(self, work: Work, cause: str, grace: Optional[float]) -> None:
-        if grace is None:
-            grace = self._spec.get("stop_duration")
-        patience = DEFAULT_GRACE if grace is None else float(grace)
-        now = time.monotonic()
+        now, patience = time.monotonic(), patience_of(self._spec, grace)
         self._cause, self._limit_at = cause, float("inf")
         self._grace_at, self._kill_at = now + patience / 2, now + patience
         work.signal_politely()
@@ -275,6 +271,13 @@ class Supervisor:
                 raise
             return False
         return True
+
+
+def patience_of(spec: Dict[str, Any], grace: Optional[float]) -> float:
+    """Seconds from the polite signal to the kill: what the server says now, or else what it said in the spec, where
+    None is no limit. There is no default: the server knows it, and always says it."""
+    asked = spec.get("stop_duration") if grace is None else grace
+    return float("inf") if asked is None else float(asked)
 
 
 def _told(held: Dict[str, str]) -> Dict[str, Any]:

@@ -80,7 +80,7 @@ class JobSpec(Value):
     docker: bool = False  # with an engine of its own; clients ignore it
     single_branch: bool | None = None
     max_duration: int | None = None  # seconds; None: off
-    stop_duration: int | None = None
+    stop_duration: int | None = None  # seconds from the request to exit to the kill; None: no limit
     utilization_policy: UtilizationPolicy | None = None
     registry_auth: RegistryAuth | None = None
     requirements: Requirements

@@ -7,27 +7,19 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason, reason_for_jobs
-from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.machines.job import GRACE, SHORTEST_PROMISE
 from chalicelib.planning.look import RunLook
 
 
-def grace_of(spec: JobSpec, run_spec: RunSpec | None = None) -> Micros | None:
-    """How long a job may take to exit when asked: `stop_duration` if the user set it, else `GRACE`; None for `off`: no
-    limit."""
-    if run_spec is not None:
-        profile = run_spec.profile.stop_duration if run_spec.profile else None
-        chosen = run_spec.configuration.stop_duration if run_spec.configuration.stop_duration is not None else profile
-        if chosen is None:
-            return GRACE
-        return None if chosen == "off" else chosen * SECOND
-    return GRACE if spec.stop_duration is None else spec.stop_duration * SECOND
+def grace_of(spec: JobSpec) -> Micros | None:
+    """How long a job may take to exit when asked; None: no limit."""
+    return None if spec.stop_duration is None else spec.stop_duration * SECOND
 
 
 def end(look: RunLook, job: Job, reason: JobReason, message: str = "") -> Job:
     """Start terminating a live job."""
     spec = look.spec_of(job)
-    grace = GRACE if spec is None else grace_of(spec, look.snapshot.run_spec)
+    grace = GRACE if spec is None else grace_of(spec)
     ending = look.draft.end_job(job, reason, message=message, exit_status=job.exit_status, grace=grace)
     look.jobs[job.id] = ending
     return ending

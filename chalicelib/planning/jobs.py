@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, RetryPolicy, UnixUser, own_of
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.ranges import Range
@@ -21,13 +22,13 @@ from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, T
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.errors import Invalid, Problem
+from chalicelib.machines.job import GRACE
 from chalicelib.planning import command_lists, dev_environments, inner_engine, neighbours, services
 from chalicelib.planning.cards import vendor_of
 from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.mounts import folder, has_folders, mounts_of
 from chalicelib.planning.nodes import Nodes, one_node, task_env
 
-STOP_DURATION = 300  # seconds shown if the user sets none
 RETRY_DURATION = 3600
 NO_CODE = "/workflow"
 ANY_HOME = "/root"  # what clients send if nothing is set: the home of the job's user
@@ -230,8 +231,9 @@ def _user(written: str | None) -> UnixUser | None:
 
 
 def _stop_duration(config: RunConfiguration) -> int | None:
+    """In seconds; None: no limit."""
     if config.stop_duration is None:
-        return STOP_DURATION
+        return GRACE // SECOND
     return None if config.stop_duration == "off" else config.stop_duration
 
 

@@ -35,6 +35,7 @@ from chalicelib.domain.services import ROUTER, STALE, Scale, Traffic
 from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
 from chalicelib.errors import Bug
 from chalicelib.machines.run import BACKOFF
+from chalicelib.planning.combine import merged_run
 from chalicelib.planning.ends import bury, end
 from chalicelib.planning.folding import end_run, observe_jobs, pause, rest
 from chalicelib.planning.look import RunLook
@@ -325,9 +326,9 @@ def _routes(look: RunLook, job: Job, part: str) -> bool:
 
 def _patience(look: RunLook, job: Job) -> Micros:
     """How long it may take to stop."""
-    spec = look.spec_of(job)
     longest = DRAIN if _doors(look) or _routes(look, job, "worker") else UNKNOWN
-    return longest if spec is None or spec.stop_duration is None else min(longest, spec.stop_duration * SECOND)
+    asked = merged_run(look.snapshot.run_spec).stop_duration  # the default is for what has no requests under way
+    return min(longest, asked * SECOND) if isinstance(asked, int) else longest
 
 
 def _all_done(groups: dict[str, _Group]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.supervisor import detach, drain
+from chalicelib.agent.supervisor import detach, drain, patience_of
 from chalicelib.agent.tasks import TaskFolder, make_pipe
 
 pytestmark = pytest.mark.slow
@@ -247,6 +247,13 @@ def test_a_task_that_goes_when_it_is_asked_is_left_to_it(tmp_path: Path) -> None
 def test_a_task_that_goes_at_the_second_word(tmp_path: Path) -> None:
     _, calls = played(tmp_path, {**FOREVER, "dies_of": "firmly"}, max_duration=5, stop_duration=0.4)
     assert calls == ["politely", "firmly"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "grace", "want"), [(7, None, 7.0), (7, 2.5, 2.5), (7, 0, 0.0), (0, None, 0.0), (None, None, float("inf"))]
+)
+def test_how_long_a_task_may_take_to_end_is_the_servers_to_say(spec: Any, grace: float | None, want: float) -> None:
+    assert patience_of({"stop_duration": spec}, grace) == want
 
 
 def test_no_patience_at_all_kills_at_once(tmp_path: Path) -> None:

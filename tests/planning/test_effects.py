@@ -153,7 +153,7 @@ PARAMS: dict[str, Case] = {
     "reservation": ("cr-1", lambda s: s.query.reservation, "cr-1"),
     "retry": (True, lambda s: s.job.retry.duration, 3600),
     "max_duration": ("2h", lambda s: s.task["max_duration"], 7200),
-    "stop_duration": ("1m", lambda s: grace_of(s.job, s.spec), 60 * b.SECOND),
+    "stop_duration": ("1m", lambda s: grace_of(s.job), 60 * b.SECOND),
     "creation_policy": ("reuse", lambda s: s.wants.reuse_only, True),
     "fleets.name": (["gpus"], lambda s: s.wants.fleets, ("gpus",)),
     "fleets.project": (["lab/gpus"], lambda s: s.wants.fleets, ("lab/gpus",)),

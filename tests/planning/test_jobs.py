@@ -11,6 +11,7 @@ from chalicelib.domain.jobs import Assignment
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid
 from chalicelib.planning import command_lists, inner_engine
+from chalicelib.planning.ends import grace_of
 from chalicelib.planning.jobs import agent_task, effective, job_specs
 from chalicelib.planning.nodes import one_node, task_env
 from chalicelib.planning.services import first_replicas, first_scales
@@ -32,7 +33,7 @@ EXPECTED: dict[str, Any] = {
     "privileged": False,
     "single_branch": True,
     "max_duration": None,
-    "stop_duration": 300,
+    "stop_duration": 10,
     "utilization_policy": None,
     "registry_auth": None,
     "retry": None,
@@ -357,9 +358,13 @@ def test_ports_are_apps_but_those_that_the_language_keeps() -> None:
     ]
 
 
-@pytest.mark.parametrize(("written", "want"), [(None, 300), ("off", None), ("9s", 9)])
+@pytest.mark.parametrize(("written", "want"), [(None, 10), ("off", None), ("9s", 9)])
 def test_how_long_a_job_may_take_to_stop(written: Any, want: int | None) -> None:
-    assert b.job_spec(b.run_spec(stop_duration=written)).stop_duration == want
+    spec = b.job_spec(b.run_spec(stop_duration=written))
+    assert spec.stop_duration == want, "as clients read it"
+    task = agent_task(b.job(b.run()), spec, b.host(), "main")
+    assert task["stop_duration"] == want, "as agents are told for the end by max_duration"
+    assert grace_of(spec) == (want and want * b.SECOND), "as stops are told"
 
 
 def test_a_job_is_named_after_its_run() -> None:

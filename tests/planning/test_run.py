@@ -212,8 +212,7 @@ def test_a_job_whose_machine_never_came_up_ends_at_once_when_stopped() -> None:
 
 @pytest.mark.parametrize(("duration", "grace"), [(None, 10), ("1m", 60), ("off", None)])
 def test_a_job_may_take_as_long_to_leave_as_its_user_says(duration: str | None, grace: int | None) -> None:
-    spec = b.run_spec(stop_duration=duration)
-    assert grace_of(b.job_spec(spec), spec) == (None if grace is None else grace * b.SECOND)
+    assert grace_of(b.job_spec(b.run_spec(stop_duration=duration))) == (None if grace is None else grace * b.SECOND)
 
 
 # --- time and lost machines -------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def test_a_record_of_the_agent_fits_a_block_of_the_disk() -> None:
 
 
 def test_patience_that_users_read_of() -> None:
-    assert (jobs.STOP_DURATION, jobs.RETRY_DURATION, reports.MAX_TEXT) == (300, 3600, 1000)
+    assert (jobs.RETRY_DURATION, reports.MAX_TEXT) == (3600, 1000)
     assert (buying.MOST_TRIED, fleet.MOST_PAUSES) == (25, 15)
     assert [pause // MINUTE for pause in fleet.PAUSES] == [1, 2, 5, 10, 30], "after machines that failed"
     assert (fleet.MOST_AT_ONCE, hosts.MOST_AT_ONCE) == (100, 100), "machines of one fleet"
