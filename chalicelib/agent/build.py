@@ -86,10 +86,15 @@ def build() -> bytes:
 def write(path: str) -> None:
     """Atomic: a starting agent never reads half a file."""
     partial = "%s.%d" % (path, os.getpid())
-    with open(partial, "wb") as file:
-        file.write(build())
-    os.chmod(partial, 0o755)
-    os.rename(partial, path)
+    try:
+        with open(partial, "wb") as file:
+            file.write(build())
+        os.chmod(partial, 0o755)
+        os.rename(partial, path)
+    except OSError:
+        if os.path.exists(partial):
+            os.unlink(partial)
+        raise
 
 
 def place(folder: str) -> str:

@@ -40,7 +40,7 @@ def user_entry(name: str, uid: int, gid: int, home: str, shell: str) -> str:
     for what, path in (("home", home), ("shell", shell)):
         if ":" in path or not path.isprintable():
             raise TaskError("executor_error", "%s %r: no path of a user can have this character" % (what, path))
-    return "%s:x:%d:%d::%s:%s" % (name, uid, gid, home, shell)
+    return "%s:x:%d:%d:%s:%s:%s" % (name, uid, gid, name, home, shell)  # git wants a whole name, too
 
 
 def with_entry(text: str, entry: str) -> str:

@@ -31,7 +31,7 @@ from chalicelib.domain.volumes import Volume
 from chalicelib.engine.leftovers import Leftovers
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.read import Reader
-from chalicelib.errors import Conflict
+from chalicelib.errors import Conflict, StorageFull
 from chalicelib.planning import erasing
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
@@ -333,7 +333,9 @@ def _apart(what: str) -> Iterator[None]:
         yield
     except Conflict:
         log.info("%s: another process was faster", what)
-    except Exception:  # a bug, the store or the disk
+    except StorageFull as error:
+        log.error("%s failed: %s", what, error)
+    except Exception:  # a bug, or the store
         log.exception("%s failed", what)
 
 

@@ -23,6 +23,7 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Backends, Catalog, Clock, Effects, News, Wake
 from chalicelib.engine.queueing import ATTEMPTS, Hints, QueueLook, joined
 from chalicelib.engine.read import Reader
+from chalicelib.errors import StorageFull
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.store import nouns
 from chalicelib.store.port import SHARDS, Store
@@ -153,6 +154,8 @@ class Reconciler:
                 result, next_wake = self._single(unit)
             if due and not result.steps and not result.lost:
                 postpone.put_off(self.store, row, unit, self.clock.now(), next_wake)
+        except StorageFull:  # of which the others would die, too, and no delay can be written
+            raise
         except Exception as error:  # one unit's bug must not stop the others; it is reported, counted and retried
             log.exception("processing %s failed", unit)
             self._failed(row, unit, error, done)

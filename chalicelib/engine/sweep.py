@@ -25,7 +25,7 @@ from chalicelib.domain.volumes import Volume
 from chalicelib.engine.effects.acting import translated
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.read import owners
-from chalicelib.errors import BackendError, Conflict, Gone
+from chalicelib.errors import BackendError, Conflict, Gone, StorageFull
 from chalicelib.planning import orphans
 from chalicelib.planning.orphans import AccountLook, Finding
 from chalicelib.store import nouns
@@ -188,5 +188,7 @@ def _apart(what: str) -> Iterator[None]:
         yield
     except BackendError as error:
         log.warning("%s failed: %s", what, error)
+    except StorageFull as error:
+        log.error("%s failed: %s", what, error)
     except Exception:  # a bug, or the store
         log.exception("%s failed", what)

@@ -37,7 +37,11 @@ def first_words(path: Path, url: str, token: str | None, admin_hash: str, enter:
     if mine is not None and hash_token(mine.token) != admin_hash and not enter:
         return [*lines, f"{path} has another project `{NAME}`, at {mine.url}. To replace it:\n  {command}"]
     if mine is None or (mine.url, mine.token) != (url, token):
-        save_projects(path, with_project(entries, ProjectEntry(NAME, url, token, default=bool(mine and mine.default))))
+        entry = ProjectEntry(NAME, url, token, default=bool(mine and mine.default))
+        try:
+            save_projects(path, with_project(entries, entry))
+        except OSError as error:  # of a full disk, or a home that isn't ours: no reason not to serve
+            return [*lines, f"{path} can't be written ({error.strerror}). To add the project `{NAME}`:\n  {command}"]
     default = default_of(load_projects(path))
     if default is not None and default.name != NAME:
         return [*lines, f"Project `{NAME}` is in {path}. To make it the default: dstack project set-default {NAME}"]

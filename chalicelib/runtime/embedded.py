@@ -242,10 +242,19 @@ def _permissions(settings: ServerSettings, config: ServerConfig) -> Permissions:
 
 
 def agent_program(folder: Path) -> Path:
-    """The agent as one file in the data folder, built from the package at start."""
-    from chalicelib.agent.build import write
+    """The agent as one file in the data folder, built from the package at start. On a full disk, agents get that of
+    the last start, so that the server starts and shows what it has."""
+    from chalicelib.agent.build import build, write
+    from chalicelib.store.disk import disk_error
 
     program = folder / PROGRAM_FILE
-    write(str(program))
-    program.chmod(0o700)
+    try:
+        if not program.exists() or program.read_bytes() != build():
+            write(str(program))
+        program.chmod(0o700)
+    except OSError as error:
+        problem = disk_error(program, error)
+        if not isinstance(problem, StorageFull) or not program.exists():
+            raise problem from error
+        log.warning("agents get the program of the last start: %s", problem)
     return program

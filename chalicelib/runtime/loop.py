@@ -15,6 +15,7 @@ from typing import Protocol
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.engine.ports import Clock
+from chalicelib.errors import StorageFull
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.workflows import DoStep
 
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 # fleets, whether for one job or for fifty; at least, and at most:
 GATHER, LONGEST_GATHER = 0.05, 1.0
 STEPS = 48  # threads for steps on hosts: half of them for one project alone
+FULL_DISK = 10.0  # seconds between tries to write to a full disk
 LONGEST_SLEEP = 60.0  # seconds; the longest delay that a lost hint can cause
 
 
@@ -35,8 +37,15 @@ class ReconcileLoop:
     """Wake-ups gather while a pass runs and in a pause after it, and the next pass takes them all: load grows the
     batch, not the queue."""
 
-    def __init__(self, clock: Clock, next_due: Callable[[], Micros | None], *, gather: float = GATHER) -> None:
-        self._clock, self._next_due, self._gather = clock, next_due, gather
+    def __init__(
+        self,
+        clock: Clock,
+        next_due: Callable[[], Micros | None],
+        *,
+        gather: float = GATHER,
+        full_disk: float = FULL_DISK,
+    ) -> None:
+        self._clock, self._next_due, self._gather, self._full_disk = clock, next_due, gather, full_disk
         self._changed = threading.Condition()
         self._hints: dict[str, None] = {}  # in the order of the wake-ups
         self._stopping = False
@@ -71,6 +80,11 @@ class ReconcileLoop:
             try:
                 passes.run(hints)
                 pause = max(self._gather, min(LONGEST_GATHER, (self._clock.now() - begun) / SECOND))
+            except StorageFull as error:
+                log.error("nothing can be decided: %s", error)
+                pause = self._full_disk
+                with self._changed:
+                    self._hints = {**hints, **self._hints}
             except Exception:  # a last resort: passes isolate their units, so this means the store itself is failing
                 log.exception("a reconciler pass failed; retrying in a second")
                 pause = 1.0
@@ -123,6 +137,8 @@ class Ticker:
                 return
             try:
                 self.work()
+            except StorageFull as error:
+                log.error("the task that runs every %g s failed: %s", self.every, error)
             except Exception:
                 log.exception("the task that runs every %g s failed", self.every)
             self._worked.set()

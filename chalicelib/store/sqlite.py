@@ -9,6 +9,9 @@ concurrent reads, however many threads come and go. Other processes can open the
 A condition is in the WHERE clause of a statement: one that finds no row is the conflict. An open upper bound is an
 empty BLOB, which SQLite sorts after every TEXT.
 
+A full disk can be read. If it has no room even for what connections share beside the file (32 KB, deleted with the last
+connection), the file is whole, and is read as one that nobody changes, until there is room and a commit succeeds.
+
 What is deleted is overwritten with zeros, because a file is copied and backed up with its free pages. They are used
 again, and `shrink` gives the disk back what is left of them.
 """
@@ -104,6 +107,10 @@ _LISTINGS: dict[Index, dict[bool, str]] = {
 }
 
 
+class _Unchanging(sqlite3.Connection):
+    """To a file that is read as one that nobody changes. For one read: the next may find that there is room again."""
+
+
 @dataclass(eq=False)
 class _Commit:
     """A caller's changes on their way to the disk."""
@@ -128,10 +135,14 @@ class SqliteStore:
         self._behind = False  # there is more that has expired than the last sweep deleted
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._writer = self._connect()
-            self._prepare()
+            self._writer: sqlite3.Connection | None = self._prepared()
         except sqlite3.Error as error:
-            raise self._translated(error) from error
+            problem = self._translated(error)
+            if not isinstance(problem, StorageFull) or (found := self._unchanging()) is None:
+                raise problem from error
+            found.close()
+            log.error("%s can only be read: %s", self._path, problem)
+            self._writer = None
         except OSError as error:
             raise Refused(f"{self._path} can't be opened: {error.strerror}.", hint="Check the data folder.") from error
 
@@ -204,8 +215,9 @@ class SqliteStore:
         """Everything that waits for the disk, in one transaction."""
         if self._closed:
             raise Bug(f"{self._path} is written after it was closed.")
-        writer = self._writer
+        writer = None
         try:
+            writer = self._to_write()
             writer.execute("BEGIN IMMEDIATE")
             for commit in commits:
                 commit.refusal = _attempt(writer, commit.changes)
@@ -216,7 +228,7 @@ class SqliteStore:
                 commit.refusal = self._translated(error)
                 commit.refusal.__cause__ = error
         finally:
-            if writer.in_transaction:
+            if writer is not None and writer.in_transaction:
                 writer.execute("ROLLBACK")
         for commit in commits:
             commit.over = True
@@ -234,7 +246,7 @@ class SqliteStore:
             if self._closed:
                 return
             try:
-                self._writer.execute(_TRIM, (place,))
+                self._to_write().execute(_TRIM, (place,))
             except sqlite3.Error as error:
                 raise self._translated(error) from error
 
@@ -253,10 +265,11 @@ class SqliteStore:
                 if self._closed:
                     return
                 try:
-                    free = self._writer.execute("PRAGMA freelist_count").fetchone()[0] - room
+                    writer = self._to_write()
+                    free = writer.execute("PRAGMA freelist_count").fetchone()[0] - room
                     if free <= 0:
                         return
-                    self._writer.executescript(f"PRAGMA incremental_vacuum({min(free, _STEP)})")  # `execute` does one
+                    writer.executescript(f"PRAGMA incremental_vacuum({min(free, _STEP)})")  # `execute` does one
                 except sqlite3.Error as error:
                     raise self._translated(error) from error
 
@@ -264,7 +277,8 @@ class SqliteStore:
         """Also merges the WAL into the file. A read in progress closes its own connection when it is done."""
         with self._writing:
             self._closed = True
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
         while self._idle:
             self._idle.pop().close()
 
@@ -274,9 +288,36 @@ class SqliteStore:
         connection.execute("PRAGMA secure_delete = ON")
         return connection
 
-    def _prepare(self) -> None:
+    def _to_write(self) -> sqlite3.Connection:
+        """The writing connection. Called with the lock held."""
+        if self._writer is None:
+            self._writer = self._prepared()
+        return self._writer
+
+    def _prepared(self) -> sqlite3.Connection:
+        writer = self._connect()
+        try:
+            self._prepare(writer)
+        except sqlite3.Error:
+            writer.close()
+            raise
+        return writer
+
+    def _unchanging(self) -> sqlite3.Connection | None:
+        """A connection that shares nothing with others, if the file is ours and nothing is in a WAL beside it."""
+        wal = Path(f"{self._path}-wal")
+        if wal.exists() and wal.stat().st_size:
+            return None
+        address = f"{Path(self._path).resolve().as_uri()}?immutable=1"
+        found = sqlite3.connect(address, isolation_level=None, check_same_thread=False, factory=_Unchanging, uri=True)
+        marks = [found.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+        if marks == [_APPLICATION, SCHEMA]:
+            return found
+        found.close()
+        return None
+
+    def _prepare(self, writer: sqlite3.Connection) -> None:
         """Look before writing: a file that isn't ours, or is from a newer version, stays untouched."""
-        writer = self._writer
         version = writer.execute("PRAGMA user_version").fetchone()[0]
         application = writer.execute("PRAGMA application_id").fetchone()[0]
         empty = writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
@@ -290,9 +331,10 @@ class SqliteStore:
                 f"its format is {version}, this version reads up to {SCHEMA}.",
                 hint="Install the newer version again, or choose another data folder with --data-dir.",
             )
-        writer.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")  # of a new file: later this alone changes nothing
+        if empty:  # later it would change nothing by itself, and yet be written
+            writer.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
         writer.execute("PRAGMA journal_mode = WAL")
-        self._make_shrinkable()
+        self._make_shrinkable(writer)
         writer.execute("BEGIN IMMEDIATE")
         if (
             writer.execute("PRAGMA user_version").fetchone()[0] == 0
@@ -304,11 +346,10 @@ class SqliteStore:
         writer.execute(_FEED)  # of every file: an older version leaves it alone
         writer.execute("COMMIT")
 
-    def _make_shrinkable(self) -> None:
+    def _make_shrinkable(self, writer: sqlite3.Connection) -> None:
         """Until it is rewritten, a file of an older version can't shrink, and its free pages still hold deleted data.
         Rewriting takes time and, for a moment, the space of a second file; so a large one waits for a start at which a
         quarter of it is free."""
-        writer = self._writer
         mode, pages, free = (
             writer.execute(f"PRAGMA {name}").fetchone()[0] for name in ("auto_vacuum", "page_count", "freelist_count")
         )
@@ -326,12 +367,12 @@ class SqliteStore:
         try:
             return self._idle.pop()
         except IndexError:
-            return self._connect()
+            return (self._unchanging() if self._writer is None else None) or self._connect()
 
     def _give_back(self, reader: sqlite3.Connection) -> None:
         if reader.in_transaction:
             reader.execute("ROLLBACK")
-        if self._closed:
+        if self._closed or isinstance(reader, _Unchanging):
             reader.close()
         else:
             self._idle.append(reader)

@@ -148,7 +148,7 @@ def listed(tmp_path: Path, user: Any, home: str = "/tasks/home", shell: str = "/
 def test_a_user_without_a_name_gets_an_entry_in_both_lists(tmp_path: Path) -> None:
     seen = listed(tmp_path, "4242", shell="/bin/bash")
     assert seen == {
-        "/etc/passwd": "dstack-4242:x:4242:4242::/tasks/home:/bin/bash\n" + USERS,
+        "/etc/passwd": "dstack-4242:x:4242:4242:dstack-4242:/tasks/home:/bin/bash\n" + USERS,
         "/etc/group": "dstack-4242:x:4242:\n" + GROUPS,
     }
 
@@ -156,7 +156,7 @@ def test_a_user_without_a_name_gets_an_entry_in_both_lists(tmp_path: Path) -> No
 def test_a_listed_user_is_at_home_where_the_task_is(tmp_path: Path) -> None:
     seen = listed(tmp_path, "ann")
     rest = USERS.replace("ann:x:1500:1500:Ann:/home/ann:/bin/bash\n", "")
-    assert seen == {"/etc/passwd": "ann:x:1500:1500::/tasks/home:/bin/sh\n" + rest}
+    assert seen == {"/etc/passwd": "ann:x:1500:1500:ann:/tasks/home:/bin/sh\n" + rest}
 
 
 def test_the_agents_own_user_sees_the_machines_lists(tmp_path: Path) -> None:

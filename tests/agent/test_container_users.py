@@ -49,7 +49,7 @@ def test_whom_the_image_lists_or_the_engine_refuses_is_left_alone(engine: Engine
 
 def test_another_number_is_listed_first_and_gets_a_home(engine: Engine) -> None:
     assert named(engine, "1234:4321", LISTS) == {
-        "etc/passwd": ((0, 0), "0o644", b"dstack-1234:x:1234:4321::/home/me:/bin/bash\n" + PASSWD),
+        "etc/passwd": ((0, 0), "0o644", b"dstack-1234:x:1234:4321:dstack-1234:/home/me:/bin/bash\n" + PASSWD),
         "etc/group": ((0, 0), "0o644", b"dstack-1234:x:4321:\n" + GROUP + b"\n"),
         "home/me": ((1234, 4321), "0o755", None),
     }
@@ -58,13 +58,13 @@ def test_another_number_is_listed_first_and_gets_a_home(engine: Engine) -> None:
 @pytest.mark.parametrize(("user", "gid"), [("1234", 0), ("1234:video", 44), ("1234:44", 44)])
 def test_a_group_that_the_image_lists_keeps_its_name(engine: Engine, user: str, gid: int) -> None:
     found = named(engine, user, {**LISTS, "/home/me": b""})
-    entry = b"dstack-1234:x:1234:%d::/home/me:/bin/bash\n" % gid
+    entry = b"dstack-1234:x:1234:%d:dstack-1234:/home/me:/bin/bash\n" % gid
     assert set(found) == {"etc/passwd"} and found["etc/passwd"][2] == entry + PASSWD
 
 
 def test_an_image_without_lists_gets_some(engine: Engine) -> None:
     found = named(engine, "1234:4321", {})
-    assert found["etc/passwd"][2] == b"dstack-1234:x:1234:4321::/home/me:/bin/bash\n"
+    assert found["etc/passwd"][2] == b"dstack-1234:x:1234:4321:dstack-1234:/home/me:/bin/bash\n"
     assert found["etc/group"][2] == b"dstack-1234:x:4321:\n"
 
 

@@ -129,12 +129,16 @@ def test_its_user_has_a_name_with_its_home_and_shell(workshop: Workshop) -> None
     ask = "import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_name, me.pw_dir, me.pw_shell)"
     script = (
         f'python3 -c "{ask}"; whoami; id -gn; echo $HOME $SHELL; stat -c "%U %G" .; '
-        "ssh-keygen -q -t ed25519 -N '' -f key && echo made; ssh -o BatchMode=yes -p 1 127.0.0.1 2>&1"
+        "ssh-keygen -q -t ed25519 -N '' -f key && echo made; ssh -o BatchMode=yes -p 1 127.0.0.1 2>&1; "
+        "git init -q r; cd r; git config user.email a@b.c; git commit -q --allow-empty -m x; git log --format=%an | cat"
     )
-    asked, whoami, group, places, owner, made, ssh = said(workshop, script, shell="/bin/bash").strip().split("\n")
+    asked, whoami, group, places, owner, made, ssh, author = (
+        said(workshop, script, shell="/bin/bash").strip().split("\n")
+    )
     home, shell = places.split()
     assert (shell, made) == ("/bin/bash", "made") and int(whoami.removeprefix("dstack-")) in POOL
     assert asked.split() == [whoami, home, shell] and (group, owner) == (whoami, f"{whoami} {whoami}")
+    assert author == whoami
     assert "Connection refused" in ssh, "it got that far"
 
 

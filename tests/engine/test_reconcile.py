@@ -22,6 +22,7 @@ from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.queueing import SMALLEST_PAGE
 from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.engine.reconcile import TOGETHER
+from chalicelib.errors import StorageFull
 from chalicelib.machines.run import LOOK
 from chalicelib.planning.closing import CALLS_LAST, LOOK_CLOSING
 from chalicelib.planning.fleet import MOST_AT_ONCE
@@ -363,6 +364,22 @@ def test_failing_unit_stops_nobody_else(place: Engine, caplog: pytest.LogCapture
     assert run.status is RunStatus.provisioning
     assert f"run/{bad.run_id}" in caplog.text
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_full_disk_is_no_units_fault(place: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    place.hosts(2)
+    jobs = [place.run("a"), place.run("b")]
+
+    def full(changes: object) -> None:
+        raise StorageFull("the disk is full.")
+
+    with caplog.at_level(logging.ERROR), pytest.raises(StorageFull):
+        place.store.before, before = full, place.store.before  # type: ignore[assignment]
+        place.reconciler().run()
+    assert not caplog.records, "whoever tries again says so, once"
+    place.store.before = before
+    place.reconciler().run()
+    assert {_run(place, job.run_id).status for job in jobs} == {RunStatus.provisioning}
 
 
 def test_failing_unit_is_put_off_ever_longer_and_told(place: Engine) -> None:

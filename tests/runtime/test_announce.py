@@ -49,6 +49,13 @@ def test_told_not_to_it_leaves_the_file_alone(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_file_that_cant_be_written_keeps_no_server_from_serving(tmp_path: Path) -> None:
+    path = tmp_path / ("long" * 50) / ("longer" * 50) / "config.yml"
+    said = started(path)
+    assert f"{path} can't be written (File name too long)" in said
+    assert said.endswith(f"dstack project add --name main --url {URL} --token {TOKEN}")
+
+
 def test_another_default_stays_the_default(tmp_path: Path) -> None:
     path = tmp_path / "config.yml"
     save_projects(path, [ProjectEntry("work", "https://elsewhere.example", "precious", default=True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,3 +71,26 @@ def test_a_full_disk_refuses_clearly_and_loses_nothing(small: Server) -> None:
     assert small.call("/api/project/main/secrets/list") == []
     submit(small, task("late", "echo late"))
     assert wait_for(small, "late", "done", "failed")["status"] == "done"
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_a_server_that_starts_on_a_full_disk_shows_what_it_has(small: Server, end: signal.Signals) -> None:
+    """Killed, it leaves the database's shared memory behind; else there is no room to make it again."""
+    wait_local_host(small.start())
+    submit(small, task("before", "echo said"))
+    wait_for(small, "before", "done")
+    submit(small, task("long", "sleep 600"))
+    wait_for(small, "long", "running")
+    small.stop(end)
+    ballast = small.home / "ballast"
+    fill(ballast)
+
+    small.start()
+    assert run_of(small, "before")["status"] == "done" and log_of(small, "before").split() == ["said"]
+    stop = "/api/project/main/runs/stop", {"runs_names": ["long"], "abort": True}
+    assert "Make room" in refusal(small, *stop) and run_of(small, "long")["status"] == "running"
+    assert "Traceback" not in "\n".join(small.lines), "the disk is to blame, not the code"
+
+    os.truncate(ballast, 0)
+    small.call(*stop)
+    wait_for(small, "long", "terminated")

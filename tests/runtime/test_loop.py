@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from queue import Queue
 
+from chalicelib.errors import StorageFull
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.purchases import Describe, Terminate
 from chalicelib.planning.workflows import DoStep
@@ -47,6 +48,31 @@ def test_a_pass_takes_all_wake_ups_since_the_one_before() -> None:
     recorded.loop.start(recorded)
     assert [recorded.passes.get(timeout=LONG) for _ in range(2)] == [["run/1"], ["run/2", "run/3"]]
     recorded.loop.stop()
+
+
+class Full:
+    """Passes on a full disk."""
+
+    def __init__(self, pause: float) -> None:
+        self.loop = ReconcileLoop(Clock(), lambda: 0, gather=0.0, full_disk=pause)
+        self.passes: Queue[list[str]] = Queue()
+
+    def run(self, units: Iterable[str]) -> None:
+        self.passes.put(list(units))
+        raise StorageFull("the disk is full.")
+
+
+def test_a_full_disk_is_tried_again_with_the_same_wake_ups_after_a_pause() -> None:
+    full = Full(pause=0.0)
+    full.loop.wake(["run/1"])
+    full.loop.start(full)
+    assert [full.passes.get(timeout=LONG) for _ in range(3)] == [["run/1"]] * 3
+    full.loop.stop()
+    full = Full(pause=NEVER)
+    full.loop.start(full)
+    full.passes.get(timeout=LONG)
+    full.loop.stop()
+    assert full.passes.empty(), "what is due doesn't make it try again and again"
 
 
 def test_a_ticker_that_begins_at_once_may_be_waited_for_and_is_not_when_it_is_slow() -> None:

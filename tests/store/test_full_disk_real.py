@@ -55,10 +55,72 @@ print("ok")
 """
 
 
+OPENED = """
+import os, sys
+from chalicelib.errors import StorageFull
+from chalicelib.domain.keys import Key
+from chalicelib.store.port import Put, Record
+from chalicelib.store.sqlite import SqliteStore
+
+def fill(size):
+    try:
+        with open(f"fill{size}", "wb", buffering=0) as file:
+            while True:
+                file.write(b"0" * size)
+    except OSError:
+        pass
+
+def put(n):
+    return [Put(Record(Key("n", str(n)), 1, b"x" * 3000), 0)]
+
+def refused(act):
+    try:
+        act()
+    except StorageFull as error:
+        assert "Make room" in str(error), error
+        return True
+
+store = SqliteStore("store.db")
+for n in range(50):
+    store.commit(put(n))
+if sys.argv[1] == "killed":
+    fill(65536), fill(4096)
+    del store  # its files stay beside it, as of a process that was killed
+else:
+    store.close()
+    fill(65536), fill(4096)
+again = SqliteStore("store.db")
+for _ in range(2):
+    assert again.get(Key("n", "3")).body == b"x" * 3000
+    found = again.get_many([Key("n", str(n)) for n in (0, 1, 2, 49, 50)])
+    assert [each is not None for each in found] == [True] * 4 + [False]
+    assert len(again.query("main", "n", limit=60).records) == 50 and again.due(["run"], 0, 0, 1) == []
+    assert refused(lambda: again.commit(put(50)))
+os.unlink("fill65536"), os.unlink("fill4096")
+again.commit(put(50))
+assert again.get(Key("n", "50")) is not None
+again.close()
+assert SqliteStore("store.db").get(Key("n", "50")) is not None
+print("ok")
+"""
+
+
+@pytest.mark.parametrize("before", ["killed", "closed"])
+def test_a_full_disk_can_be_read_by_whoever_opens_it(tmp_path: Path, before: str) -> None:
+    on_a_small_disk(tmp_path, OPENED, before)
+
+
 def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    command = 'mount -t tmpfs -o size=3m none "$1" && cd "$1" && exec "$2" -c "$3"'
+    on_a_small_disk(tmp_path, CHILD)
+
+
+APART = ("unshare", "--mount", "--propagation", "slave", "sh", "-c")
+
+
+def on_a_small_disk(tmp_path: Path, program: str, *words: str) -> None:
+    command = 'mount -t tmpfs -o size=3m none "$1" && cd "$1" && shift && exec "$@"'
     child = subprocess.run(
-        ["unshare", "--mount", "--propagation", "slave", "sh", "-c", command, "sh", tmp_path, sys.executable, CHILD],
+        [*APART, command, "sh", tmp_path, sys.executable, "-c", program, *words],
         capture_output=True,
         text=True,
         check=False,
