@@ -96,13 +96,14 @@ def check_url(url: str) -> None:
 
 
 class Git:
-    """git in one private folder, until a moment (monotonic). `account` is who runs it; None is the agent itself.
-    `seen`: which files it sees in the places of which (`name_service`)."""
+    """git in one private folder, until a moment (monotonic). `account` is who runs it, and who does all else there: the
+    folder above may be one where the account's other processes put links. `seen`: which files git sees in the places
+    of which (`name_service`)."""
 
     def __init__(
         self,
         private: str,
-        account: Optional[TaskAccount],
+        account: TaskAccount,
         task: str,
         pause: Callable[[float], None],
         until: float,
@@ -115,6 +116,10 @@ class Git:
 
     def settle(self, url: str, token: str, key: str, known_hosts: str) -> None:
         """Make the private folder, with what git may know. `known_hosts`: the keys of hosts this machine has seen."""
+        with self._account.acting():
+            self._settle(url, token, key, known_hosts)
+
+    def _settle(self, url: str, token: str, key: str, known_hosts: str) -> None:
         os.mkdir(self._private, 0o700)
         config, found = CONFIG, OVER_HTTPS.fullmatch(url)
         if token and token.isprintable() and found:
@@ -126,7 +131,6 @@ class Git:
         if key:
             text = key.replace("\r\n", "\n").rstrip("\n") + "\n"
             self._ssh += " -i %s" % shlex.quote(self._write("key", text))
-        self.give(self._private)
 
     def _write(self, name: str, text: str) -> str:
         path = os.path.join(self._private, name)
@@ -135,17 +139,14 @@ class Git:
             file.write(text)
         return path
 
-    def give(self, path: str) -> None:
-        """To the account that runs git."""
-        if self._account is not None:
-            give(path, self._account.uid, self._account.gid)
-
     def forget(self) -> None:
         """Erase the credentials, and the rest of the private folder."""
-        delete_tree(self._private)
+        with self._account.acting():
+            delete_tree(self._private)
 
     def hosts_seen(self) -> str:
-        return read_text(self.known_hosts) or ""
+        with self._account.acting():
+            return read_text(self.known_hosts) or ""
 
     def greet(self, host: str, port: str) -> str:
         """The key of an ssh host, as a line of known hosts: learned before anything of a repository is here, which
@@ -196,8 +197,7 @@ class Git:
         os.umask(0o022)
         if self._seen:
             namespaces.see_instead(self._seen)
-        if self._account is not None:
-            self._account.become()
+        self._account.become()
 
     def _environment(self) -> Dict[str, str]:
         passed = {name: os.environ[name] for name in PASSED if os.environ.get(name)}
@@ -243,11 +243,3 @@ def read_all(fd: int) -> bytes:
 
 def kept(said: bytes) -> bytes:
     return said if len(said) <= 2 * SAID_MOST else said[:SAID_MOST] + said[-SAID_MOST:]
-
-
-def give(path: str, uid: int, gid: int) -> None:
-    """A folder and all that is in it, without following a link."""
-    os.lchown(path, uid, gid)
-    for above, folders, names in os.walk(path):
-        for name in (*folders, *names):
-            os.lchown(os.path.join(above, name), uid, gid)

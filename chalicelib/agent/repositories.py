@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Dict, List, Tuple
 
 from . import files, process_tree
 from .accounts import TaskAccount
-from .git import Git, GitOutput, TooLate, check_url, give, is_of, over_ssh, ssh_host
+from .git import Git, GitOutput, TooLate, check_url, is_of, over_ssh, ssh_host
 from .task_runtime import Began, TaskError
 from .tasks import FULL, TaskFolder, delete_tree, read_json, write_atomic
 
@@ -116,7 +116,7 @@ def bring(began: Began, account: TaskAccount, scratch: str, target: str, seen: D
         tree = clone(began, account, scratch, seen)
         with account.acting():
             place(tree, target)
-        delete_tree(os.path.dirname(tree))
+            delete_tree(os.path.dirname(tree))
     except OSError as problem:
         raise unwritable(target, problem) from None
     finally:
@@ -160,28 +160,24 @@ def clone(began: Began, account: TaskAccount, scratch: str, seen: Dict[str, str]
     began.report("pulling")
     process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)  # a killed supervisor's git
     stage = os.path.join(scratch or folder.path, "repository")
-    delete_tree(stage)
-    os.mkdir(stage, 0o700)
-    runs_as = account if account.foreign else None
-    git = Git(os.path.join(stage, "git"), runs_as, folder.task, began.pause, time.monotonic() + seconds, seen)
+    with account.acting():
+        delete_tree(stage)
+        os.mkdir(stage, 0o700)
+    git = Git(os.path.join(stage, "git"), account, folder.task, began.pause, time.monotonic() + seconds, seen)
     known = KnownHosts(folder.data)
     try:
         git.settle(repo["url"], secret.get("oauth_token", ""), secret.get("private_key", ""), known.read())
-        git.give(stage)
         if over_ssh(repo["url"]) and not known.has(*ssh_host(repo["url"])):
             known.add(git.greet(*ssh_host(repo["url"])))
         tree = Cloning(git, repo, stage, secret).whole(code_path(folder) if repo.get("code") else "")
         git.forget()
-    except TooLate:
-        delete_tree(stage)
-        raise TaskError(
-            "executor_error", "repository %s: it wasn't cloned in %d minutes" % (repo["url"], seconds // 60)
-        ) from None
-    except BaseException:
-        delete_tree(stage)
+    except BaseException as problem:
+        with account.acting():
+            delete_tree(stage)
+        if isinstance(problem, TooLate):
+            words = "repository %s: it wasn't cloned in %d minutes" % (repo["url"], seconds // 60)
+            raise TaskError("executor_error", words) from None
         raise
-    if account.foreign:
-        give(stage, account.uid, account.gid)
     return tree
 
 

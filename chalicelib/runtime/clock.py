@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+import threading
 import time
 import uuid
+from collections.abc import Callable
 
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import DAY, SECOND, Micros
+
+log = logging.getLogger(__name__)
+
+NOTABLE: Micros = 10 * SECOND  # a step back of the machine's clock that somebody should know of
+LONGEST: Micros = DAY  # how far ahead of the machine's clock a server may start
 
 
 class SystemClock:
-    """Wall time that never steps back within a process, so that versions of a noun keep their order."""
+    """Time that only goes forward, so that versions of a noun and the events of all keep their order.
 
-    def __init__(self) -> None:
-        self._last = 0
+    No moment comes twice. If the machine's clock is set back, time goes on from where it was, at half its pace, until
+    the machine's clock has caught up: deadlines still come, and all of them in their order.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], int] = time.time_ns,
+        elapsed: Callable[[], int] = time.monotonic_ns,
+        after: Micros = 0,
+    ) -> None:
+        """`after`: the last moment that an earlier process of this server told. One too far ahead is a clock that was
+        wrong then, and isn't waited for."""
+        self._wall, self._elapsed = wall, elapsed
+        self._lock = threading.Lock()
+        now = wall() // 1000
+        if after > now + LONGEST:
+            log.warning(
+                "the last event here is %d s ahead of this machine's clock, which counts", _seconds(after - now)
+            )
+            after = 0
+        self._last, self._at = after, elapsed()
+        self._warned = False
 
     def now(self) -> Micros:
-        self._last = max(self._last, time.time_ns() // 1000)
-        return self._last
+        with self._lock:
+            wall, at = self._wall() // 1000, self._elapsed()
+            behind = self._last - wall
+            if behind > NOTABLE and not self._warned:
+                log.warning("this machine's clock is %d s behind: time goes on at half its pace", _seconds(behind))
+            self._warned = behind > NOTABLE
+            self._last = wall if behind < 0 else self._last + max(1, (at - self._at) // 2000)
+            self._at = at
+            return self._last
+
+
+def _seconds(micros: Micros) -> int:
+    return round(micros / SECOND)
 
 
 def random_id() -> str:

@@ -80,8 +80,8 @@ class EmbeddedRoot(Root):
         from chalicelib.usecases.agent_files import publish
         from chalicelib.usecases.server_config import sealing_keys
 
-        folder, clock = settings.data_dir, clock or SystemClock()
-        self._database = SqliteStore(folder / "plane.db")
+        folder, self._database = settings.data_dir, SqliteStore(settings.data_dir / "plane.db")
+        clock = clock or SystemClock(after=self._database.newest_event())
         store = HeardStore(HistoryStore(self._database, settings.retention), self._heard)
         blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)

@@ -99,9 +99,9 @@ def not_allowed(*, given: bool) -> HttpProblem:
         text = "There is no such service, or it needs a token: send yours as `Authorization: Bearer <token>`."
     else:
         text = (
-            "There is no such service, or the token in `Authorization` isn't one of a member of its project, nor a valid "
-            "one for this service. Send your own, as it stands in ~/.dstack/config.yml, or one that `dstack service "
-            "token` prints, or ask for being made a member."
+            "There is no such service, or the token in `Authorization` isn't one of a member of its project, nor a "
+            "valid one for this service. Send your own, as it stands in ~/.dstack/config.yml, or one that `dstack "
+            "service token` prints, or ask for being made a member."
         )
     return HttpProblem(403, text, "not_authenticated" if not given else "forbidden")
 

@@ -33,7 +33,7 @@ from typing import Any
 import orjson
 
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.keys import EVENTS, Due, Key
+from chalicelib.domain.keys import EVENTS, Due, Key, event_at
 from chalicelib.errors import Bug, Conflict, DataTooNew, DstackError, Invalid, Refused, StorageFull
 from chalicelib.store import cursors
 from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
@@ -87,6 +87,8 @@ _NEXT_DUE = "SELECT min(due_at) FROM records WHERE due_at IS NOT NULL"
 _FED = "INSERT INTO feed (pk, sk) VALUES (?, ?)"
 _FEED_END = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'feed'"
 _FEED_AFTER = f"SELECT place, {_COLUMNS} FROM feed JOIN records USING (pk, sk) WHERE place > ? ORDER BY place LIMIT ?"  # noqa: S608
+_NEWEST = """SELECT pk, max(sk) FROM records
+ WHERE pk = (SELECT min(pk) FROM records WHERE pk >= ? AND pk < ?) GROUP BY pk"""
 _TRIM = "DELETE FROM feed WHERE place <= ?"
 _SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires_at < ? LIMIT ?)"
 
@@ -232,6 +234,14 @@ class SqliteStore:
                 writer.execute("ROLLBACK")
         for commit in commits:
             commit.over = True
+
+    def newest_event(self) -> Micros:
+        """When the latest event of all projects happened; 0 if there is none."""
+        newest, low = 0, EVENTS
+        while rows := self._read(_NEWEST, (low, f"{EVENTS}~")):
+            key = Key(*rows[0])
+            newest, low = max(newest, event_at(key)), f"{key.pk} "
+        return newest
 
     def feed_end(self) -> int:
         place: int = self._read(_FEED_END, ())[0][0]

@@ -430,3 +430,15 @@ def test_the_feed_has_records_of_events_in_the_order_of_their_commits_and_nothin
     again.commit([event(4, "after")])
     assert again.feed_end() > last
     again.close()
+
+
+def test_the_newest_event_is_that_of_all_projects(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    assert store.newest_event() == 0
+    for project, at in (("", 5), ("a", 9), ("a", 3), ("b", 7)):
+        store.commit([Put(Record(keys.event(project, at, "id"), 1, b"{}"), 0)])
+        store.commit([Put(Record(Key("run/z", f"status{at}"), 1, b"{}"), 0)])
+    assert store.newest_event() == 9
+    store.commit([Put(Record(keys.event("", 11, "id"), 1, b"{}"), 0)])
+    assert store.newest_event() == 11
+    store.close()
