@@ -118,7 +118,8 @@ class ProcessRuntime:
         if equipped.path:
             environment["PATH"] = equipped.path + ":" + environment["PATH"]
         place = os.path.join(accounts.outside(folder.task) if account.foreign else folder.path, "command")
-        steps.make(place, account.uid, account.gid)
+        if spec.get("steps"):
+            steps.make(place, account.uid, account.gid)
         group = cgroups.TaskGroup(folder.task)
         group.make(spec.get("cpu"), spec.get("memory_bytes"))
         started = dict(environment, **steps.variable(spec, place))  # but not sessions

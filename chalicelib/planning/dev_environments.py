@@ -19,7 +19,7 @@ mkdir -p "$to.part" || exit
 {{ curl -fsSL --connect-timeout 10 "{url}" || wget -q -T 10 -O - "{url}"; }} 2>/dev/null |
   tar xzf - -C "$to.part" --strip-components 1 2>/dev/null && mv "$to.part" "$to" || {{ rm -rf "$to.part"; exit 1; }}"""
 
-
+# For ever. An image may have nothing but a shell; nobody types on a job's terminal.
 _WAIT = """\
 if command -v tail >/dev/null; then tail -f /dev/null
 else while read -r dstack_line </dev/tty; do :; done
