@@ -282,3 +282,19 @@ def test_what_is_bought_with_others_is_committed_like_any() -> None:
     broken = lint(snapshot, Plan((Step(saves=(first,), effects=(several,)),)))
     assert any("act_until other than the committed one" in each for each in broken)
     assert any("instance/other is bought without a committed act_until" in each for each in broken)
+
+
+def test_a_cluster_that_an_account_cant_have_so_large_is_bought_elsewhere_or_the_fleet_says_why() -> None:
+    """Before a single machine is bought."""
+    limit = {
+        "most": 3,
+        "why": "each takes an elastic address, and the account may have 3 in eu",
+        "hint": "ask for more",
+    }
+    few = b.offer("p5", 1.0, backend="aws", region="eu", backend_data={"cluster": limit})
+    world = World(nodes="4", offers=(few, b.offer("a3", 9.0, backend="gcp", region="eu")))
+    assert [each.offer.instance.name for each in world.look()] == ["a3"]
+    alone = World(nodes="4", offers=(few,))
+    assert alone.look() == []
+    assert alone.fleet.message == f"p5 can't have 4 machines in one cluster: {limit['why']}; will retry"
+    assert [each.offer.instance.name for each in World(nodes="3", offers=(few,)).look()] == ["p5"]

@@ -90,19 +90,6 @@ def test_an_offer_that_failed_is_passed_over() -> None:
     assert [i.offer.instance.name for i in world.instances.values()] == ["m2"]
 
 
-def test_that_a_cluster_cant_be_so_large_is_said() -> None:
-    limit = {
-        "most": 5,
-        "why": "each takes an elastic address, and the account may have 5 in eu",
-        "hint": "ask for more",
-    }
-    world = World(offers=(b.offer("p5", backend_data={"cluster": limit}),))
-    world.spec = b.fleet_spec(nodes="6", placement="cluster")
-    (note,) = world.decide().notes
-    assert world.fleet.message == f"p5 can't have 6 machines in one cluster: {limit['why']}; will retry"
-    assert note.hint == "ask for more"
-
-
 def test_that_no_machine_can_be_cut_as_it_asks_is_said() -> None:
     world = World(offers=(b.offer("m1", has=b.resources(cpus=8)),))
     world.spec = b.fleet_spec(nodes="1", blocks=3)
