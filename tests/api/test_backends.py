@@ -30,7 +30,7 @@ from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.engine.erasing import Eraser
 from chalicelib.engine.read import Reader
-from chalicelib.errors import InvalidCredentials
+from chalicelib.errors import BackendError, InvalidCredentials
 from chalicelib.planning.purchases import Bought, Create, NotBought
 from chalicelib.planning.volumes import CreateVolume, VolumeNotMade
 from chalicelib.runtime.accounts import StoredAccounts, providers
@@ -142,6 +142,21 @@ def test_an_sdk_that_is_missing_is_a_refusal_with_the_extra_in_every_call(desk: 
         said = desk.refused(f"P/backends/{call}", body)
         assert "no_such_sdk" in said and "pip install 'dstack-serverless[aws]'" in said, call
     assert desk.ok("P/backends/list") == []
+
+
+def test_so_is_every_call_of_the_engine(desk: Desk) -> None:
+    """To a backend that was stored while its SDK was there."""
+    desk.add()
+    lacking = providers(table={"aws": replace(BACKENDS["aws"], sdk=("no_such_sdk",))})
+    stored = StoredAccounts(desk.world.store, Sealer(b"k" * 32), desk.world.clock, lacking)
+    backend = stored.of(desk.project.id, "aws")
+    for call in (
+        backend.offers,
+        lambda: list(backend.list_owned()),
+        lambda: backend.terminate(Handle(kind="vm", id="i-1")),
+    ):
+        with pytest.raises(BackendError, match=r"no_such_sdk.*dstack-serverless\[aws\]"):
+            call()
 
 
 @pytest.mark.parametrize(("key", "said"), [("bad", "doesn't know these keys"), ("poor", "lack ec2:RunInstances")])
