@@ -78,10 +78,16 @@ class Lab:
 
 @contextmanager
 def lab(
-    folder: Path, workers: Sequence[HostSpec], prefix: Sequence[str] = (), *, carries: bool = True, **more: Any
+    folder: Path,
+    workers: Sequence[HostSpec],
+    prefix: Sequence[str] = (),
+    *,
+    carries: bool = True,
+    command: tuple[str, ...] = (),
+    **more: Any,
 ) -> Iterator[Lab]:
     """`prefix`: what the server and its users are started with, in control. `carries`: the calls of agents that can't
-    reach it; else it listens where the head reaches it."""
+    reach it; else it listens where the head reaches it. `command`: the program, if it isn't this checkout's."""
     with or_skipped(workers, **more) as site:
         for host in site.workers:
             if host.spec.boots and host.spec.docker:
@@ -94,6 +100,7 @@ def lab(
             prefix=(*control.prefix, *prefix),
             opener=control.opener(),
             program="cli.main" if carries else "tests.e2e.onprem.uncarried",
+            command=command,
         )
         try:
             server.start()

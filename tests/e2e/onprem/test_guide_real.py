@@ -16,21 +16,21 @@ from tests.e2e.hosts.network import HEAD
 from tests.e2e.hosts.spec import HostSpec
 from tests.e2e.onprem.lab import lab
 from tests.harness.images import busybox_image
-from tests.scenarios.guides import HOSTS, compare, play_page
-from tests.scenarios.stages import Real
+from tests.harness.installed import program
+from tests.scenarios.guides import HOSTS, Installed, compare, play_page
 
 IMAGE = "busybox:1.37"  # the page's: these hosts can't pull it
 WITH_NAMES = 'mount --bind "$0" /etc/hosts && exec "$@"'
 
 
 @contextmanager
-def stage(folder: Path) -> Iterator[Real]:
+def stage(folder: Path) -> Iterator[Installed]:
     """Hosts by the guide's names: the server finds the head by name, and the head the others."""
     specs = [HostSpec("gpu1"), HostSpec("gpu2")]
     names = folder / "hosts"
     names.write_text(f"127.0.0.1 localhost\n{HEAD} login.lab.example\n")
     named = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", WITH_NAMES, str(names))
-    with lab(folder, specs, prefix=named) as one:
+    with lab(folder, specs, prefix=named, command=(str(program()),)) as one:
         known = "".join(f"{host.address} {host.name}\n" for host in one.site.workers)
         one.site.head.run("sh", "-c", "cat >> /etc/hosts", input=known)
         for host in one.site.workers:
@@ -38,7 +38,9 @@ def stage(folder: Path) -> Iterator[Real]:
         home = folder / "home"
         (home / ".ssh").mkdir(parents=True)
         shutil.copy(one.site.key.path, home / ".ssh" / "lab")
-        yield Real(one.server, home, "main")
+        user = Installed(one.server, home, "main")
+        user.log_in()
+        yield user
 
 
 def test_the_guide_shows_what_happens(tmp_path: Path) -> None:
