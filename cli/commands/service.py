@@ -23,14 +23,13 @@ def service() -> None:
     "token",
     "dstack service token",
     "dstack service token chat --expires-in 15m",
-    "export OPENAI_API_KEY=$(dstack service token)",
 )
 def token(
     ctx: typer.Context,
     *,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="For this service alone.", autocompletion=completer("run")),
+        typer.Argument(metavar="RUN", help="For this service alone.", autocompletion=completer("run")),
     ] = None,
     expires_in: Annotated[
         str, typer.Option("--expires-in", metavar="DURATION", help="How long it can be used, 1m to 1d.")
