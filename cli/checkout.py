@@ -67,6 +67,8 @@ def _name(pair: bytes) -> str:
     second = pair[len(pair) // 2 + 1 :]
     if second.startswith(b'"'):
         second = second.strip(b'"').decode("unicode_escape").encode("latin-1")
+    if not second.startswith(b"b/"):  # it was renamed
+        second = pair.rpartition(b" b/")[2]
     return os.fsdecode(second.removeprefix(b"b/"))
 
 

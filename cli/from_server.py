@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from chalicelib.errors import Refused
 
 HINT = "Is it the server you mean? `dstack project list` shows its address."
-_WEB = re.compile(r"https?://[A-Za-z0-9\[][A-Za-z0-9.:\]-]*(?:[/?#][!#$%&'()*+,./:;=?@\[\]_~A-Za-z0-9-]*)?")
+_WEB = re.compile(r"https?://[A-Za-z0-9\[][A-Za-z0-9._:\]-]*(?:[/?#][!#$%&'()*+,./:;=?@\[\]_~A-Za-z0-9-]*)?")
 _KEY = re.compile(r"-----BEGIN ([A-Z0-9 ]{0,30}PRIVATE KEY)-----\s[A-Za-z0-9+/=,:\s-]{1,20000}-----END \1-----\s*")
 _PUBLIC = re.compile(r"[a-z0-9@.-]{1,60} [A-Za-z0-9+/]{16,4000}={0,3}(?: [^\x00-\x1f\x7f]{0,500})?\s*")
 _TOKEN = re.compile(r"[!-~]{1,4000}")

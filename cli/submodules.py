@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from chalicelib.errors import DstackError
 from cli.work_tree import SUBMODULE, Asking, Entry, WorkTree, open_work_tree
@@ -48,7 +49,7 @@ def open_inner(tree: WorkTree, inner: Inner, private: Path) -> WorkTree:
     found = open_work_tree(asking, private, f"{tree.prefix}{inner.name}/")
     if inner.base and not found.has(inner.base):
         what = f"is cloned by jobs at {inner.base}, which isn't known here"
-        raise _refused(tree, inner.name, what, f"fetch it: `git -C {asking.folder} fetch --all`")
+        raise _refused(tree, inner.name, what, f"fetch it: `git -C {quote(str(asking.folder))} fetch --all`")
     return found
 
 
@@ -70,18 +71,16 @@ def _cloned(tree: WorkTree, base: str | None, before: Mapping[str, Entry]) -> di
 
 def _check_absent(tree: WorkTree, name: str, commit: str, cloned: str | None) -> None:
     """A submodule that isn't checked out is right if jobs clone what is recorded here, or nothing."""
-    folder = tree.folder / name
+    folder, again = tree.folder / name, f"git submodule update --init {quote(name)}"
     if folder.is_symlink() or not folder.is_dir():
         if cloned or os.path.lexists(folder):
             raise _removed(tree, name)
     elif any(folder.iterdir()):
         what = "has files here, but isn't a checkout any more"
-        raise _refused(tree, name, what, f"move them away and run `git submodule update --init {name}`")
+        raise _refused(tree, name, what, f"move them away and run `{again}`")
     if cloned not in (commit, None):
         what = f"is recorded at {commit} here, and isn't checked out, so its files can't go along"
-        raise _refused(
-            tree, name, what, f"run `git submodule update --init {name}`, or push the commit that changes it"
-        )
+        raise _refused(tree, name, what, f"run `{again}`, or push the commit that changes it")
 
 
 def _removed(tree: WorkTree, name: str) -> DstackError:

@@ -200,7 +200,7 @@ REFUSALS = {
     "not checked out": (
         "cd 'li b'; git commit -q --allow-empty -m 2; cd ..; git add .; git submodule --quiet deinit -f .",
         "li b is recorded at",
-        "`git submodule update --init li b`",
+        "`git submodule update --init 'li b'`",
     ),
     "plain files": ("rm 'li b/.git'", "li b has files here, but isn't a checkout", "move them away"),
     "broken": ("echo gitdir: nowhere > 'li b/.git'", "li b isn't a checkout of a Git repository", "files"),
@@ -275,6 +275,8 @@ def test_what_a_partial_clone_lacks_isnt_fetched(place: Place) -> None:
 def test_the_largest_parts_of_a_patch_are_known(place: Place) -> None:
     (place.app / "big b").write_bytes(os.urandom(9000))
     (place.app / "li b" / "bé").write_bytes(os.urandom(5000))
-    place.sh("echo 2 >> text")
-    parts = largest_parts(place.read().patch, 2)
+    place.sh("seq 999 > long; git add long; git commit -qm long; git push -q; git mv long b2; echo 2 >> text")
+    patch = place.read().patch
+    assert {"b2", "text"} < {name for name, _ in largest_parts(patch, 9)}
+    parts = largest_parts(patch, 2)
     assert [name for name, _ in parts] == ["big b", "li b/bé"] and parts[0][1] > 9000 > parts[1][1] > 5000
