@@ -27,7 +27,7 @@ from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import LEAST_CHARGE
 from chalicelib.identity import openid
 from chalicelib.machines import gateway, instance, job, run
-from chalicelib.planning import asking, costs, erasing, orphans, rollout, scaling, subscriptions, volumes
+from chalicelib.planning import asking, command_lists, costs, erasing, orphans, rollout, scaling, subscriptions, volumes
 from chalicelib.planning import services as planned
 from chalicelib.runtime import asgi, connection, embedded, local_host, relays, webhooks
 from chalicelib.serving import access, choosing, door, exchange, headers
@@ -161,6 +161,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
     "guides/tasks.md": [
         ("8 GB or more of memory", ASKED.memory.min * GIB),
         ("100 GB or more of disk", ASKED.disk.size.min * GIB),
+        ("An item can have 125 KB", command_lists.LONGEST),
         ("`stop_duration` (10 seconds by default)", us(job.GRACE)),
     ],
     "guides/volumes.md": [

@@ -23,7 +23,7 @@ from chalicelib.errors import Problem
 from chalicelib.printable import printable
 
 MOST = 1000  # items of a list; the shell parses the steps between them at once
-LONGEST = 128_000  # bytes of one argument of a program: Linux takes 131,071
+LONGEST = 125 * 1024  # bytes of one argument of a program: Linux takes 131,071
 FOREIGN = ("fish", "csh", "tcsh", "nu", "elvish", "xonsh", "pwsh")  # shells that have a language of their own
 SHOWN = 60  # characters of a command that messages quote
 
@@ -90,7 +90,7 @@ def unusable(path: str, commands: Sequence[str]) -> Iterator[Problem]:
 def too_long(path: str, text: str, what: str) -> Iterator[Problem]:
     size = len(text.encode())
     if size > LONGEST:
-        found = f"{what} has at most {LONGEST // 1000} KB, and this one has {-(-size // 1000)}"
+        found = f"{what} has at most {LONGEST // 1024} KB, and this one has {-(-size // 1024)}"
         yield Problem(
             found, path=path, hint="move it into a file, and bring that along with `files:`", code="too-large"
         )

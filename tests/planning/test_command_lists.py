@@ -177,7 +177,7 @@ def test_what_no_shell_could_be_given_is_refused_by_its_place() -> None:
     long = "x" * (command_lists.LONGEST + 1)
     assert refused(commands=["a" * command_lists.LONGEST] + ["b"] * (command_lists.MOST - 1)) == []
     assert refused(commands=["a", long]) == [
-        ("configuration.commands.1", "a command has at most 128 KB, and this one has 129")
+        ("configuration.commands.1", "a command has at most 125 KB, and this one has 126")
     ]
     assert refused(groups=[{"commands": ["a"]}, {"commands": [long]}])[0][0] == "configuration.groups.1.commands.0"
     assert refused(type="dev-environment", init=["é" * 64_001])[0][0] == "configuration.init.0"
@@ -186,7 +186,7 @@ def test_what_no_shell_could_be_given_is_refused_by_its_place() -> None:
         ("configuration.commands", "a job runs at most 1000 commands, and this list has 1001")
     ]
     assert refused(commands=["a"], env={"DATA": long}) == [
-        ("configuration.env.DATA", "a variable has at most 128 KB, and this one has 129")
+        ("configuration.env.DATA", "a variable has at most 125 KB, and this one has 126")
     ]
 
 
