@@ -46,7 +46,7 @@ def user_entry(name: str, uid: int, gid: int, home: str, shell: str) -> str:
 def with_entry(text: str, entry: str) -> str:
     """The list with this entry first and no other one of the same number."""
     number = entry.split(":")[2]
-    others = [line for line in text.splitlines() if line.split(":")[2:3] != [number]]
+    others = [line for line in text.split("\n") if line and line.split(":")[2:3] != [number]]
     return "".join(line + "\n" for line in [entry, *others])
 
 

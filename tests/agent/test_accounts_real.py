@@ -172,7 +172,8 @@ def test_what_would_break_the_list_is_refused(tmp_path: Path, home: str, shell: 
 
 
 @pytest.mark.parametrize(
-    ("text", "want"), [("", "a:x:7:7\n"), ("b:x:8:8", "a:x:7:7\nb:x:8:8\n"), ("odd\n", "a:x:7:7\nodd\n")]
+    ("text", "want"),
+    [("", "a:x:7:7\n"), ("b:x:8:8", "a:x:7:7\nb:x:8:8\n"), ("odd\u2028one\n\n", "a:x:7:7\nodd\u2028one\n")],
 )
 def test_a_list_that_somebody_edited_stays_a_list(text: str, want: str) -> None:
     assert name_service.with_entry(text, "a:x:7:7") == want

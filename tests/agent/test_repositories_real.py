@@ -218,6 +218,22 @@ def test_a_key_reads_over_ssh_and_is_nowhere_afterwards(workshop: Workshop, host
         assert f"[127.0.0.1]:{server.port} ssh-ed25519" in (workshop.data / "known_hosts").read_text()
 
 
+def test_nothing_of_it_runs_as_root(workshop: Workshop, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither git, which reads what somebody else wrote, nor ssh, which it starts."""
+    folder = host.root / "who"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for name in ("git", "ssh"):
+        text = f'#!/bin/sh\necho {name} $(id -u) $(id -un) >> {folder}/ran\nexec {shutil.which(name)} "$@"\n'
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    with git_hosts.sshd(host.bare) as server:
+        uid, name = said(workshop, "id -u; id -un", repo(server.url, private_key=server.key)).split()
+    assert uid != "0"
+    assert set((folder / "ran").read_text().splitlines()) == {f"git {uid} {name}", f"ssh {uid} {name}"}
+
+
 def test_a_host_with_another_key_than_before_isnt_trusted(workshop: Workshop, host: Host) -> None:
     with git_hosts.sshd(host.bare) as server:
         said(workshop, "true", repo(server.url, private_key=server.key))
