@@ -99,7 +99,7 @@ def xor(data: bytes, key: bytes, offset: int = 0) -> bytes:
     return plain[:size]
 
 
-@functools.lru_cache(maxsize=4)  # a flood has one size, and each number is as large as its frame
+@functools.lru_cache(maxsize=8)  # a flood has one size, and each number is as large as its frame
 def _ones(count: int) -> int:
     """A number whose 32-bit words are all 1, so that its product with a word repeats that."""
     return int.from_bytes(b"\1\0\0\0" * count, "little")

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from chalicelib.runtime.accept import Seats
 from chalicelib.serving.headers import MOST, MOST_LINES, one
-from chalicelib.serving.turns import Turns
+from chalicelib.serving.turns import PacedReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,11 +82,11 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     _early: bytearray | None = None  # what came behind a request for an upgrade
     _stream: UpgradedEnd | None = None  # to which this connection belongs, since its upgrade
     _held = False  # by the stream
-    _turns: Turns
+    _turns: PacedReader
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._turns = Turns(self.loop, self._feed, self._pause)
+        self._turns = PacedReader(self.loop, self._feed, self._pause)
         self.flow = Flow(transport, lambda: self._held or self._turns.waiting)
         self._within(self.head_seconds)
         if self._left:

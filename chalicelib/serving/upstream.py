@@ -19,7 +19,7 @@ from chalicelib.serving.exchange import CONNECT_SECONDS, IDLE
 from chalicelib.serving.headers import MOST as MOST_LINE
 from chalicelib.serving.headers import Raw
 from chalicelib.serving.problems import ClientGone, HttpProblem, Unanswered
-from chalicelib.serving.turns import Turns
+from chalicelib.serving.turns import PacedReader
 
 KEPT_SECONDS = 30.0  # that a connection to a replica is kept for the next request
 BUFFER = 64 * 1024  # bytes of an answer that wait for the client
@@ -53,7 +53,7 @@ class Upstream(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._sending: asyncio.Task[None] | None = None  # of a body that is still on its way
-        self._turns = Turns(loop, self._feed, self._hold)
+        self._turns = PacedReader(loop, self._feed, self._hold)
 
     # --- one request and its answer -----------------------------------------------------------------------------------
 

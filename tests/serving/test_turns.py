@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.serving.turns import LARGEST, SHARE, SLICE, TURN, WAIT, Turns
+from chalicelib.serving.turns import LARGEST, SHARE, SLICE, TURN, WAIT, PacedReader
 
 
 class Loop:
@@ -38,7 +38,7 @@ class Connection:
     def __init__(self, loop: Loop, cost: float, *, enough: int = 10**9) -> None:
         self.loop, self.cost, self.enough = loop, cost, enough
         self.got, self.longest, self.held, self.ended = b"", 0, False, False
-        self.turns = Turns(loop, self.feed, self.hold, lambda: loop.used)
+        self.turns = PacedReader(loop, self.feed, self.hold, lambda: loop.used)
 
     def feed(self, data: bytes) -> bool:
         self.loop.used += len(data) * self.cost
