@@ -176,7 +176,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             if len(self._early) > HEAD_BYTES:
                 self.transport.abort()
             return True
-        if self._fault is not None or self.parser is None:
+        if self._fault is not None or self.transport.is_closing():
             return False
         self._unset_keepalive_if_required()
         self._feeding = True
@@ -216,6 +216,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         goes on with that."""
         self.parser = httptools.HttpRequestParser(self)
         self.cycle.more_body, self._resuming = True, True
+        self._within(self.body_seconds)
         try:
             self.parser.feed_data(_RESUMED % self._framing())
         except httptools.HttpParserError:
@@ -406,6 +407,8 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
                 return
         if self._at_work is None or self._at_work.response_complete or self._at_work.disconnected:
             self._say(*fault)
+        else:
+            self._within(None)
 
     def _say(self, status: int, msg: str) -> None:
         """The last word on this connection. What the client still sends is read for a while and forgotten, or it might

@@ -123,6 +123,11 @@ class Upstream(asyncio.Protocol):
         if self._sending is not None:
             self._sending.cancel()
 
+    async def stopped(self) -> None:
+        """Nothing more is taken of the body, so that another attempt may begin with it anew."""
+        if self._sending is not None:
+            await asyncio.wait((self._sending,))
+
     async def _news(self) -> None:
         self._waiter = self._loop.create_future()
         await self._waiter
@@ -168,7 +173,7 @@ class Upstream(asyncio.Protocol):
         """Read nothing more for now, or go on, unless something else is in the way."""
         if hold:
             self.transport.pause_reading()
-        elif not (self._held or self._turns.waiting or self._gone):
+        elif not (self._held or self._turns.waiting or self._gone or self.transport.is_closing()):
             self.transport.resume_reading()
 
     def _feed(self, data: bytes) -> bool:
@@ -268,6 +273,7 @@ class Upstreams:
             await upstream.ask(method, request, body)
         except BaseException:
             upstream.release()
+            await upstream.stopped()
             raise
         return upstream
 

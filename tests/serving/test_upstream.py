@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from itertools import pairwise
 from typing import Any, cast
 
@@ -12,8 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.serving.exchange import IDLE
-from chalicelib.serving.problems import HttpProblem, Unanswered
-from chalicelib.serving.upstream import BUFFER, KEPT_SECONDS, MOST_HEAD, AnswerCutShort, Upstream, written
+from chalicelib.serving.problems import ClientGone, HttpProblem, Unanswered, too_large
+from chalicelib.serving.upstream import (
+    BUFFER,
+    KEPT_SECONDS,
+    MOST_HEAD,
+    AnswerCutShort,
+    Upstream,
+    begun,
+    framed,
+    written,
+)
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n"
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: 1\r\n\r\nhello"
@@ -41,6 +50,9 @@ class Wire:
 
     def abort(self) -> None:
         self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -259,3 +271,138 @@ def test_the_length_of_a_request_is_what_is_sent() -> None:
     headers = [(b"host", b"a"), (b"content-length", b"00000000000000000005")]
     assert written("POST", b"/x", headers, b"hello") == b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello"
     assert written("GET", b"/x", headers[:1], b"") == b"GET /x HTTP/1.1\r\nhost: a\r\n\r\n"
+
+
+# --- bodies that follow -----------------------------------------------------------------------------------------------
+
+
+class Coming:
+    """A body whose parts come when the test says so."""
+
+    def __init__(self) -> None:
+        self.parts: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        self.left = False
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            while part := await self.parts.get():
+                if isinstance(part, Exception):
+                    raise part
+                yield part
+        finally:
+            self.left = True
+
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def following(story: Callable[[Replica, Coming, asyncio.Task[None]], Coroutine[Any, Any, None]]) -> None:
+    async def told(replica: Replica) -> None:
+        body = Coming()
+        asking = asyncio.create_task(replica.upstream.ask("POST", b"head ", framed(body.pieces(), None)))
+        body.parts.put_nowait(b"part")
+        await turn()
+        assert replica.wire.sent == b"head 4\r\npart\r\n"
+        await story(replica, body, asking)
+
+    play(told)
+
+
+def test_a_body_goes_on_in_chunks_of_our_own_and_the_connection_is_used_again() -> None:
+    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+        body.parts.put_nowait(b"")
+        await turn()
+        assert replica.wire.sent.endswith(b"0\r\n\r\n")
+        replica.upstream.data_received(SIZED)
+        await asking
+        assert await replica.body() == b"hello"
+        replica.upstream.release()
+        assert replica.kept == [replica.upstream]
+
+    following(story)
+
+
+def test_a_connection_whose_request_isnt_at_its_end_isnt_used_again() -> None:
+    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+        replica.upstream.data_received(SIZED)
+        await asking
+        assert await replica.body() == b"hello"
+        replica.upstream.release()
+        assert replica.kept == [] and replica.wire.aborted
+        await turn()
+        assert body.left
+
+    following(story)
+
+
+def test_who_asks_again_has_the_body_alone() -> None:
+    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+        replica.upstream.connection_lost(None)
+        with pytest.raises(Unanswered):
+            await asking
+        replica.upstream.release()
+        await replica.upstream.stopped()
+        assert body.left
+
+    following(story)
+
+
+@pytest.mark.parametrize("problem", [ClientGone(), too_large(5), TimeoutError()])
+def test_what_stops_the_body_stops_the_request(problem: Exception) -> None:
+    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+        body.parts.put_nowait(problem)
+        with pytest.raises(type(problem)):
+            await asking
+        assert replica.wire.aborted
+
+    following(story)
+
+
+def test_nothing_is_taken_of_the_body_that_the_replica_doesnt_read() -> None:
+    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+        replica.upstream.pause_writing()
+        for _ in range(3):
+            body.parts.put_nowait(b"more")
+        await turn()
+        assert body.parts.qsize() == 2 and replica.wire.sent.count(b"more") == 0
+        replica.upstream.resume_writing()
+        await turn()
+        assert body.parts.empty() and replica.wire.sent.count(b"more") == 3
+        asking.cancel()
+
+    following(story)
+
+
+@pytest.mark.parametrize(("size", "parts"), [(5, [b"he", b"llo"]), (4, [b"hello"]), (6, [b"hello"]), (0, [])])
+def test_a_body_is_as_long_as_was_announced_or_isnt_sent_to_its_end(size: int, parts: list[bytes]) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+
+    async def sent() -> bytes:
+        return b"".join([part async for part in framed(pieces(), size)])
+
+    if size == len(b"".join(parts)):
+        assert asyncio.run(sent()) == b"".join(parts)
+    else:
+        with pytest.raises(ClientGone):
+            asyncio.run(sent())
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "frame"),
+    [
+        ([], b"", []),
+        ([(b"content-length", b"0")], b"", [b"content-length: 0"]),
+        ([(b"content-length", b"9")], b"body", [b"content-length: 4"]),
+        ([], b"body", [b"content-length: 4"]),
+        ([(b"transfer-encoding", b"chunked")], b"body", [b"content-length: 4"]),
+    ],
+)
+def test_where_a_body_ends_is_our_own_word(headers: list[tuple[bytes, bytes]], body: bytes, frame: list[bytes]) -> None:
+    head, _, rest = written("POST", b"/x", [(b"host", b"a"), *headers], body).partition(b"\r\n\r\n")
+    assert head.split(b"\r\n") == [b"POST /x HTTP/1.1", b"host: a", *frame] and rest == body
+    for announced, line in ((None, b"transfer-encoding: chunked"), (7, b"content-length: 7")):
+        assert begun("POST", b"/x", [(b"host", b"a"), *headers], announced).split(b"\r\n")[2:] == [line, b"", b""]
