@@ -127,7 +127,7 @@ cost: $(VENV)/.dev ## what the control plane costs in AWS, from a metered month;
 sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, or SECONDS=60 at most
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SECONDS),--seconds $(SECONDS)) --coverage --planted
 
-fuzz: $(VENV)/.dev ## hostile calls by several tenants at once; CALLS=200000 SEED=1
+fuzz: $(VENV)/.dev ## hostile calls by several tenants at once, and half as many requests through each door; CALLS=200000 SEED=1
 	@$(BIN)/python -m tests.fuzz --calls $(CALLS) --seed $(SEED)
 
 mutants: $(VENV)/.dev ## change the code in small places, one at a time: does a test notice? N=60 SEED=1

@@ -139,6 +139,24 @@ class ServesModels(Doors):
         door.serve(served(replica))  # with one model only there is no question
         assert models.ask("embeddings", late).json()["length"] == len(json.dumps(late))
 
+    @pytest.mark.parametrize(("before", "status"), [(90, 200), (200, 400), (150_000, 400)])
+    def test_a_forms_model_is_among_its_first_parts(self, models: Models, before: int, status: int) -> None:
+        part = b'\r\nContent-Disposition: form-data; name="model"\r\n\r\n' + QWEN.encode() + b"\r\n"
+        form = b"--b\r\n" * before + b"--b" + part + b"--b--\r\n"
+        kind = ("Content-Type", "multipart/form-data; boundary=b")
+        assert models.ask("audio/transcriptions", form, headers=[kind]).status == status
+
+    def test_a_body_of_signs_keeps_nobody_else_waiting(self, models: Models) -> None:
+        signs = b'{"a": 0' + b"," * 150_000 + b'"model": "' + QWEN.encode() + b'"}'
+        with ThreadPoolExecutor(4) as pool:
+            asked = [pool.submit(models.ask, "chat/completions", signs) for _ in range(3)]
+            between = 0
+            while not all(each.done() for each in asked):
+                assert models.ask("models").status == 200
+                between += 1
+        assert between > 3, "it was worked on in one go"
+        assert {each.result().status for each in asked} <= {200, 400, 500, 502}
+
     def test_a_form_goes_on_with_its_recording(self, models: Models) -> None:
         line = b"--of-this-form\r\n"
         form = line + b'Content-Disposition: form-data; name="model"\r\n\r\n' + QWEN.encode() + b"\r\n" + line
