@@ -17,6 +17,7 @@ What it takes care of:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from chalicelib.errors import Problem
@@ -56,6 +57,8 @@ set --; \unset _dstack_item _dstack_last _dstack_count; _dstack_number=0 _dstack
 \eval "$_dstack_all"
 """
 
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")  # an odd number of backslashes
+
 
 def argv(shell: str, items: Sequence[str]) -> list[str]:
     """The shell is interactive, so that it reads what its user has set up (`~/.bashrc`) and expands aliases."""
@@ -77,14 +80,18 @@ def _begun(command: str) -> str:
     return first if len(first) <= SHOWN else f"{first[: SHOWN - 1]}…"
 
 
-def unusable(path: str, commands: Sequence[str]) -> Iterator[Problem]:
-    """Lists and items that no shell could be given."""
+def unusable(path: str, commands: Sequence[str], *, arguments: bool = False) -> Iterator[Problem]:
+    """Lists and items that no shell could be given. `arguments`: they are those of an entrypoint."""
     if len(commands) > MOST:
         text = f"a job runs at most {MOST} commands, and this list has {len(commands)}"
         hint = "move them into a script, and bring that along with `files:`"
         yield Problem(text, path=path, hint=hint, code="too-large")
     for at, command in enumerate(commands):
         yield from too_long(f"{path}.{at}", command, "a command")
+        if not arguments and _CONTINUED.search(command):
+            text = "it ends with a backslash, and no item goes on in the next"
+            hint = "remove the backslash, or write all lines of the command in one item, after `|`"
+            yield Problem(text, path=f"{path}.{at}", hint=hint)
 
 
 def too_long(path: str, text: str, what: str) -> Iterator[Problem]:

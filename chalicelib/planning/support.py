@@ -307,7 +307,8 @@ def _shell_refusals(config: AnyConfiguration) -> Iterator[Problem]:
     if isinstance(config, DevEnvironmentConfiguration):
         yield from command_lists.unusable("configuration.init", config.init)
     else:
-        yield from command_lists.unusable("configuration.commands", config.commands)
+        arguments = config.entrypoint is not None
+        yield from command_lists.unusable("configuration.commands", config.commands, arguments=arguments)
         groups: Sequence[NodeGroup | ReplicaGroup] = config.groups or ()
         for at, group in enumerate(groups):
             yield from command_lists.unusable(f"configuration.groups.{at}.commands", group.commands)

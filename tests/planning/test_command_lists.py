@@ -190,6 +190,14 @@ def test_what_no_shell_could_be_given_is_refused_by_its_place() -> None:
     ]
 
 
+def test_a_command_that_would_go_on_in_the_next_is_refused() -> None:
+    wanted = [("configuration.commands.0", "it ends with a backslash, and no item goes on in the next")]
+    assert refused(commands=["echo one \\", "echo two"]) == refused(commands=["echo \\\\\\"]) == wanted
+    assert refused(commands=["echo \\\\", "python train.py \\\n  --lr 1 \\\n"]) == []
+    assert refused(entrypoint="dir", commands=["C:\\"]) == [], "an argument"
+    assert refused(type="dev-environment", init=["a", "make \\"])[0][0] == "configuration.init.1"
+
+
 @pytest.mark.parametrize("shell", ["/usr/bin/fish", "/bin/tcsh", "/usr/local/bin/nu"])
 def test_a_shell_with_a_language_of_its_own_is_refused(shell: str) -> None:
     text = f"`commands` are in the language of POSIX shells, and `{shell}` has one of its own"
