@@ -112,7 +112,7 @@ FUNCTIONS = (
         chalice="APIHandler",
         handler="app.app",
         public=True,
-        reads=("master-key", "sign-on"),
+        reads=("install-key", "master-key", "sign-on"),  # the first signs tokens for services
         grants=(
             *(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.REFRESH, may.LIST),
             may.NEWEST,  # its digest is in the commands by which machines join

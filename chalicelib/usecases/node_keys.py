@@ -8,14 +8,13 @@ attempt can't compute any others.
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from chalicelib.domain.gangs import Gang
-from chalicelib.errors import Bug
+from chalicelib.engine.bootstrap import keyed
 from chalicelib.planning.nodes import Nodes
 
 # Below the ports that kernels give to outgoing connections, and away from those that frameworks meet at. Each attempt
@@ -50,9 +49,7 @@ def hostfile(nodes: Nodes, names: Sequence[str]) -> str:
 
 
 def _secret(install_key: bytes, gang: Gang, purpose: str) -> bytes:
-    if not install_key:
-        raise Bug("this process has no install key: anybody could make these.")
-    return hmac.new(install_key, f"nodes/{gang.id}/{purpose}".encode(), hashlib.sha256).digest()
+    return keyed(install_key, f"nodes/{gang.id}/{purpose}")
 
 
 def _pair(secret: bytes) -> tuple[str, str]:

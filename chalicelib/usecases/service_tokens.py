@@ -22,6 +22,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.tenants import Project, User, hash_token
+from chalicelib.engine.bootstrap import keyed
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
@@ -74,7 +75,7 @@ def bearer_of(plane: Plane, claims: str, token_hash: str, project_id: str, run_n
 
 
 def _signed(plane: Plane, user: User, claims: str) -> str:
-    key = hmac.new(plane.install_key, f"service-token/{user.token_hash}".encode(), hashlib.sha256).digest()
+    key = keyed(plane.install_key, f"service-token/{user.token_hash}")
     signature = hmac.new(key, claims.encode(), hashlib.sha256).digest()
     return f"{claims}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 

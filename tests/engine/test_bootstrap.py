@@ -6,13 +6,15 @@ import hashlib
 import re
 import shutil
 import subprocess
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from chalicelib.domain.boot_script import read_user_data, user_data
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap import bootstrap_token, keyed
+from chalicelib.errors import Bug
 from chalicelib.hosts.joining import HostJoining
 from chalicelib.planning import dev_environments
 
@@ -88,7 +90,7 @@ def test_no_script_waits_for_minutes_for_one_connection() -> None:
         "boot": user_data("https://x.example", "instance", "token", DIGEST),
         "join": joining.script(),
         "join command": joining.command("token"),
-        "editor": "\n".join(dev_environments.commands(editor, "run")),
+        "editor": "\n".join(chain.from_iterable(dev_environments.commands(editor, "run"))),
     }
     calls = re.compile(r"\b(?:(curl) -|(wget) -)[^\n|]*")
     for name, script in scripts.items():
@@ -96,3 +98,15 @@ def test_no_script_waits_for_minutes_for_one_connection() -> None:
         assert {call.split()[0] for call in found} == {"curl", "wget"}, name
         for call in found:
             assert re.search(r"--connect-timeout \d+ " if call.startswith("curl") else r" -T \d+ ", call), (name, call)
+
+
+def test_the_install_key_is_used_where_an_empty_one_is_refused_and_nowhere_else() -> None:
+    """Functions that have no use for it aren't given it."""
+    used = {
+        path.name
+        for path in (Path(__file__).parents[2] / "chalicelib").rglob("*.py")
+        if re.search(r"hmac\.\w+\([\w.]*install_key", path.read_text())
+    }
+    assert used == {"bootstrap.py"}
+    with pytest.raises(Bug, match="no install key"):
+        keyed(b"", "anything")

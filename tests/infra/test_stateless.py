@@ -164,7 +164,7 @@ def test_whoever_may_be_called_by_anybody_has_a_bound() -> None:
 def test_a_function_reads_its_own_parameters_and_no_others() -> None:
     """What each has a use for is played in `tests/functions/test_policies.py` and by the scenarios."""
     assert {function.name: function.reads for function in FUNCTIONS if function.reads} == {
-        "api": ("master-key", "sign-on"),
+        "api": ("install-key", "master-key", "sign-on"),
         "agent_sync": ("install-key", "master-key"),
         "sweep_orphans": ("master-key",),
         "erase_unused": ("master-key",),
