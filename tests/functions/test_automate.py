@@ -338,11 +338,11 @@ def test_what_couldnt_be_applied_isnt_stored(rig: Rig, spec: dict[str, Any], sai
 
 
 def test_what_is_too_large_for_a_record_isnt_stored(rig: Rig) -> None:
-    other = "b" * 60_000  # no single variable may be that large
-    rest = LARGEST - len(orjson.dumps(spec_of("hello", env={"A": "", "B": other})))
+    """A fleet: of a run that large its jobs would get too much."""
+    rest = LARGEST - len(orjson.dumps(fleet("hello", regions=[""])))
     for long in ("é" * (rest // 2), "a" * rest):
-        rig.ok("P/automations/add", {"spec": spec_of("hello", env={"A": long, "B": other})})
-        longer = spec_of("hello", env={"A": long + "é", "B": other})
+        rig.ok("P/automations/add", {"spec": fleet("hello", regions=[long])})
+        longer = fleet("hello", regions=[long + "é"])
         assert "at most 150 KB can be stored" in rig.refused("P/automations/add", {"spec": longer})
 
 
