@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.agent import git_hosts
 from tests.harness.installed import program
 from tests.harness.server import ROOT, Server
-from tests.scenarios.script import Stage, Step, normalise, run_step
+from tests.scenarios.script import Stage, Step, last_look, normalise, run_step
 from tests.scenarios.stages import Real, Virtual
 from tests.world.embedded import EmbeddedSite
 
@@ -158,7 +158,11 @@ def same(one: Shown, home: Path) -> bool:
 
 def compare(path: Path, stage: Stage) -> None:
     """The page shows what happens on this stage."""
-    _, shown = play_page(path, stage)
+    try:
+        _, shown = play_page(path, stage)
+    except AssertionError as error:
+        error.add_note(last_look(stage))
+        raise
     odd = [
         f"$ {one.command}\n--- shown\n{one.written}--- seen\n{one.now}" for one in shown if not same(one, stage.home)
     ]

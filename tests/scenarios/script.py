@@ -108,11 +108,14 @@ def play(steps: list[Step], stage: Stage) -> list[Step]:
         try:
             done.append(Step(step.kind, step.text, run_step(step, stage)))
         except AssertionError as error:
-            seen = [step for step in done if step.kind != "file"]
-            seen += [Step("command", " ".join(words), _shown(stage, words[1:])) for words in _LAST_LOOK]
-            error.add_note(render(seen))
+            error.add_note(render([step for step in done if step.kind != "file"]) + last_look(stage))
             raise
     return done
+
+
+def last_look(stage: Stage) -> str:
+    """What there is where a script got stuck."""
+    return render([Step("command", " ".join(words), _shown(stage, words[1:])) for words in _LAST_LOOK])
 
 
 def run_step(step: Step, stage: Stage) -> str:
