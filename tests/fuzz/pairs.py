@@ -204,11 +204,15 @@ def _chunked(rng: random.Random, body: bytes) -> bytes:
 # --- what it means ----------------------------------------------------------------------------------------------------
 
 
+_BLANKS = re.compile(rb"\A([!-~]+) +([!-~]+) +(HTTP/)")
+
+
 class Reader:
     """Requests of one connection, as the strict parser reads them from its bytes."""
 
     def __init__(self, *, blanks: bool = False) -> None:
-        """`blanks`: may there be empty lines before a request? Servers should allow them."""
+        """`blanks`: may there be empty lines before a request, and several blanks in its first line, as RFC 9112 allows
+        servers to read it? Whole requests have to come then."""
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST)
         self._blanks, self._head, self._body = blanks, None, bytearray()  # type: bool, h11.Request | None, bytearray
         self.wrong, self._over, self._begun = "", False, False
@@ -223,7 +227,7 @@ class Reader:
         try:
             while (data or not self._begun) and not self._over:
                 if self._blanks and not self._begun:
-                    data = data.lstrip(b"\r\n")
+                    data = _BLANKS.sub(rb"\1 \2 \3", data.lstrip(b"\r\n"), count=1)
                 if not data:
                     break
                 self._begun = True

@@ -44,6 +44,11 @@ def test_bytes_mean_the_requests_up_to_what_is_none() -> None:
     assert len(meaning(FIRST.replace(b"x-hop", b"close") + SECOND).requests) == 1
 
 
+def test_blanks_mean_nothing_where_servers_may_read_over_them() -> None:
+    assert meaning(b"\r\n" + FIRST.replace(b"POST ", b"POST   ").replace(b" HTTP", b"  HTTP")) == meaning(FIRST)
+    assert meaning(FIRST.replace(b" HTTP", b"\tHTTP")).spoilt
+
+
 def test_what_a_door_does_right_is_no_find() -> None:
     assert judge_seen(meaning(DRAWN.bytes), SEEN) == []
     assert judge_seen(meaning(DRAWN.bytes), replace(SEEN, body=b"he", whole=False)) == []

@@ -52,7 +52,7 @@ class FakeWire:
     def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
         self.status, self.headers = status, dict(headers)
 
-    async def part(self, part: bytes, *, last: bool) -> None:
+    async def part(self, part: bytes, *, last: bool, drained: bool = False) -> None:
         self.answer += part
 
     def leave(self) -> None:
