@@ -449,6 +449,9 @@ class Tricks(Doors):
         with visitor.connect() as caller:
             caller.send(b"GET /echo HTTP/1.1\r\n\r\n")
             assert caller.answer().status in (400, 404)
+        with visitor.connect() as caller:
+            caller.send(f"GET http://{visitor.host}/echo HTTP/1.0\r\n\r\n".encode())
+            assert caller.answer().status in (400, 404)
 
     def test_nothing_of_the_doors_own_is_reached_under_a_services_host(self, visitor: Visitor) -> None:
         for target in (

@@ -15,6 +15,7 @@ local function read()
     local named = (ngx.var.http_host or host):lower():gsub(":%d*$", ""):gsub("%.$", "")
     return {
         host = host,
+        hostless = not ngx.var.http_host,
         two_hosts = named ~= host,  -- a target in absolute form may name another
         service = services.at(host) or false,
         secure = ngx.var.scheme == "https",

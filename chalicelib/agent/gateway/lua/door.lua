@@ -85,6 +85,8 @@ local STRICT = [[^[!#$%&'*+.^_`|~0-9A-Za-z-]+ (?:/|\*|(?i:https?)://)[\x21-\x7e]
 local function check_form(caller)
     if ngx.req.http_version() < 2 and not ngx.re.find(ngx.req.raw_header(), STRICT, "jo") then
         problems.malformed("The request isn't valid HTTP, or has more than 128 headers")
+    elseif caller.hostless and ngx.req.http_version() < 2 then
+        problems.malformed("The request needs one `Host` header")
     elseif caller.two_hosts then
         problems.malformed("The request's target and its `Host` name different hosts; send a path")
     end
