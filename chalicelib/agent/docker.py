@@ -148,33 +148,40 @@ class DockerRuntime:
         """The image on this machine: pulled, unless it is here already under a tag that isn't `latest`, and for this
         project."""
         name, tag = split_image(image)
-        project = str(began.spec.get("project_id") or "")
-        before = self._image_id(image)
-        # What a supervisor that was killed had pulled has no record yet.
-        resumed = began.state.get("state") == "pulling"
-        allowed = bool(before) and not resumed and self._access.allows(project, before)
+        project, task = str(began.spec.get("project_id") or ""), began.folder.task
+        there = self._image_id(image)
+        allowed = bool(there) and self._access.allows(project, there) and not self._unrecorded(there)
         if allowed and tag != "latest":
             return
+        before = self._access.begin_pull(task, image, there)
         began.report("pulling", pull=Pull().progress())
         try:
             self._pull(began, name, tag)
         except DockerError as problem:
             if isinstance(problem, DockerAway):
                 raise
+            self._record(project, image, before, allowed)
+            self._access.end_pull(task)
             if not allowed:
                 raise TaskError("creating_container_error", unpulled(image, problem.message)) from None
         else:
-            allowed = True
-        finally:
-            # Also when the task is ended meanwhile: the engine may have been faster.
-            self._record(project, before if not resumed else "", self._image_id(image), allowed)
+            self._record(project, image, before, True)
+            self._access.end_pull(task)
 
-    def _record(self, project: str, before: str, now: str, allowed: bool) -> None:
-        if now and now != before:
-            self._access.restrict(now)
-        if now and allowed:
-            self._access.allow(project, now)
-            self._access.forget_all_but(self._docker.image_ids())
+    def _unrecorded(self, image_id: str) -> bool:
+        """Did a pull bring it of which nothing is recorded yet?"""
+        return any(image_id != was and self._image_id(image) == image_id for image, was in self._access.pulls())
+
+    def _record(self, project: str, image: str, before: str, allowed: bool) -> None:
+        now = self._image_id(image)
+        if not now:
+            return
+        with self._access.alone():
+            if now != before:
+                self._access.restrict(now)
+            if allowed:
+                self._access.allow(project, now)
+                self._access.forget_all_but([now, *self._docker.image_ids()])
 
     def _image_id(self, image: str) -> str:
         """Empty if the engine has none of that name."""
@@ -253,6 +260,9 @@ class DockerRuntime:
         return next((str(each["IPAddress"]) for each in attached.values() if each.get("IPAddress")), "")
 
     def remove(self, folder: TaskFolder) -> None:
+        pull = self._access.pull(folder.task)
+        if pull is not None:  # it ended in its pull, and the engine may have been faster
+            self._record("", *pull, allowed=False)
         docker_repositories.remove(folder.task)
         self._docker.remove(container_name(folder.task))
 
