@@ -18,6 +18,7 @@ from typing import Any, Dict, List, NoReturn, Optional
 from . import fabric, namespaces, sftp
 from .accounts import TaskAccount
 from .cgroups import TaskGroup
+from .name_service import USERS
 from .tasks import FINAL, TaskFolder, read_json, read_text, write_atomic
 
 PASSED_ON = ("TERM", "LANG", "COLORTERM", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
@@ -90,8 +91,8 @@ def beside_process(folder: TaskFolder, spec: Dict[str, Any], command: Optional[s
         if not folder.supervised():
             raise NoSession("the job has ended")
         namespaces.enter(int(read_text(os.path.join(folder.path, "pid")) or 0), ["mnt"])
-    if entry["seen"]:
-        namespaces.see_instead(entry["seen"])
+    if seen := seen_of(entry):
+        namespaces.see_instead(seen)
     take_on(entry)
     if not os.access("session.json", os.F_OK, dir_fd=here):
         raise NoSession("the job has ended")
@@ -103,6 +104,14 @@ def beside_process(folder: TaskFolder, spec: Dict[str, Any], command: Optional[s
     environment = dict(entry["environment"], **passed_on())
     shell = spec.get("shell") or shutil.which("bash", path=environment.get("PATH")) or "/bin/sh"
     execute([shell] if command is None else [shell, "-c", command], environment)
+
+
+def seen_of(entry: Dict[str, Any]) -> Dict[str, str]:
+    """Which files the job sees in the places of which. A supervisor of an earlier agent, which may still run, named at
+    most a list of users."""
+    if "seen" in entry:
+        return dict(entry["seen"])
+    return {os.path.realpath(USERS): entry["users"]} if entry.get("users") else {}
 
 
 def take_on(entry: Dict[str, Any]) -> None:

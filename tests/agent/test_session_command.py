@@ -7,9 +7,13 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from chalicelib.agent.accounts import TaskAccount
+from chalicelib.agent.session_command import admit, seen_of
+from chalicelib.agent.tasks import TaskFolder, read_json
 from tests.harness.server import ROOT
 
 TAKES_ON = "import json, sys; from chalicelib.agent.session_command import take_on; take_on(json.loads(sys.argv[1]))"
@@ -26,3 +30,17 @@ def test_a_terminal_belongs_to_whoever_has_the_session() -> None:
     for fd in (ours, theirs):
         os.close(fd)
     assert (found.st_uid, found.st_gid) == (4711, 4712)
+
+
+def test_a_job_that_an_earlier_agent_started_has_sessions(tmp_path: Path) -> None:
+    """Its supervisor runs on when the agent is replaced, and wrote down what that one read."""
+    users = str(tmp_path / "users")
+    account = TaskAccount(None)
+    folder = TaskFolder(str(tmp_path), "t")
+    folder.create({})
+    admit(folder, account, {}, "/", {"/etc/group": "groups"})
+    new = read_json(f"{folder.path}/session.json") or {}
+    assert seen_of(new) == {"/etc/group": "groups"}
+    old = {name: value for name, value in new.items() if name != "seen"}
+    assert seen_of({**old, "users": ""}) == {}
+    assert seen_of({**old, "users": users}) == {os.path.realpath("/etc/passwd"): users}
