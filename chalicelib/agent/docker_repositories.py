@@ -120,10 +120,10 @@ def owner_of(docker: DockerClient, name: str, user: str) -> Tuple[int, int]:
     uid, gid = 0, 0
     if wanted not in ("", "0", "root"):
         entry = listed(docker, name, "/etc/passwd", wanted)
-        if entry is None and not wanted.isdigit():
+        if entry is None and not wanted.isdecimal():
             raise TaskError("creating_container_error", "user %s: the image has no such user" % wanted)
         uid, gid = (int(entry[2]), int(entry[3] or 0)) if entry else (int(wanted), 0)
-    if group and not group.isdigit():
+    if group and not group.isdecimal():
         found = listed(docker, name, "/etc/group", group)
         if found is None:
             raise TaskError("creating_container_error", "group %s: the image has no such group" % group)
@@ -135,7 +135,7 @@ def listed(docker: DockerClient, name: str, path: str, wanted: str) -> Optional[
     """The entry with this name, or this number, in one of the container's lists. Broken ones are skipped."""
     for line in text_of(docker, name, path).splitlines():
         fields = line.split(":")
-        if len(fields) < 4 or fields[2 if wanted.isdigit() else 0] != wanted:
+        if len(fields) < 4 or fields[2 if wanted.isdecimal() else 0] != wanted:
             continue
         group = fields[3] if path == "/etc/passwd" else ""  # engines take none as root's
         if _is_id(fields[2]) and _is_id(group or "0"):

@@ -12,7 +12,8 @@ import pytest
 
 from chalicelib.agent.container_users import give_name, home_of_user
 from chalicelib.agent.docker_client import DockerClient
-from chalicelib.agent.docker_repositories import LIST_MOST
+from chalicelib.agent.docker_repositories import LIST_MOST, owner_of
+from chalicelib.agent.task_runtime import TaskError
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Engine
 
@@ -45,6 +46,13 @@ def named(engine: Engine, user: str, holds: dict[str, bytes], home: str = "/home
 @pytest.mark.parametrize("user", ["root", "", "0", "0:5", "app", "app:video", "1000", "1000:44", "nobody-here"])
 def test_whom_the_image_lists_or_the_engine_refuses_is_left_alone(engine: Engine, user: str) -> None:
     assert named(engine, user, LISTS) == {}
+
+
+@pytest.mark.parametrize("user", ["²", "app:²"])
+def test_a_digit_that_is_no_number_is_a_name(engine: Engine, user: str) -> None:
+    engine.container("c", holds=LISTS)
+    with pytest.raises(TaskError, match="²: the image has no such"):
+        owner_of(DockerClient(engine.socket), "c", user)
 
 
 def test_another_number_is_listed_first_and_gets_a_home(engine: Engine) -> None:
