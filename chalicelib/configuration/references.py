@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from chalicelib.configuration.interpolation import Reference, Unread, references
+from chalicelib.configuration.interpolation import Reference, Unread, references, secrets_in
 from chalicelib.errors import Problem
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Takes:
     names: tuple[str, ...] = ()
     form: str = ""
     example: str = ""  # of the form
+    secret: tuple[str, ...] = ()  # not these, because a secret is in them
 
     def takes(self, reference: Reference) -> bool:
         if reference.namespace != self.namespace:
@@ -144,6 +145,9 @@ def _why(part: Reference | Unread, takes: Sequence[Takes]) -> tuple[str, str]:
         if meant == "secrets" and re.fullmatch(r"\w+", name):
             where += f": set `{name.upper()}` to `${{{{ secrets.{name} }}}}` in `env`, and use `${name.upper()}` here"
         return f"`{part.shown}` isn't filled in here", f"{where}; {AS_TEXT}"
+    if meant is not None and name in here[meant].secret:
+        text = "a secret is in that variable, and probes get none, because programs log their requests"
+        return f"`{part.shown}` isn't filled in here: {text}", "let the program answer this one without the secret"
     if meant is not None and (better := _better(here[meant], name)) and better != part.shown:
         return f"`{part.shown}` isn't known here", f"did you mean `{better}`?"
     known = [f"`${{{{ {each.namespace}.{name} }}}}`" for each in takes for name in each.names][:MOST_LISTED]
@@ -172,7 +176,9 @@ def _places(spec: AnySpec) -> Places:
     if config.type in _ADDRESSES:
         found[("commands", EACH)] = found[("groups", EACH, "commands", EACH)] = (_ADDRESSES[config.type],)
     if config.type == "service":
-        variables = (Takes("env", tuple(config.env)),)  # filled in with the job's task, too
+        secret = tuple(name for name, value in config.env.items() if isinstance(value, str) and secrets_in(value))
+        plain = tuple(name for name in config.env if name not in secret)
+        variables = (Takes("env", plain, secret=secret),)  # filled in with the job's task, too
         found[("probes", EACH, "url")] = found[("probes", EACH, "body")] = variables
         found[("probes", EACH, "headers", EACH, "value")] = variables
     if config.type == "gateway":

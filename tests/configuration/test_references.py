@@ -145,6 +145,16 @@ def run(**config: Any) -> RunSpec:
             "probes.0.headers.0.value",
             "did you mean `${{ env.TOKEN }}`?",
         ),
+        (
+            {
+                "type": "service",
+                "port": 80,
+                "env": {"TOKEN": "Bearer ${{ secrets.b }}", "PLAIN": "x"},
+                "probes": [{"type": "http", "url": "/?${{ env.PLAIN }}&${{ env.TOKEN }}"}],
+            },
+            "probes.0.url",
+            "`${{ env.TOKEN }}` isn't filled in here: a secret is in that variable",
+        ),
     ],
 )
 def test_what_is_told(config: dict[str, Any], path: str, text: str) -> None:
