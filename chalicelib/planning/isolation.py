@@ -11,7 +11,9 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import UnixUser
 from chalicelib.planning.fitting import Misfit
 
-FIRST_ACCOUNT = 1000  # ids below are the system's own
+FIRST_ACCOUNT, LAST_ACCOUNT = 1000, (1 << 31) - 1  # other ids are the system's own
+NOBODIES = (65534, 65535)  # so are these
+SYSTEM_NAMES = ("root", "nobody")
 
 UNISOLATED = Misfit(
     "runs jobs as plain processes of its agent's user, which only the project's admins may use",
@@ -45,9 +47,12 @@ def barred(user: UnixUser | None, permitted: bool) -> Misfit | None:
     if not permitted:
         return NOT_PERMITTED
     ids = [number for number in (user.uid, user.gid) if number is not None]
-    if "root" in (user.username, user.groupname) or any(number < FIRST_ACCOUNT for number in ids):
-        return SYSTEMS_OWN
-    return None
+    named = user.username in SYSTEM_NAMES or user.groupname == "root"
+    return SYSTEMS_OWN if named or any(map(_systems_own, ids)) else None
+
+
+def _systems_own(number: int) -> bool:
+    return number in NOBODIES or not FIRST_ACCOUNT <= number <= LAST_ACCOUNT
 
 
 def text_of(user: UnixUser) -> str:

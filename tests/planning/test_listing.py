@@ -79,7 +79,7 @@ def test_the_host_that_would_take_a_job_without_isolation(
         ("ann", False, [USERS, ENGINE], None),  # there it is the image's own
         *(
             (user, True, [USERS], SYSTEMS_OWN)
-            for user in ("root", "0", "999", "root:ann", "ann:root", "1500:6", "ann:0")
+            for user in ("root", "0", "999", "root:ann", "ann:root", "1500:6", "ann:0", "nobody", "65534", "4294967294")
         ),
         ("root", True, [ENGINE], None),
         ("ann", False, [], None),
