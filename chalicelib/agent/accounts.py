@@ -22,6 +22,7 @@ from .tasks import TaskFolder, delete_tree
 from .users import LEAST, MOST, HeldId, Users
 
 OUTSIDE = "/var/lib/dstack-tasks"
+EARLIER = "/var/tmp/dstack-task-"  # and its id: where earlier agents made that folder
 NOBODIES = (65534, 65535)  # what cannot be expressed is theirs
 DEVICES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri/*", "/dev/tenstorrent/*", "/dev/accel/*")
 
@@ -200,6 +201,13 @@ def outside(task: str) -> str:
     """A folder for a task whose user can't reach the task's own folder. Only root makes folders there, so nobody can
     have made it before us. It is on disk, unlike many a /tmp, and its path is short, because socket paths must be."""
     return os.path.join(OUTSIDE, task)
+
+
+def delete_outside(task: str) -> None:
+    """Also of a task that an earlier agent started: there anybody may have made it, and root alone may delete it."""
+    delete_tree(outside(task))
+    if os.getuid() == 0:
+        delete_tree(EARLIER + task)
 
 
 def tidy() -> None:

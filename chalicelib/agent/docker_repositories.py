@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tupl
 from urllib.parse import quote
 
 from . import files, name_service, process_tree, repositories
-from .accounts import account_of, outside, own_home
+from .accounts import account_of, delete_outside, outside, own_home
 from .docker_client import DockerClient, DockerError
 from .task_runtime import Began, TaskError
 from .tasks import delete_tree
@@ -87,7 +87,7 @@ def pack(began: Began, repo: Dict[str, Any], target: str, owner: Tuple[int, int]
 def remove(task: str) -> None:
     """What a killed supervisor's clone left."""
     process_tree.send(process_tree.marked(task), signal.SIGKILL)
-    delete_tree(outside(task))
+    delete_outside(task)
 
 
 def owned(member: tarfile.TarInfo, owner: Tuple[int, int]) -> tarfile.TarInfo:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from .later import Later
 from .task_runtime import COLUMNS, NO_ISOLATION, READ_BYTES, ROWS, Began, TaskError, TaskUsage
-from .tasks import TaskFolder, delete_tree, read_text
+from .tasks import TaskFolder, read_text
 from .users import Users
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class ProcessRuntime:
     def remove(self, folder: TaskFolder) -> None:
         end_group(folder.task)
         process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
-        delete_tree(accounts.outside(folder.task))
+        accounts.delete_outside(folder.task)
 
     def sweep(self, known: Set[str]) -> None:
         """Only processes could outlive a task's folder, and `remove` has ended those."""

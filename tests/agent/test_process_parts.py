@@ -15,6 +15,7 @@ import pytest
 
 from chalicelib.agent import session_command
 from chalicelib.agent.accounts import (
+    EARLIER,
     TaskAccount,
     device_groups,
     outside,
@@ -283,8 +284,20 @@ def test_what_a_task_has_outside_its_folder_can_be_entered_but_not_listed(tmp_pa
 @root_only
 def test_remove_deletes_a_home_outside_the_tasks_folder(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), f"{os.getpid()}-no-such-task")
-    home = Path(outside(folder.task))
-    (home / "deep").mkdir(parents=True)
+    homes = [Path(outside(folder.task)), Path(EARLIER + folder.task)]
+    for home in homes:
+        (home / "deep").mkdir(parents=True)
     ProcessRuntime().remove(folder)
-    assert not home.exists()
+    assert not [home for home in homes if home.exists()]
     ProcessRuntime().remove(folder)
+
+
+@root_only
+def test_remove_follows_no_link_that_somebody_put_where_an_earlier_agent_had_a_home(tmp_path: Path) -> None:
+    folder = TaskFolder(str(tmp_path / "data"), f"{os.getpid()}-no-such-task")
+    (tmp_path / "roots").mkdir()
+    link = Path(EARLIER + folder.task)
+    link.symlink_to(tmp_path / "roots")
+    ProcessRuntime().remove(folder)
+    assert (tmp_path / "roots").exists()
+    link.unlink()
