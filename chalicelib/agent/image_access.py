@@ -15,12 +15,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, Iterator, List, Optional, Tuple
 
+from .later import Later
 from .tasks import TaskFolder, delete_tree, list_tasks, read_json, write_atomic
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = Later("hashlib")
 
 
 class ImageAccess:
