@@ -105,7 +105,7 @@ def wrong(
             continue
         seen.add(part.written)
         if not (commands and _of_others(part)):
-            message, hint = _why(part, takes)
+            message, hint = _why(part, takes, in_shell=path.split(".")[-2:-1] in (["commands"], ["init"]))
             yield Problem(message, path=path, hint=hint, code="invalid-interpolation")
 
 
@@ -134,7 +134,7 @@ def _words(part: Reference | Unread) -> tuple[str, str]:
     return (found[0] if found else ""), (found[1] if len(found) > 1 else "")
 
 
-def _why(part: Reference | Unread, takes: Sequence[Takes]) -> tuple[str, str]:
+def _why(part: Reference | Unread, takes: Sequence[Takes], *, in_shell: bool) -> tuple[str, str]:
     if not part.closed:
         return "`${{` is never closed", f"add `}}}}`; {AS_TEXT}"
     word, name = _words(part)
@@ -142,7 +142,7 @@ def _why(part: Reference | Unread, takes: Sequence[Takes]) -> tuple[str, str]:
     meant = _meant(word)
     if meant is not None and meant not in here:
         where = f"`{meant}` works in {_FILLED_IN[meant]}"
-        if meant == "secrets" and re.fullmatch(r"\w+", name):
+        if in_shell and meant == "secrets" and re.fullmatch(r"\w+", name):
             where += f": set `{name.upper()}` to `${{{{ secrets.{name} }}}}` in `env`, and use `${name.upper()}` here"
         return f"`{part.shown}` isn't filled in here", f"{where}; {AS_TEXT}"
     if meant is not None and name in here[meant].secret:

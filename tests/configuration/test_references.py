@@ -112,8 +112,8 @@ def test_addresses_are_those_of_the_type() -> None:
 
 
 def run(**config: Any) -> RunSpec:
-    base = {"type": "task"} if config.get("type") is None else {}
-    return RunSpec.model_validate({"configuration": {"commands": ["x"], **base, **config}})
+    base: dict[str, Any] = {} if config.get("type") == "dev-environment" else {"commands": ["x"]}
+    return RunSpec.model_validate({"configuration": {"type": "task", **base, **config}})
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,16 @@ def run(**config: Any) -> RunSpec:
             "`B` to `${{ secrets.b }}` in `env`, and use `$B` here; `$${{` is the text `${{`)",
         ),
         ({"commands": ["${{ secret.b }}"]}, "commands.0", "set `B` to `${{ secrets.b }}` in `env`"),
+        (  # no shell reads it, so `$TAG` would be no advice
+            {"image": "ubuntu:${{ secrets.tag }}"},
+            "image",
+            "isn't filled in here (`secrets` works in `env` and `registry_auth`; `$${{` is the text `${{`)",
+        ),
+        (
+            {"type": "dev-environment", "ide": "vscode", "init": ["./get ${{ secrets.b }}"]},
+            "init.0",
+            "and use `$B` here",
+        ),
         ({"image": "ubuntu:${{ env.TAG }}"}, "image", "isn't filled in here"),
         ({"volumes": [{"name": "v${{ dstack.node }}", "path": "/v"}]}, "volumes.0.name", "`${{ dstack.node_rank }}`"),
         ({"user": "${{ x }}"}, "user", "`${{ x }}` isn't known here (`$${{` is the text `${{`)"),
