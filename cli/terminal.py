@@ -87,7 +87,12 @@ class Terminal:
         if sys.stdin.isatty():
             import getpass
 
-            return getpass.getpass(question)
+            try:
+                return getpass.getpass(question)
+            except EOFError:
+                raise Refused(
+                    "The input ended before the secret was given.", hint="Try again and type it, or pipe it in."
+                ) from None
         return self.secret(STANDARD_INPUT, "The secret")
 
     def confirm(self, question: str, *, unattended: str = "Add -y to skip questions.") -> bool:

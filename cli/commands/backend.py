@@ -95,6 +95,8 @@ def add(
     else:
         body = session.client.in_project(f"backends/{kind}/config_info") if there else {"type": kind}
         creds = _creds(session, access_key, secret_key, own)
+        if creds is None and not there:
+            _check_not_needed(kind)
         given = {"creds": creds, "regions": region or None}
         session.client.in_project(f"backends/{verb}", {**body, **{key: value for key, value in given.items() if value}})
     session.terminal.say(f"Backend {kind} is {'changed' if there else 'added'}.")
@@ -110,6 +112,17 @@ def _creds(session: Session, access_key: str | None, secret_key: str | None, own
     here = session.terminal
     secret = here.hidden("Secret key: ") if secret_key is None else here.secret(secret_key, "--secret-key")
     return {"type": "access_key", "access_key": access_key, "secret_key": secret}
+
+
+def _check_not_needed(kind: str) -> None:
+    """The server names the field, not the flags."""
+    from chalicelib.configuration.server_spec import BUILT
+
+    if kind in BUILT:
+        raise Refused(
+            f"The backend {kind} needs credentials.",
+            hint="Add --access-key ID, which asks for the secret key, or --default-creds for the server's own.",
+        )
 
 
 def _text(session: Session, file: str) -> str:

@@ -190,3 +190,11 @@ def test_known_commands_work_or_are_refused_by_name(server: Server, tmp_path: Pa
             assert "is an older spelling; today: dstack" in done.err.splitlines()[0], (line, done)
         assert (done.code == 0) is not bool(refused), (line, done)
         assert refused in done.err and "Traceback" not in done.err, (line, done)
+
+
+def test_a_secret_that_is_not_typed_is_an_error_in_words(server: Server, tmp_path: Path) -> None:
+    screen = Screen(server, tmp_path, "backend", "add", "aws", "--access-key", "A")
+    screen.wait_for("Secret key: ")
+    screen.type("\x04")
+    assert screen.end() == 1
+    assert "The input ended before the secret was given." in screen.text and "Traceback" not in screen.text
