@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 from cli.render import Table
 from cli.tables.cells import Json, duration, moment, size_gb
-from cli.tables.runs import newest
+from cli.tables.runs import FINISHED, newest
 
 MIB = 2**20
 BARS = "▁▂▃▄▅▆▇█"
@@ -35,11 +36,14 @@ class TimeAxis(NamedTuple):
 
 
 def axis_of(jobs: Sequence[tuple[Json, list[Any]]]) -> TimeAxis | None:
-    times = sorted({at for _, metrics in jobs for metric in metrics for at in _times(metric)})
+    series = [sorted(_times(metric)) for _, metrics in jobs for metric in metrics]
+    times = [at for each in series for at in each]
     if not times:
         return None
-    apart = min((b - a for a, b in pairwise(times)), default=1.0)
-    return TimeAxis(times[0], times[-1], min(COURSE, round((times[-1] - times[0]) / apart) + 1))
+    start, end = min(times), max(times)
+    # Jobs are sampled at moments of their own, so only those of one metric tell how far apart samples are.
+    apart = min((median(b - a for a, b in pairwise(each)) for each in series if len(each) > 1), default=0.0)
+    return TimeAxis(start, end, min(COURSE, round((end - start) / apart) + 1) if apart else 1)
 
 
 def axis_line(axis: TimeAxis) -> str:
@@ -56,7 +60,8 @@ def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
         values = {metric["name"]: metric.get("values") or [] for metric in metrics}
         name = str(job["job_spec"].get("job_name") or "")
         if not values.get("cpu_usage_percent"):
-            table.add(name, "", "no samples yet", "")
+            ended = newest(job).get("status") in (*FINISHED, "aborted")
+            table.add(name, "", "no samples" if ended else "no samples yet", "")
             continue
         draw = partial(_course_of, {metric["name"]: _times(metric) for metric in metrics}, axis)
         cpus = _last(values.get("cpus_detected_num")) or 1

@@ -367,6 +367,32 @@ def test_a_span_is_of_all_jobs_and_says_when_its_bars_are() -> None:
     assert axis_of([({}, [])]) is None
 
 
+def test_samples_of_several_jobs_leave_no_gaps_between_them() -> None:
+    """Each job is sampled every ten seconds, at moments of its own, and now and then a little later."""
+
+    def sampled(*seconds: float) -> Any:
+        times = [datetime.fromtimestamp(NOW + at, UTC).isoformat() for at in reversed(seconds)]
+        job = {"job_spec": {"job_name": "x"}, "job_submissions": []}
+        return job, [{"name": "cpu_usage_percent", "timestamps": times, "values": [1] * len(times)}]
+
+    cases: list[list[tuple[float, ...]]] = [
+        [(0, 10, 20), (3, 13, 23)],
+        [(0, 10, 20, 30), (0.1, 10.3, 20.1, 30.2)],
+        [(0,), (3,)],
+    ]
+    for jobs in cases:
+        shown = render(metrics_table([sampled(*seconds) for seconds in jobs]))
+        assert "·" not in shown and shown.count("▁") == sum(map(len, jobs)), shown
+    late = axis_of([sampled(0, 1, 11, 21, 31)])
+    assert late is not None and late.bars == 4, "the first may come at once"
+
+
+@pytest.mark.parametrize(("status", "words"), [("running", "no samples yet"), ("done", "no samples")])
+def test_an_ended_job_gets_no_samples_any_more(status: str, words: str) -> None:
+    job = {"job_spec": {"job_name": "x"}, "job_submissions": [submission(status)]}
+    assert render(metrics_table([(job, [])])).splitlines()[1].split(maxsplit=1)[1] == words
+
+
 def test_a_server_that_keeps_fewer_kinds_of_things_is_shown_as_well() -> None:
     shown = days_kept({"events": 90, "deleted": 1}, 80, colour=False)
     assert shown == "\nKept for\n  events                     90 days\n  deleted runs and projects  1 day"
