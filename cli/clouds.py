@@ -161,6 +161,7 @@ def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptio
             terminal.warn(f"{name}: {why}" if why else f"{name}: {made['status']}")
         terminal.sleep(READY_SECONDS)
         made = session.client.in_project(f"{kind}/get", {"name": name})
-    reason = f": {made['status_message']}" if made.get("status_message") else ""
-    terminal.say(f"{kind[:-1].capitalize()} {name} is {made['status']}{_share(made)}{reason}.")
+    reason = f": {made['status_message'].rstrip('.')}" if made.get("status_message") else ""
+    status = "failed" if made["status"] == "failed" else f"is {made['status']}"
+    terminal.say(f"{kind[:-1].capitalize()} {name} {status}{_share(made)}{reason}.")
     return 1 if made["status"] == "failed" else 0

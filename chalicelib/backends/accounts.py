@@ -80,7 +80,7 @@ class Accounts:
             if account.facts.name == type:
                 return account.backend
         log.error("project %s uses the backend %s, which isn't configured", project_id, type)
-        return UnusableBackend(BackendFacts(name=type), f"the backend {type} isn't configured", "Configure it again.")
+        return UnusableBackend(BackendFacts(name=type), f"The backend {type} isn't configured.", "Configure it again.")
 
     def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
         """What each of the project's backends can do, by type. Needs no SDK and no credentials."""

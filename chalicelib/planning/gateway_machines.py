@@ -76,7 +76,7 @@ def choose(gateway: Gateway, offers: OfferBook, now: Micros) -> tuple[Orders, Of
     if awaited := offers.awaited_by(queries[0]):
         return orders, Missing(f"waiting for the first offers of {awaited}", now + LOOK_FOR_OFFERS)
     if not orders.tried:
-        return orders, Missing(_none(gateway), now + LOOK_AGAIN)
+        return orders, Missing(_none(gateway, offers), now + LOOK_AGAIN)
     until = now + PAUSES[min(orders.pauses, len(PAUSES) - 1)]
     return orders.with_(tried=(), pauses=orders.pauses + 1, paused_until=until), Missing(orders.refused, until)
 
@@ -95,7 +95,10 @@ def _any(arch: str) -> ResourcesSpec:
     return ResourcesSpec.model_validate(read)
 
 
-def _none(gateway: Gateway) -> str:
+def _none(gateway: Gateway, offers: OfferBook) -> str:
+    backends = frozenset({gateway.backend.lower()})
+    if not any(offers.best(Query(_any(arch), backends=backends), ()) for arch in ("x86", "arm")):
+        return f"no offers of the backend {gateway.backend} are known: see `dstack backend list`"
     wanted = gateway.written.get("instance_type")
     what = f"no machine of the type {wanted}" if wanted else "no machine with 2 CPUs, 2 GB of memory and no GPU"
     fix = "name another `instance_type` or `region`" if wanted else "name another `region`, or an `instance_type`"

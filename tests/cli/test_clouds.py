@@ -120,10 +120,10 @@ def test_a_gateway_that_fails_says_why(dstack: Dstack, plane: Plane) -> None:
     plane.answers |= {
         "/gateways/get_plan": gateway_plan("create"),
         "/gateways/apply": made("door", "submitted"),
-        "/gateways/get": made("door", "failed", message="no quota"),
+        "/gateways/get": made("door", "failed", message="There is no quota."),
     }
     ended = dstack("apply", "-y")
-    assert ended.code == 1 and "Gateway door is failed: no quota." in ended.out
+    assert ended.code == 1 and "Gateway door failed: There is no quota.\n" in ended.out
     (sent,) = plane.bodies("/gateways/apply")
     assert sent["plan"]["spec"]["configuration"]["domain"] == "example.com" and sent["force"] is False
 

@@ -450,7 +450,7 @@ def test_without_its_backend_a_volume_waits_to_be_deleted(stage: Stage) -> None:
     stage.configure()
     stage.delete()
     stage.after(MINUTE)
-    assert stage.again(volume).message == "the backend aws isn't configured Configure it again."
+    assert stage.again(volume).message == "The backend aws isn't configured. Configure it again."
     stage.configure(stage.cloud)
     stage.until(lambda: stage.again(volume).deleted, step=MINUTE)
     assert stage.cloud.disks.all() == []

@@ -106,6 +106,12 @@ def test_where_nothing_fits_it_says_what_to_change(type_: str | None, words: str
     assert of.due_at == b.NOW + gateway_machines.LOOK_AGAIN
 
 
+def test_a_backend_without_any_offers_is_no_matter_of_the_region() -> None:
+    """As one whose SDK isn't installed, or whose key is refused."""
+    of, machines, _ = decided(look(bought(), offers=(b.offer("others", 0.01, backend="gcp"),)))
+    assert not machines and of.message == "no offers of the backend aws are known: see `dstack backend list`"
+
+
 def test_a_backends_first_offers_are_waited_for() -> None:
     of, machines, _ = decided(look(bought(), offers=(), awaited=("aws",)))
     assert not machines and of.message == "waiting for the first offers of `aws`"
