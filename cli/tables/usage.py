@@ -12,7 +12,7 @@ KEPT = {  # a setting: what it is about
     "logs": "logs, after a run's end",
     "deleted": "deleted runs and projects",
     "fleets": "ended fleets and instances",
-    "archives": "uploads, after their last use",
+    "archives": "uploads of runs, after their last use",
 }
 
 
