@@ -17,7 +17,7 @@ import httptools
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.serving import problems
 from chalicelib.serving.exchange import CLOSE_SECONDS, CONNECT_SECONDS, IDLE
-from chalicelib.serving.headers import MOST, Raw, back
+from chalicelib.serving.headers import MOST, Raw, back, listed, one
 from chalicelib.serving.ports import Wire
 from chalicelib.serving.problems import Unanswered
 
@@ -27,10 +27,10 @@ MOST_REFUSAL = 64 * 1024  # bytes of an answer that isn't an upgrade
 
 
 def asked(method: str, headers: Raw) -> bool:
-    """Is this a request for a WebSocket?"""
-    found = {name: value.lower() for name, value in headers if name in (b"upgrade", b"connection")}
-    upgrade, connection = found.get(b"upgrade", b""), found.get(b"connection", b"")
-    return method == "GET" and upgrade == b"websocket" and b"upgrade" in connection
+    """Is this a request for a WebSocket? One with a body, or that asks for several protocols, is a request as any."""
+    upgrade = (one(headers, b"upgrade") or b"").lower()
+    bare = (one(headers, b"content-length") or b"0") == b"0" and one(headers, b"transfer-encoding") is None
+    return method == "GET" and upgrade == b"websocket" and b"upgrade" in listed(headers) and bare
 
 
 @dataclass

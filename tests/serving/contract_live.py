@@ -133,6 +133,13 @@ class WebSockets(Doors):
             got += part
         return got
 
+    @pytest.mark.parametrize("asked", [(), (("Connection", "Upgrade"), ("Upgrade", "odd"))])
+    def test_a_replica_switches_to_nothing_else(self, visitor: Visitor, asked: tuple[tuple[str, str], ...]) -> None:
+        """Whatever else came over the connection would go to it as it is."""
+        with visitor.connect() as caller:
+            caller.head("GET", "/odd?how=switch", visitor.host, asked)
+            assert b" 101 " not in caller.socket.recv(4096)
+
     def test_frames_go_both_ways(self, visitor: Visitor) -> None:
         with visitor.connect() as caller:
             head = self.upgrade(caller, visitor, "/ws", ("Sec-WebSocket-Protocol", "chat"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.serving import Served, ServedModel
+from tests.serving import http2
 from tests.serving.door import TOKEN, Replica, bearer, service
 from tests.serving.nginx_door import NginxDoor, installed
 
@@ -100,6 +101,27 @@ def test_compressed_headers_count_as_what_they_say(gateway: NginxDoor, served: S
     headers = [flag for number in range(5) for flag in ("-H", f"x-{number}: {'a' * 4000}")]
     assert ask(gateway, served, "/echo", *headers[:6]).status == 200
     assert ask(gateway, served, "/echo", *headers).status == 431
+
+
+def test_heads_are_as_strict_as_those_of_http_1(gateway: NginxDoor, served: Served) -> None:
+    def status(*headers: tuple[bytes, bytes]) -> int:
+        return http2.status_of(gateway.secure, gateway.host_of(served), "/echo", headers)
+
+    many = [(b"x-%d" % number, b"") for number in range(128)]
+    assert status() == status(*many[:127]) == status((b"x-a", b"a\tb \xe4"), (b"x-b", b"")) == 200
+    assert status(*many) == 400
+    for odd in ((b"x-a", b"a\x01b"), (b"x-a", b"\x7f"), (b"x-(a", b"1"), (b"x-\xe4", b"1")):
+        assert status(odd) == 400, odd
+
+
+def test_nothing_becomes_a_websocket(gateway: NginxDoor, served: Served, replica: Replica) -> None:
+    """Nginx would pass on the frames of all that is asked over this connection."""
+    upgrade = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-key", b"dGhlIHNhbXBsZQ==")]
+    before = replica.seen()["came"].get("ws", 0)
+    assert http2.status_of(gateway.secure, gateway.host_of(served), "/ws", upgrade) == 426
+    assert replica.seen()["came"].get("ws", 0) == before
+    unasked = http2.status_of(gateway.secure, gateway.host_of(served), "/odd?how=switch", upgrade)
+    assert unasked == http2.RESET_BY_THEM
 
 
 def test_tokens_and_models_are_as_ever(gateway: NginxDoor, replica: Replica) -> None:

@@ -12,6 +12,7 @@ local found, kept, seen, since = {}, 0, -1, 0
 
 local function read()
     local host = ngx.var.host
+    local http2 = ngx.var.server_protocol == "HTTP/2.0"
     local named = (ngx.var.http_host or host):lower():gsub(":%d*$", ""):gsub("%.$", "")
     return {
         host = host,
@@ -19,10 +20,10 @@ local function read()
         two_hosts = named ~= host,  -- a target in absolute form may name another
         service = services.at(host) or false,
         secure = ngx.var.scheme == "https",
-        http2 = ngx.var.server_protocol == "HTTP/2.0",
+        http2 = http2,
         authorization = ngx.var.http_authorization or false,
         chunked = ngx.var.http_transfer_encoding ~= nil,
-        websocket = (ngx.var.http_upgrade or ""):lower() == "websocket",
+        websocket = not http2 and (ngx.var.http_upgrade or ""):lower() == "websocket",  -- HTTP/2 has no upgrades
         listed = headers.listed(ngx.var.http_connection) or false,
         let_in_until = 0,  -- by access.lua
     }

@@ -17,7 +17,7 @@ local states = require "states"
 local M = {}
 local WHOLE = 1024 * 1024  -- bytes of a body that is read before it goes on, so that it can go to another replica
 local STEPS = 13  -- @streamed_N takes 2^N MB in chunks
-local HEAD = 16 * 1024
+local HEAD, LINES = 16 * 1024, 128
 local BODY = 64 * 1024 * 1024  -- what may be asked of models
 local CONNECT, BRIEFLY = 5, 1  -- seconds to reach a replica: the only one, or one beside others
 local TRIES = 3
@@ -79,36 +79,53 @@ end
 
 -- A head as everybody reads it: nginx allows more, and passes that on. (A value with blanks at its end comes from nginx
 -- with a line feed in the place of the first of them.)
-local STRICT = [[^[!#$%&'*+.^_`|~0-9A-Za-z-]+ (?:/|\*|(?i:https?)://)[\x21-\x7e]* HTTP/1\.[01]\r?\n]]
-    .. [[(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r?\n(?:[\t ]*\r?\n)?){0,128}(?:\r?\n)?$]]
+local NAME, VALUE = [[[!#$%&'*+.^_`|~0-9A-Za-z-]+:]], [[[\t\x20-\x7e\x80-\xff]*\r?\n]]
+local STRICT = [[^[!#$%&'*+.^_`|~0-9A-Za-z-]+ (?:/|\*|(?i:https?)://)[\x21-\x7e]* HTTP/1\.[01]\r?\n(?:]]
+    .. NAME .. VALUE .. [[(?:[\t ]*\r?\n)?){0,]] .. LINES .. [[}(?:\r?\n)?$]]
+local STRICT2 = "^(?:" .. NAME .. VALUE .. ")*$"
+
+-- The headers of HTTP/2 as lines, and whether there are more than may be.
+local function lines()
+    local found, more = ngx.req.get_headers(LINES)
+    local said = {}
+    for name, value in pairs(found) do
+        for _, each in ipairs(type(value) == "table" and value or { value }) do
+            said[#said + 1] = name .. ": " .. each .. "\r\n"
+        end
+    end
+    return table.concat(said), more
+end
+
+local function check_size(size)
+    if size > HEAD then
+        problems.refuse(431, "headers_too_large", "The request's headers are larger than 16 KB together")
+    end
+end
+
+local function is_strict(caller)
+    if not caller.http2 then
+        return ngx.re.find(ngx.req.raw_header(), STRICT, "jo")
+    end
+    local said, more = lines()
+    check_size(#ngx.var.request_uri + #said)  -- the length that nginx knows is that of the compressed headers
+    return not more and ngx.re.find(said, STRICT2, "jo")
+end
 
 local function check_form(caller)
-    if ngx.req.http_version() < 2 and not ngx.re.find(ngx.req.raw_header(), STRICT, "jo") then
-        problems.malformed("The request isn't valid HTTP, or has more than 128 headers")
-    elseif caller.hostless and ngx.req.http_version() < 2 then
+    if not is_strict(caller) then
+        problems.malformed("The request isn't valid HTTP, or has more than " .. LINES .. " headers")
+    elseif caller.hostless and not caller.http2 then
         problems.malformed("The request needs one `Host` header")
     elseif caller.two_hosts then
         problems.malformed("The request's target and its `Host` name different hosts; send a path")
     end
 end
 
-local function head_size(caller)
-    if not caller.http2 then
-        return tonumber(ngx.var.request_length)
-    end
-    local size = #ngx.var.request_uri  -- the length that nginx knows is that of the compressed headers
-    for name, value in pairs(ngx.req.get_headers(0)) do
-        for _, each in ipairs(type(value) == "table" and value or { value }) do
-            size = size + #name + 4 + (type(each) == "string" and #each or 0)
-        end
-    end
-    return size
-end
-
 local function check_head(caller)
-    if head_size(caller) > HEAD then
-        problems.refuse(431, "headers_too_large", "The request's headers are larger than 16 KB together")
-    elseif climbs(ngx.var.request_uri) then
+    if not caller.http2 then
+        check_size(tonumber(ngx.var.request_length))
+    end
+    if climbs(ngx.var.request_uri) then
         problems.refuse(400, "bad_path", "The path has a segment `.` or `..`; send the path that it leads to")
     end
 end
@@ -361,8 +378,8 @@ function M.answer()
         ngx.header["Access-Control-Allow-Origin"] = "*"
     end
     if state and state.job then
-        if ngx.status < 200 and ngx.status ~= 101 then
-            ngx.log(ngx.WARN, "replica ", state.job, " sends hints (", ngx.status, "), which nginx takes for its answer")
+        if ngx.status < 200 and (ngx.status ~= 101 or ngx.var.upgrade_wanted == "") then
+            ngx.log(ngx.WARN, "replica ", state.job, " sends ", ngx.status, " unasked, which nginx takes for its answer")
             return ngx.exit(ngx.ERROR)  -- or the client would take the next answer for this one's
         end
         headers.clean_response()
