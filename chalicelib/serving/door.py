@@ -220,18 +220,21 @@ class Door:
             raise problems.climbing()
         name = place.project, place.run
         service = await self._service(name) if place.run else None
+        closed = service is None or service.auth  # whoever has no token can't know which of them it is
+        if exchange.header("origin") and (closed or (service is not None and service.model is not None)):
+            exchange.added = browsers.READABLE
+            if browsers.asks_first(exchange):
+                await browsers.allow(exchange)
+                return None
         if service is None:
             if place.run:
                 await self._admit(place.project, exchange)  # whoever may not know what there is learns nothing
             there = await self._aside(lambda: self._services.elsewhere(*name)) if place.run else ""
             raise problems.elsewhere(place.run, there) if there else problems.unknown(place.project, place.run)
-        if service.model is not None and exchange.header("origin"):
-            exchange.added = browsers.READABLE
-            if browsers.asks_first(exchange):
-                await browsers.allow(exchange)
-                return None
         if service.auth:
             await self._admit(service.project_name, exchange, service.run_name)
+        if service.model is None:
+            exchange.added = ()  # what the application answers is its own matter
         return service
 
     def _next_id(self) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from chalicelib.domain.services import Traffic
-from chalicelib.domain.serving import ServedReplica
+from chalicelib.domain.serving import ServedModel, ServedReplica
 from chalicelib.serving.choosing import FAILURES
 from chalicelib.serving.door import AGAIN, DoorSettings
 from chalicelib.serving.websockets import WebSocketTunnel
@@ -190,22 +190,26 @@ def test_a_service_that_is_at_a_gateway_is_said_to_be_there() -> None:
 
 
 @pytest.mark.parametrize("token", ["", STRANGER, "nobody's"])
-def test_nobody_learns_names_by_trying_them(token: str) -> None:
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+@pytest.mark.parametrize("page", [False, True])
+def test_nobody_learns_names_by_trying_them(token: str, method: str, page: bool) -> None:
+    headers = [("Origin", "https://a.example"), ("Access-Control-Request-Method", "GET")] if page else []
+    headers += [bearer(token)] if token else []
     known = Known()
     known.away["main", "away"] = "https://chat.example.com/"
     with opened(known=known) as door, Caller(door.address) as caller:
         door.allow(STRANGER, "other")
-        door.serve(service(name="here", auth=True))
+        door.serve(service(name="here", auth=True), service(name="model", auth=True, model=ServedModel(name="m")))
         answers = []
-        for place in ("main/here", "main/away", "main/none", "nowhere/here"):
+        for place in ("main/here", "main/model", "main/away", "main/none", "nowhere/here"):
             for target, host in (
                 (f"/proxy/services/{place}/", "localhost"),
                 ("/", ".".join(reversed(place.split("/"))) + ".localhost"),
             ):
-                caller.head("GET", target, host, [bearer(token)] if token else [])
-                answers.append(caller.answer())
-    assert {answer.status for answer in answers} == {403}
-    assert len({answer.body for answer in answers}) == 1
+                caller.head(method, target, host, headers)
+                answers.append(caller.answer(method))
+    assert {answer.status for answer in answers} == {204 if page and method == "OPTIONS" else 403}
+    assert len({(answer.body, tuple(answer.headers)) for answer in answers}) == 1
 
 
 def test_cookies_of_services_by_path_come_back_to_their_own(replica: Replica) -> None:
