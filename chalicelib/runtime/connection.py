@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     from chalicelib.serving.ports import UpgradedEnd
 
-HEAD_BYTES = 64 * 1024  # of a head that are read, so that whoever sends it gets the refusal; MOST of them are kept
+# Of a head that are read, so that whoever sends it gets the refusal; MOST of them are kept. So many of trailers, or of
+# what else stands around a body, too: the parser would collect them without end.
+HEAD_BYTES = 64 * 1024
 _TOO_LARGE = (
     431,
     f"The request has more than {MOST // 1024} KB of headers, or more than {MOST_LINES}. Send fewer cookies.",
@@ -74,7 +76,9 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     _chunked = False  # does its response come in chunks?
     _head = b""  # of its response, while what follows isn't here yet
     _in_head = False
-    _head_bytes = _size = _lines = 0  # of the request whose head is being read
+    _size = _lines = 0  # of the request whose head is being read
+    _head_bytes = 0  # since its beginning, or since the last of its body
+    _moves = False  # was there some of a body in what is being parsed?
     _fault: tuple[int, str] | None = None  # what is no request: status and words of its refusal
     _expects = False  # does the request under way wait for our word before it sends its body?
     _lingers = False  # it is answered; what is left of it is read, so that the client gets the answer
@@ -179,7 +183,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         if self._fault is not None or self.transport.is_closing():
             return False
         self._unset_keepalive_if_required()
-        self._feeding = True
+        self._feeding, self._moves = True, False
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -194,10 +198,9 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             self._feeding = False
             if self._moved is not None:
                 self._within(*self._moved)
-        if self._in_head and self._fault is None:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES:
-                self._refuse(_TOO_LARGE)
+        self._head_bytes = 0 if self._moves else self._head_bytes + len(data)
+        if self._head_bytes > HEAD_BYTES and self._fault is None:
+            self._refuse(_TOO_LARGE)
         return self._fault is None
 
     def _is_upgrade(self) -> bool:
@@ -258,12 +261,16 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     def on_headers_complete(self) -> None:
         if self._resuming:
             return
-        self._in_head = False
+        self._in_head, self._moves = False, True
         self._within(self.body_seconds)
         self._fault = self._faulty()
         if self._fault is not None:
             raise ValueError(self._fault)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._moves = True
+        super().on_body(body)
 
     def _faulty(self) -> tuple[int, str] | None:
         """What is wrong with the head of a request: two programs that read it might take it for two different ones."""

@@ -23,7 +23,7 @@ from chalicelib.serving.turns import PacedReader
 
 KEPT_SECONDS = 30.0  # that a connection to a replica is kept for the next request
 BUFFER = 64 * 1024  # bytes of an answer that wait for the client
-MOST_HEAD = 4 * MOST_LINE  # bytes of an answer's headers, those of early hints included
+MOST_HEAD = 4 * MOST_LINE  # bytes of an answer's headers, those of early hints included, and of its trailers
 MOST_PLACES = 1000  # for which connections were kept
 
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -49,7 +49,8 @@ class Upstream(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._heard = loop.time()  # when something last happened
-        self._held = self._gone = False
+        self._held = self._gone = self._moves = False
+        self._failure: Exception | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._sending: asyncio.Task[None] | None = None  # of a body that is still on its way
@@ -63,9 +64,9 @@ class Upstream(asyncio.Protocol):
         self._bodiless = method == "HEAD"  # which its answer doesn't tell
         self.status, self.raw_headers = 0, []
         self._headed = self._whole = self._keeps = False
-        self._head_bytes = self._size = 0
+        self._head_bytes = self._size = 0  # since its beginning, or since the last of its body; of the body, here
         self._parts: list[bytes] = []
-        self._failure: Exception | None = None
+        self._failure = None
         self._parser, self._heard = httptools.HttpResponseParser(self), self._loop.time()
         self.transport.write(request)
         self._sending = None if body is None else self._loop.create_task(self._send(body))
@@ -177,18 +178,17 @@ class Upstream(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _feed(self, data: bytes) -> bool:
-        if self._parser is None:  # nobody has asked for anything
+        if self._parser is None or self._failure is not None:  # nobody has asked for anything, or wants it any more
             self.transport.abort()
             return False
-        self._heard = self._loop.time()
+        self._heard, self._moves = self._loop.time(), False
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._fail(problems.no_answer())
-        if not self._headed:
-            self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEAD:
-                self._fail(problems.no_answer())
+        self._head_bytes = 0 if self._moves else self._head_bytes + len(data)
+        if self._head_bytes > MOST_HEAD:  # or the parser would collect it without end
+            self._fail(problems.no_answer())
         if self._size > BUFFER and not self._held:
             self._held = True
             self._hold(True)
@@ -233,13 +233,14 @@ class Upstream(asyncio.Protocol):
         if 100 <= self.status < 200 and self.status != 101:
             self.raw_headers = []  # hints: the answer is yet to come
             return
-        self._headed = True
+        self._headed = self._moves = True
         if self._bodiless:
             self.on_message_complete()
 
     def on_body(self, body: bytes) -> None:
         if self._bodiless:
             raise ValueError("more than was asked for")
+        self._moves = True
         self._parts.append(body)
         self._size += len(body)
 

@@ -139,6 +139,14 @@ def test_most_heads_are_refused_at_a_quarter_of_what_is_read(patient: Listening)
     assert patient.bodies == [""]
 
 
+@pytest.mark.parametrize("rest", [b"0\r\nX: ", b"0\r\n" + b"X: a\r\n" * 300, b"5;x="])
+def test_nothing_without_end_is_collected_beside_a_body(patient: Listening, rest: bytes) -> None:
+    """The parser joins what it has of a header with each piece that comes."""
+    head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+    assert "headers" in problem(patient.ask(head + rest + b"a" * 2 * HEAD_BYTES), 431)
+    assert patient.bodies == []
+
+
 def test_a_refusal_comes_after_the_answers_to_what_was_asked_before(patient: Listening) -> None:
     first = HEAD + b"Content-Length: 2\r\n\r\nab"
     answers = patient.ask(first + b"POST / HTTP/1.1\r\nX Y: z\r\n\r\n" + first)

@@ -178,6 +178,36 @@ def test_what_isnt_an_answer_is_none_and_isnt_asked_for_again(answer: bytes) -> 
     play(story)
 
 
+@pytest.mark.parametrize("rest", [b"0\r\nX: ", b"0\r\n" + b"X: a\r\n" * 300, b"5;x="])
+def test_nothing_without_end_is_collected_beside_a_body(rest: bytes) -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        replica.upstream.data_received(CHUNKED[: -len(b"0\r\nx-sum: 5\r\n\r\n")])
+        for part in (rest, *([b"a" * 1024] * (MOST_HEAD // 1024 + 1))):
+            replica.upstream.data_received(part)
+        await asking
+        with pytest.raises(AnswerCutShort):
+            await replica.body()
+            await replica.body()
+        replica.upstream.data_received(b"a")
+        assert replica.wire.aborted
+
+    play(story)
+
+
+def test_a_body_of_many_chunks_is_as_long_as_it_likes() -> None:
+    async def story(replica: Replica) -> None:
+        asking = await replica.asked()
+        replica.upstream.data_received(CHUNKED[: CHUNKED.index(b"2\r\n")])
+        await asking
+        for _ in range(2 * MOST_HEAD // 1024):
+            for part in (b"1;" + b"x" * 1000 + b"\r\n", b"a", b"\r\n"):
+                replica.upstream.data_received(part)
+        assert len(await replica.upstream.part()) == 2 * MOST_HEAD // 1024
+
+    play(story)
+
+
 @pytest.mark.parametrize(
     ("method", "answer"),
     [
