@@ -171,9 +171,8 @@ class App:
         await _read(asked)
         code = int(asked.path.rpartition("/")[2])
         head = f"HTTP/1.1 {code} Whatever\r\n"
-        asked.writer.write((head + ("\r\n" if code in (204, 304) else "content-length: 0\r\n\r\n")).encode())
-        if asked.arg("surplus"):
-            asked.writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison")
+        end = "\r\n" if code in (204, 304) else "content-length: 0\r\n\r\n"
+        asked.writer.write((head + end).encode() + _surplus(asked))
 
     async def delay(self, asked: Asked) -> None:
         await _read(asked)
@@ -271,9 +270,7 @@ class App:
         await _read(asked)
 
     async def named(self, asked: Asked) -> None:
-        _whole(asked, b"named", ("connection", "content-length, transfer-encoding"))
-        if asked.arg("surplus"):
-            asked.writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison")
+        _whole(asked, b"named", ("connection", "content-length, transfer-encoding"), more=_surplus(asked))
 
     # --- streams --------------------------------------------------------------------------------------------------
 
@@ -373,10 +370,15 @@ async def _read(asked: Asked) -> bytes:
     return b"".join([part async for part in asked.body()])
 
 
-def _whole(asked: Asked, body: bytes, *headers: tuple[str, str], status: str = "200 OK") -> None:
+def _surplus(asked: Asked) -> bytes:
+    """Goes out together with the answer before it: what comes later may meet the next request."""
+    return b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison" if asked.arg("surplus") else b""
+
+
+def _whole(asked: Asked, body: bytes, *headers: tuple[str, str], status: str = "200 OK", more: bytes = b"") -> None:
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     head = f"HTTP/1.1 {status}\r\n{lines}content-length: {len(body)}\r\n\r\n".encode()
-    asked.writer.write(head if asked.method == "HEAD" else head + body)
+    asked.writer.write((head if asked.method == "HEAD" else head + body) + more)
 
 
 def _chunk(part: bytes) -> bytes:
