@@ -103,6 +103,12 @@ def test_one_for_services_is_judged_for_each_of_them(gateway: NginxDoor, served:
     assert len([token for token, *_ in gateway.asked if token == TOKEN]) == 1, "a person's own is good for all"
 
 
+def test_what_cant_be_a_token_is_nobodys(gateway: NginxDoor, served: Served) -> None:
+    asked = len(gateway.asked)
+    assert ask(gateway, gateway.host_of(served), "t\xf6ken", secure=True)[0] == 403
+    assert len(gateway.asked) == asked
+
+
 def test_no_token_is_written_anywhere(gateway: NginxDoor, served: Served) -> None:
     ask(gateway, gateway.host_of(served), TOKEN, secure=True)
     ask(gateway, gateway.host_of(served), "refused-" + TOKEN, secure=True)

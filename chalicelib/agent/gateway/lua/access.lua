@@ -26,7 +26,7 @@ local function ask(key, token, project, run)
 end
 
 local function bearer(caller)
-    return caller.authorization and caller.authorization:match("^[Bb][Ee][Aa][Rr][Ee][Rr]%s+(%S+)%s*$")
+    return caller.authorization and caller.authorization:match("^[Bb][Ee][Aa][Rr][Ee][Rr]%s+([!-~]+)%s*$")
 end
 
 local function is_scoped(token)
