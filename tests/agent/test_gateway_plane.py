@@ -12,7 +12,7 @@ import pytest
 from chalicelib.agent.gateway.plane import WAIT, PlaneClient
 from chalicelib.agent.link import LinkError
 from chalicelib.domain.tenants import hash_token
-from chalicelib.usecases.service_tokens import PREFIX, claims_of
+from chalicelib.usecases.service_tokens import LONGEST, PREFIX, claims_of
 from tests.agent.played_plane import Answer, Plane
 
 
@@ -85,3 +85,11 @@ def test_no_token_leaves_the_gateway(plane: Plane, client: PlaneClient) -> None:
     said = asked(plane)[3]
     assert (said["token_hash"], said["claims"]) == (hash_token(token), claims_of(token))
     assert "signature" not in json.dumps(said)
+
+
+def test_claims_that_are_too_long_are_nobodys(plane: Plane, client: PlaneClient) -> None:
+    longest = PREFIX + "a" * (LONGEST - len(PREFIX))
+    assert client.rights(f"{longest}a.signature", "project", "run") == 403
+    assert plane.asked == []
+    client.rights(f"{longest}.signature", "project", "run")
+    assert asked(plane)[3]["claims"] == longest

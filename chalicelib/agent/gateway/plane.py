@@ -18,6 +18,7 @@ from ..tasks import read_text
 
 WAIT = 25  # seconds that a poll may take
 SERVICE_TOKEN = "dstack-service."  # how tokens for services begin
+LONGEST = 1024  # characters of their claims, as in usecases/service_tokens.py
 
 
 class PlaneClient:
@@ -43,6 +44,8 @@ class PlaneClient:
         """200 if the token is of somebody who may call this service, or all of the project's if `run` is empty, 403 if
         not, 503 if nobody can say. The token stays here."""
         claims = token.rpartition(".")[0] if token.startswith(SERVICE_TOKEN) else ""
+        if len(claims) > LONGEST:
+            return 403  # it is nobody's, and the control plane would take no such question
         hashed = hashlib.sha256(token.encode("utf-8")).hexdigest()
         asked = {"token_hash": hashed, "claims": claims, "project": project, "run": run}
         try:
