@@ -162,7 +162,7 @@ class Replicas(Doors):
             visitor = open(good.served(), dead)
             method, body = ("POST", bytes(size)) if size else ("GET", b"")
             for _ in range(4):
-                with visitor.connect(patience=4) as caller:
+                with visitor.connect(patience=9) as caller:
                     caller.head(method, "/echo", visitor.host, [("Content-Length", str(size))] if size else [])
                     caller.send(body)
                     assert caller.answer(method).status == 200

@@ -249,7 +249,7 @@ def test_a_host_that_has_died_costs_no_request_while_another_stands_by(
             dead.freeze()
             time.sleep(FRESH)  # or the silence couldn't be known from the last answer
         for _ in range(10):
-            with Caller(("127.0.0.1", program.port), patience=4) as caller:
+            with Caller(("127.0.0.1", program.port), patience=9) as caller:
                 caller.head("POST", "/echo", HOST, [("Content-Length", str(size))])
                 caller.send(bytes(size))
                 answer = caller.answer("POST")
