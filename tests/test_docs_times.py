@@ -29,7 +29,7 @@ from chalicelib.identity import openid
 from chalicelib.machines import gateway, instance, job, run
 from chalicelib.planning import asking, command_lists, costs, erasing, orphans, rollout, scaling, subscriptions, volumes
 from chalicelib.planning import services as planned
-from chalicelib.runtime import asgi, embedded, local_host, relays, webhooks
+from chalicelib.runtime import asgi, connection, embedded, local_host, relays, webhooks
 from chalicelib.serving import access, choosing, door, exchange, headers
 from chalicelib.store import sqlite
 from chalicelib.usecases import agent, gateway_words, health, metrics, service_tokens
@@ -173,6 +173,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
     "guides/waiting.md": [("ten minutes at most, with or without `retry`", us(asking.TO_BE_HEARD))],
     "reference/job-environment.md": [("within half an hour", us(job.TO_BE_TOLD))],
     "reference/requests.md": [
+        ("at the server | 64 KB in a row", connection.HEAD_BYTES),
         ("at most 1 MB or nothing", choosing.REPEATABLE),
         ("together may take 64 MB", choosing.KEPT),
         ("heard for 2 s", relays.FRESH),
@@ -258,6 +259,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("token ends, a day later at most", service_tokens.MOST_SECONDS),
         ("by itself after an hour, or what `--expires-in`", CreateTokenBody.model_fields["expires_in"].default),
         ("16 KB and 128 lines", headers.MOST),
+        ("64 KB of trailers", connection.HEAD_BYTES),
     ],
 }
 
