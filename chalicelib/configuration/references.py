@@ -105,8 +105,17 @@ def wrong(
             continue
         seen.add(part.written)
         if not (commands and _of_others(part)):
-            message, hint = _why(part, takes, in_shell=path.split(".")[-2:-1] in (["commands"], ["init"]))
+            in_shell = path.split(".")[-2:-1] in (["commands"], ["init"])
+            message, hint = _why(part, _with_clients(part, path, takes), in_shell=in_shell)
             yield Problem(message, path=path, hint=hint, code="invalid-interpolation")
+
+
+def _with_clients(part: Reference | Unread, path: str, takes: Sequence[Takes]) -> Sequence[Takes]:
+    """With what clients fill in there: what they have left names nothing, but it's in its place."""
+    parts, meant = path.split("."), _meant(_words(part)[0])
+    theirs = [ARGUMENTS] * (parts[-2:-1] == ["commands"]) + [Takes("env")] * ("registry_auth" in parts)
+    known = {each.namespace for each in takes}
+    return (*takes, *(each for each in theirs if each.namespace == meant and meant not in known))
 
 
 def _taken(part: Reference, takes: Sequence[Takes], later: Collection[str]) -> bool:
@@ -150,8 +159,9 @@ def _why(part: Reference | Unread, takes: Sequence[Takes], *, in_shell: bool) ->
         return f"`{part.shown}` isn't filled in here: {text}", "let the program answer this one without the secret"
     if meant is not None and (better := _better(here[meant], name)) and better != part.shown:
         return f"`{part.shown}` isn't known here", f"did you mean `{better}`?"
-    known = [f"`${{{{ {each.namespace}.{name} }}}}`" for each in takes for name in each.names][:MOST_LISTED]
-    known += [each.example for each in takes if each.form]
+    there_are = takes if meant is None else [here[meant]]
+    known = [f"`${{{{ {each.namespace}.{name} }}}}`" for each in there_are for name in each.names][:MOST_LISTED]
+    known += [each.example for each in there_are if each.form]
     there = f"there is {', '.join(known)}; " if known else ""
     return f"`{part.shown}` isn't known here", f"{there}{AS_TEXT}"
 

@@ -63,6 +63,7 @@ def execute(task: dict[str, Any], folder: Path, typed: bytes = b"", **env: str) 
     if pid == 0:
         try:
             os.chdir(folder)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever starts tests in the background ignores it
             os.execve(argv[0], argv, environment)
         finally:
             os._exit(126)
