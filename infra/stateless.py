@@ -21,8 +21,8 @@ from chalicelib.backends.aws.permissions import ANY
 from chalicelib.domain import keys
 from chalicelib.engine import asl
 from chalicelib.engine.workflows import WORKFLOWS
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
-from chalicelib.planning.workflows import Definition
+from chalicelib.planning.kernel.workflows import Definition
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from infra import grants as may
 from infra.artefacts import PYTHON
 from infra.functions import CHALICE, FUNCTIONS, PROVIDERS, REPETITIONS, UNNAMED, Function, named

@@ -27,8 +27,14 @@ from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import LEAST_CHARGE
 from chalicelib.identity import openid
 from chalicelib.machines import gateway, instance, job, run
-from chalicelib.planning import asking, command_lists, costs, erasing, orphans, rollout, scaling, subscriptions, volumes
-from chalicelib.planning import services as planned
+from chalicelib.planning import costs
+from chalicelib.planning.jobs import command_lists
+from chalicelib.planning.jobs import replica_groups as planned
+from chalicelib.planning.machines import orphans
+from chalicelib.planning.placing import options
+from chalicelib.planning.projects import erasure, subscriptions
+from chalicelib.planning.runs import rollout, scaling
+from chalicelib.planning.volumes import volumes
 from chalicelib.runtime import asgi, connection, embedded, local_host, relays, webhooks
 from chalicelib.serving import access, choosing, door, exchange, headers
 from chalicelib.store import sqlite
@@ -170,7 +176,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("`0` means a minute after", us(volumes.WAIT_UNUSED)),
         ("gp3, up to 64TB", AWS.largest_volume * GIB),
     ],
-    "guides/waiting.md": [("ten minutes at most, with or without `retry`", us(asking.TO_BE_HEARD))],
+    "guides/waiting.md": [("ten minutes at most, with or without `retry`", us(options.TO_BE_HEARD))],
     "reference/job-environment.md": [("within half an hour", us(job.TO_BE_TOLD))],
     "reference/requests.md": [
         ("at the server | 64 KB in a row", connection.HEAD_BYTES),
@@ -195,7 +201,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("A user may keep 2 GB", SizeLimits.uploads),
         ("counting as 4 KB", LEAST_CHARGE),
         ("which is 2 MB", SizeLimits.upload),
-        ("one day if no run", erasing.UNUSED_DAYS * DAY),
+        ("one day if no run", erasure.UNUSED_DAYS * DAY),
         ("longer than 70 minutes", metrics.SHORT_SECONDS),
         ("keeps 16 MB of the freed space", sqlite._ROOM * PAGE),
         ("up to 64 MB every", sqlite._STEP * sqlite._STEPS * PAGE),
@@ -228,8 +234,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("SQS drops after 14 days", stateful.LONGEST),
         ("CloudWatch drops after 14 days", stateless.KEPT_DAYS * DAY),
         ("ended 30 days ago", KEPT.logs * DAY),
-        ("a day without one", us(erasing.AT_REST)),
-        ("are deleted after a day", us(erasing.AT_REST)),
+        ("a day without one", us(erasure.AT_REST)),
+        ("are deleted after a day", us(erasure.AT_REST)),
     ],
     "reference/scaling.md": [
         ("and a minute unless set", scaling.WINDOW),

@@ -15,7 +15,7 @@ import pytest
 from chalicelib.engine.effects.table import FAMILIES
 
 ROOT = Path(__file__).parents[1]
-DRAFT = "chalicelib/planning/transitions.py"
+DRAFT = "chalicelib/planning/kernel/transitions.py"
 
 
 def texts() -> Iterator[tuple[str, str]]:

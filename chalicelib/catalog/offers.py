@@ -28,7 +28,7 @@ from chalicelib.store.kept import Lru
 
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
-    from chalicelib.planning.offers import OfferBook, OfferShelf
+    from chalicelib.planning.matching.offer_book import OfferBook, OfferShelf
 
 log = logging.getLogger(__name__)
 
@@ -176,13 +176,13 @@ def _adapter() -> TypeAdapter[list[Offer]]:
 
 
 def _shelf_of(body: bytes) -> OfferShelf:
-    from chalicelib.planning.offers import OfferShelf  # only who plans needs one
+    from chalicelib.planning.matching.offer_book import OfferShelf  # only who plans needs one
 
     return OfferShelf(_adapter().validate_json(body))
 
 
 def _bound(kept: Sequence[_Kept], awaited: Sequence[str]) -> OfferBook:
-    from chalicelib.planning.offers import OfferBook
+    from chalicelib.planning.matching.offer_book import OfferBook
 
     taken = [each.read.taken_at for each in kept if each.read.taken_at is not None]
     shelves = [each.shelf for each in kept if each.shelf]

@@ -4,7 +4,8 @@ One execution is one workflow. Its input, `{"workflow": "<id>", "at": "", "made"
 states invoke the function of the definition's performer, which reads everything else by that id and answers with all
 that the workflow remembers by then. So what travels between states stays small, whatever the fleet's size.
 
-Rule 1: a step's failures are repeated as `planning/failures.py` says, by the errors' class names, which Lambda reports.
+Rule 1: a step's failures are repeated as `planning/kernel/failures.py` says, by the errors' class names, which Lambda
+reports.
 Rule 2: whatever ends a step for good leads to the undoing of that step, then of those before it, to the last.
 Rule 3: nothing polls. A step with patience is started once and waits for its callback; only failures are repeated. The
         record ends the waiting. If the callback is lost, the state asks once more, and the record answers at once.
@@ -24,9 +25,9 @@ from typing import Any
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.machines.workflow import UNDO_EVERY, UNDO_SELDOM
-from chalicelib.planning.executions import BEHIND, CANCELLED
-from chalicelib.planning.failures import MEANINGS
-from chalicelib.planning.workflows import Definition, WorkflowStep
+from chalicelib.planning.kernel.executions import BEHIND, CANCELLED
+from chalicelib.planning.kernel.failures import MEANINGS
+from chalicelib.planning.kernel.workflows import Definition, WorkflowStep
 
 EVENTS_PER_ATTEMPT = 4  # scheduled, started, submitted (of a callback), and how it ended
 MOST_EVENTS = 18_000  # of the 25,000, for the states that are repeated without end

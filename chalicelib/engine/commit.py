@@ -21,9 +21,9 @@ from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.ports import Effects, News, Wake
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Bug, Conflict, DstackError
-from chalicelib.planning.plan import Effect, Plan, Step
-from chalicelib.planning.purchases import in_few_looks
-from chalicelib.planning.snapshots import Snapshot
+from chalicelib.planning.kernel.plan import Effect, Plan, Step
+from chalicelib.planning.kernel.purchases import in_few_looks
+from chalicelib.planning.kernel.snapshot import Snapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Put
 

@@ -20,7 +20,7 @@ from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import News, Wake
 from chalicelib.errors import Bug
-from chalicelib.planning.plan import Effect, Outcome, Plan
+from chalicelib.planning.kernel.plan import Effect, Outcome, Plan
 
 log = logging.getLogger(__name__)
 

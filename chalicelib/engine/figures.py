@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chalicelib.engine.reconcile import Pass
-    from chalicelib.planning.plan import Effect, Outcome
+    from chalicelib.planning.kernel.plan import Effect, Outcome
 
 Labels = tuple[tuple[str, str], ...]
 PASSES, UNITS, CONFLICTS, FAILED = "passes", "units", "conflicts", "units_failed"
@@ -36,7 +36,7 @@ class Figures:
 
     def executed(self, effect: Effect, outcome: Outcome | str) -> None:
         """`outcome`: what an effect came to, or a word for one that came to nothing."""
-        from chalicelib.planning.plan import Failed
+        from chalicelib.planning.kernel.plan import Failed
 
         said = outcome if isinstance(outcome, str) else type(outcome).__name__
         self.add(EFFECTS, effect=type(effect).__name__, outcome=outcome.error if isinstance(outcome, Failed) else said)

@@ -17,7 +17,7 @@ from chalicelib.domain.subscriptions import Subscription
 from chalicelib.engine.ports import Clock, Feed
 from chalicelib.engine.publishing import Documents, legible
 from chalicelib.errors import DstackError, Refused
-from chalicelib.planning import subscriptions
+from chalicelib.planning.projects import subscriptions
 from chalicelib.store import nouns
 from chalicelib.store.port import Record, Store
 

@@ -36,21 +36,26 @@ from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
-from chalicelib.planning import certificate_rules, disk_rules, gateway_rules, invariants, quota_rules, service_rules
-from chalicelib.planning.certificates import conclude_certificate, decide_certificate
-from chalicelib.planning.closing import decide_closing
-from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.gateways import decide_gateway
-from chalicelib.planning.instance import decide_instance
-from chalicelib.planning.lint import PlanRule, Rules, StepRule
-from chalicelib.planning.outcomes import decide_outcome
-from chalicelib.planning.placement_groups import decide_group
-from chalicelib.planning.plan import Outcome, Plan
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import Snapshot
-from chalicelib.planning.volumes import decide_disk, decide_volume
-from chalicelib.planning.workflows import decide_step, decide_workflow
+from chalicelib.planning.gateways import rules as gateway_rules
+from chalicelib.planning.gateways.certificates import conclude_certificate, decide_certificate
+from chalicelib.planning.gateways.gateways import decide_gateway
+from chalicelib.planning.kernel import workflow_rules
+from chalicelib.planning.kernel.lint import PlanRule, Rules, StepRule
+from chalicelib.planning.kernel.plan import Outcome, Plan
+from chalicelib.planning.kernel.snapshot import Snapshot
+from chalicelib.planning.kernel.workflows import decide_step, decide_workflow
+from chalicelib.planning.machines import rules as machine_rules
+from chalicelib.planning.machines.fleet import decide_fleet
+from chalicelib.planning.machines.instance import decide_instance
+from chalicelib.planning.machines.outcomes import decide_outcome
+from chalicelib.planning.machines.placement_groups import decide_group
+from chalicelib.planning.placing import rules as placing_rules
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.projects.deletion import decide_closing
+from chalicelib.planning.runs import rules as run_rules
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.volumes import rules as volume_rules
+from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ KINDS = Kinds(
         Kind(
             "queue",
             unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}), index=True),
-            plans=(quota_rules.quotas,),
+            plans=(placing_rules.quotas,),
         ),
         Kind(
             "run",
@@ -155,10 +160,10 @@ KINDS = Kinds(
                 woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}),
                 load=lambda load, id, now: load.run(id, now),
             ),
-            plans=(service_rules.replica_counts,),
+            plans=(run_rules.replica_counts,),
         ),
-        Kind("gang", Gang, GANG, steps=(invariants.gangs,)),
-        Kind("job", Job, JOB, steps=(invariants.ended_jobs, invariants.claims), hears=_host_of),
+        Kind("gang", Gang, GANG, steps=(placing_rules.gangs,)),
+        Kind("job", Job, JOB, steps=(run_rules.ended_jobs, placing_rules.claims), hears=_host_of),
         Kind(
             "instance",
             Instance,
@@ -169,7 +174,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.instance(id, now),
                 conclude=decide_outcome,
             ),
-            steps=(invariants.watched, invariants.purchases),
+            steps=(machine_rules.watched, machine_rules.purchases),
             hears=_agent_of,
         ),
         Kind(
@@ -182,8 +187,8 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.fleet(id, now),
                 conclude=decide_group,
             ),
-            steps=(invariants.placement_groups,),
-            plans=(invariants.fleet_sizes,),
+            steps=(machine_rules.placement_groups,),
+            plans=(machine_rules.fleet_sizes,),
         ),
         Kind(
             "volume",
@@ -195,7 +200,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.volume(id, now),
                 conclude=decide_disk,
             ),
-            steps=(invariants.volumes, disk_rules.attachments),
+            steps=(volume_rules.volumes, volume_rules.attachments),
             hears=_hosts_of,
         ),
         Kind(
@@ -219,7 +224,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.certificate(id, now),
                 conclude=conclude_certificate,
             ),
-            steps=(certificate_rules.certificates,),
+            steps=(gateway_rules.certificates,),
         ),
         Kind(
             "workflow",
@@ -231,7 +236,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.workflow(id, now),
                 conclude=decide_step,
             ),
-            steps=(invariants.workflows,),
+            steps=(workflow_rules.workflows,),
         ),
         Kind(
             "closing",

@@ -21,7 +21,7 @@ from chalicelib.domain.rounds import Round
 from chalicelib.domain.tenants import Archive, archive_id
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.read import Reader, owners
-from chalicelib.planning import erasing
+from chalicelib.planning.projects import erasure
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
 
@@ -46,7 +46,7 @@ class Leftovers:
             return []
         gone = self._begin(now) if (at.folder, at.after) == (0, "") else []
         page = self._blobs.dated(FOLDERS[at.folder], at.after, BATCH)
-        gone += self._strays([name for name, written_at in page if erasing.is_settled(written_at, now)])
+        gone += self._strays([name for name, written_at in page if erasure.is_settled(written_at, now)])
         self._store.commit([nouns.put(_next(at, page[-1][0] if len(page) == BATCH else "", now))])
         return gone
 
@@ -72,7 +72,7 @@ class Leftovers:
     # --- programs ----------------------------------------------------------------------------------------------------
 
     def _begin(self, now: Micros) -> list[str]:
-        self._blobs.tidy(now - erasing.AT_REST)
+        self._blobs.tidy(now - erasure.AT_REST)
         content = self._blobs.get(NEWEST)
         newest = "" if content is None else hashlib.sha256(content).hexdigest()
         seen = [
@@ -94,11 +94,11 @@ class Leftovers:
         return program
 
     def _programs(self, old: Iterable[Program], now: Micros) -> list[str]:
-        idle = [program for program in old if erasing.program_goes(program, (), now)]
+        idle = [program for program in old if erasure.program_goes(program, (), now)]
         live = list(self._live()) if idle else []
         gone = []
         for program in idle:
-            if erasing.program_goes(program, live, now):
+            if erasure.program_goes(program, live, now):
                 self._store.commit([Delete(nouns.key_of(program), program.version)])
                 self._blobs.delete(blob_of(program.digest))
                 gone.append(blob_of(program.digest))

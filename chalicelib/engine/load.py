@@ -29,29 +29,25 @@ from chalicelib.engine.ports import Backends, Catalog
 from chalicelib.engine.read import Reader, has_room
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import Bug
-from chalicelib.planning.closing import ClosingSnapshot
-from chalicelib.planning.fleet import ends_instances, keeps_a_minimum
-from chalicelib.planning.gateway_machines import as_fleet
-from chalicelib.planning.gateways import staying
-from chalicelib.planning.hosts import workflow_ids
-from chalicelib.planning.instance import needs_others
-from chalicelib.planning.mounts import may_mount, named_volumes
-from chalicelib.planning.quotas import QuotaUsage
-from chalicelib.planning.replicas import wasnt_wanted
-from chalicelib.planning.snapshots import (
-    CertificateSnapshot,
-    FleetSnapshot,
-    FleetView,
-    GatewaySnapshot,
-    InstanceSnapshot,
-    QueuedJob,
-    QueueSnapshot,
-    RunSnapshot,
-    VolumeSnapshot,
-)
-from chalicelib.planning.unused import STALE, Sample
-from chalicelib.planning.volumes import unused_until
-from chalicelib.planning.workflows import Definition, WorkflowSnapshot
+from chalicelib.planning.gateways.gateway_machines import as_fleet
+from chalicelib.planning.gateways.gateways import staying
+from chalicelib.planning.gateways.snapshots import CertificateSnapshot, GatewaySnapshot
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.workflows import Definition, WorkflowSnapshot
+from chalicelib.planning.machines.fleet import ends_instances, keeps_a_minimum
+from chalicelib.planning.machines.hosts import workflow_ids
+from chalicelib.planning.machines.instance import needs_others
+from chalicelib.planning.machines.snapshots import FleetSnapshot, InstanceSnapshot
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.quotas import QuotaUsage
+from chalicelib.planning.placing.snapshot import QueueSnapshot
+from chalicelib.planning.projects.deletion import ClosingSnapshot
+from chalicelib.planning.runs.replicas import wasnt_wanted
+from chalicelib.planning.runs.snapshot import RunSnapshot, Sample
+from chalicelib.planning.runs.utilization import STALE
+from chalicelib.planning.volumes.mounts import may_mount, named_volumes
+from chalicelib.planning.volumes.snapshot import VolumeSnapshot
+from chalicelib.planning.volumes.volumes import unused_until
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 

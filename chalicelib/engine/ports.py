@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from chalicelib.domain.facts import BackendFacts
     from chalicelib.domain.state_changes import StateChange
     from chalicelib.domain.workflows import Workflow
-    from chalicelib.planning.offers import OfferBook
-    from chalicelib.planning.plan import Effect
+    from chalicelib.planning.kernel.plan import Effect
+    from chalicelib.planning.matching.offer_book import OfferBook
     from chalicelib.store.port import Record
 
 

@@ -20,8 +20,9 @@ from chalicelib.engine.load import PAGE, Loader, order, room
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.quotas import quota_of, usage_of
 from chalicelib.engine.read import has_room
-from chalicelib.planning.quotas import QuotaUsage
-from chalicelib.planning.snapshots import FleetView, QueuedJob
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.quotas import QuotaUsage
 
 ATTEMPTS = 5  # fresh looks after a conflict, before a unit is left to the next pass
 SMALLEST_PAGE = 16  # waiting jobs to look at even if only a place or two are free

@@ -15,8 +15,8 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.quotas import Quota
 from chalicelib.domain.runs import Run
 from chalicelib.engine.read import Reader
-from chalicelib.planning.quotas import EndedJob, QuotaUsage, counted, held, settled
-from chalicelib.planning.snapshots import FleetView
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.placing.quotas import EndedJob, QuotaUsage, counted, held, settled
 from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.listing import all_of
 

@@ -30,9 +30,9 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume
 from chalicelib.errors import Bug
-from chalicelib.planning.combine import as_placed
-from chalicelib.planning.isolation import unisolated
-from chalicelib.planning.snapshots import FleetView
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.isolation import unisolated
+from chalicelib.planning.matching.requirements import as_placed
 from chalicelib.store import nouns
 from chalicelib.store.kept import Lru
 from chalicelib.store.listing import all_of, every

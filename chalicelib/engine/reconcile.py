@@ -24,7 +24,7 @@ from chalicelib.engine.ports import Backends, Catalog, Clock, Effects, News, Wak
 from chalicelib.engine.queueing import ATTEMPTS, Hints, QueueLook, joined
 from chalicelib.engine.read import Reader
 from chalicelib.errors import StorageFull
-from chalicelib.planning.plan import Plan, Step
+from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.store import nouns
 from chalicelib.store.port import SHARDS, Store
 

@@ -26,8 +26,8 @@ from chalicelib.engine.effects.acting import translated
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.read import owners
 from chalicelib.errors import BackendError, Conflict, Gone, StorageFull
-from chalicelib.planning import orphans
-from chalicelib.planning.orphans import AccountLook, Finding
+from chalicelib.planning.machines import orphans
+from chalicelib.planning.machines.orphans import AccountLook, Finding
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 

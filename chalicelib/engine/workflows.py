@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
-from chalicelib.planning.starting import START_CLUSTER
-from chalicelib.planning.workflows import Definition
+from chalicelib.planning.kernel.workflows import Definition
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
+from chalicelib.planning.placing.cluster_start import START_CLUSTER
 
 WORKFLOWS: Mapping[str, Definition] = {
     definition.name: definition for definition in (ADD_HOST, REMOVE_HOST, START_CLUSTER)

@@ -23,8 +23,8 @@ from chalicelib.backends.spi import Backend
 from chalicelib.domain.usage import StorageUsage
 from chalicelib.engine.ports import Clock, Effects
 from chalicelib.errors import Invalid
-from chalicelib.planning.hosts import ON_PREM
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.machines.hosts import ON_PREM
 from chalicelib.runtime import observing
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
@@ -291,7 +291,7 @@ def execute(root: Root, event: Mapping[str, Any]) -> None:
 
 def drive(driving: Driving | Starting, event: Mapping[str, Any]) -> dict[str, str]:
     """What a state of a workflow's state machine asks for. Raises the step's error under its class name."""
-    from chalicelib.planning.executions import StepCall
+    from chalicelib.planning.kernel.executions import StepCall
 
     call = StepCall(event["step"], event["undo"], event.get("token", ""))
     return dict(driving.call(event["workflow"], call))

@@ -22,9 +22,9 @@ from chalicelib.domain.offers import InstanceType, Offer, Resources
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Bug, Refused
-from chalicelib.planning.fitting import Blocks, total_blocks
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.fitting import Blocks, total_blocks
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.fleets import holder

@@ -26,7 +26,7 @@ from chalicelib.domain.offers import Resources
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.planning.instance import resources_of
+from chalicelib.planning.machines.instance import resources_of
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns
 from chalicelib.usecases import runs

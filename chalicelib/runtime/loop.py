@@ -16,8 +16,8 @@ from typing import Protocol
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import StorageFull
-from chalicelib.planning.plan import Effect
-from chalicelib.planning.workflows import DoStep
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.kernel.workflows import DoStep
 
 log = logging.getLogger(__name__)
 

@@ -150,7 +150,7 @@ class Root:
     def _performers(self) -> Mapping[str, Performer]:
         from chalicelib.agent.build import build
         from chalicelib.hosts.steps import HostSteps
-        from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
+        from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 
         ports = self.ports
         if ports.logins is None:

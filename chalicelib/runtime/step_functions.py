@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chalicelib.engine.ports import Effects, Executions
-    from chalicelib.planning.plan import Effect
+    from chalicelib.planning.kernel.plan import Effect
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class ExecutionEffects:
 
     def submit(self, effect: Effect) -> None:
         from chalicelib.engine.effects.executions import say
-        from chalicelib.planning.executions import AnswerExecution, StartExecution
+        from chalicelib.planning.kernel.executions import AnswerExecution, StartExecution
 
         if isinstance(effect, StartExecution | AnswerExecution):
             if self._executions is not None:

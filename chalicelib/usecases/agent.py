@@ -32,12 +32,13 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.about import about
 from chalicelib.errors import Bug, Conflict, Invalid, Refused
-from chalicelib.planning.attachments import disks_of, kept_by
-from chalicelib.planning.following import finish, follow
-from chalicelib.planning.joining import should_leave
-from chalicelib.planning.reports import Fold, stop_word
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.joining import should_leave
+from chalicelib.planning.placing.run_progress import follow
+from chalicelib.planning.runs.agent_reports import Fold, stop_word
+from chalicelib.planning.runs.sole_job import finish
+from chalicelib.planning.volumes.attachments import disks_of, kept_by
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Record
 from chalicelib.usecases import agent_gateways, job_keys, rights, routing, stream_orders

@@ -14,8 +14,8 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.log_chunks import LogChunk
 from chalicelib.domain.reasons import JobReason
-from chalicelib.planning.reports import over_quota
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.runs.agent_reports import over_quota
 from chalicelib.usecases.agent_message import AgentMessage, LogBytes
 from chalicelib.usecases.context import Plane
 

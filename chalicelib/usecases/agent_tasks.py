@@ -23,9 +23,9 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.workloads import RegistryAuth
 from chalicelib.domain.tenants import Archive, Project, Secret, archive_id
 from chalicelib.errors import Bug, Refused
-from chalicelib.planning.jobs import NO_CODE, agent_task
-from chalicelib.planning.neighbours import Reference
-from chalicelib.planning.nodes import Nodes
+from chalicelib.planning.jobs.jobs import NO_CODE, agent_task
+from chalicelib.planning.jobs.neighbours import Reference
+from chalicelib.planning.jobs.nodes import Nodes
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import job_keys, neighbours, node_keys, repos
 from chalicelib.usecases.context import Plane

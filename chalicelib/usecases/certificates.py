@@ -17,10 +17,10 @@ from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.errors import Conflict
-from chalicelib.planning.certificates import asked_again, heard, used
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.gateways.certificates import asked_again, heard, used
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete

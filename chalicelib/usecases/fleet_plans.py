@@ -20,12 +20,14 @@ from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Problem, Refused
-from chalicelib.planning import listing, support
-from chalicelib.planning.combine import fleet_query, merged_fleet
-from chalicelib.planning.hosts import match_hosts
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.snapshots import FleetSnapshot, FleetView, NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.hosts import match_hosts
+from chalicelib.planning.machines.snapshots import FleetSnapshot
+from chalicelib.planning.matching.requirements import fleet_query, merged_fleet
+from chalicelib.planning.placing import listing
+from chalicelib.planning.runs import support
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import hosts, plans, secrets, specs
 from chalicelib.usecases.context import TRIES, Plane

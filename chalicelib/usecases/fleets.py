@@ -15,10 +15,10 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.requests import delete_fleet, end_instance, forget_host
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.requests import delete_fleet, end_instance, forget_host
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
 from chalicelib.usecases import plans

@@ -20,9 +20,9 @@ from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec, GivenGatewayCertificate
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, Problem, Refused
-from chalicelib.planning.gateway_support import gateway_refusals
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.gateways.support import gateway_refusals
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import certificates, fleets, gateways, given_certificates, secrets, specs

@@ -23,7 +23,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import Served
 from chalicelib.errors import Ended, Refused
-from chalicelib.planning.gateway_hosts import model_host
+from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.usecases import certificates, joins, serving, stream_orders, traffic
 from chalicelib.usecases.agent_credentials import known
 from chalicelib.usecases.certificates import Told

@@ -19,10 +19,10 @@ from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.names import those
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Problem, Refused
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.requests import delete_gateway
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.requests import delete_gateway
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete
 from chalicelib.usecases import certificates, given_certificates

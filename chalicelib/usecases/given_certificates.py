@@ -18,7 +18,7 @@ from chalicelib.domain.instants import SECOND, Micros, iso
 from chalicelib.domain.specs.gateways import GatewaySpec, GivenGatewayCertificate
 from chalicelib.domain.tenants import Secret
 from chalicelib.errors import Problem
-from chalicelib.planning.gateway_hosts import model_host
+from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.secrets import opened

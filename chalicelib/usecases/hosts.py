@@ -9,8 +9,8 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.specs.fleets import FleetSpec, SSHKey, SSHParams
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Invalid, Problem
-from chalicelib.planning.host_networks import shared
-from chalicelib.planning.hosts import hosts_of
+from chalicelib.planning.machines.host_networks import shared
+from chalicelib.planning.machines.hosts import hosts_of
 from chalicelib.printable import printable
 from chalicelib.store.port import Store
 from chalicelib.usecases.fleets import refuse_if_used

@@ -21,9 +21,9 @@ from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, 
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Conflict, Contended, Forbidden, Invalid, NotFound, Refused
-from chalicelib.planning.joining import host_left, join_host
-from chalicelib.planning.snapshots import FleetView, NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.joining import host_left, join_host
 from chalicelib.printable import printable
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of

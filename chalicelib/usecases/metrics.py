@@ -18,7 +18,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.keys import Key
 from chalicelib.domain.offers import Resources
 from chalicelib.domain.tenants import Project
-from chalicelib.planning.unused import LONGEST_WINDOW
+from chalicelib.planning.runs.utilization import LONGEST_WINDOW
 from chalicelib.store.port import Put, Record
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.context import Plane

@@ -5,8 +5,8 @@ from __future__ import annotations
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Job
-from chalicelib.planning.neighbours import Reference, members, needed
-from chalicelib.planning.nodes import address_of
+from chalicelib.planning.jobs.neighbours import Reference, members, needed
+from chalicelib.planning.jobs.nodes import address_of
 from chalicelib.usecases.context import Plane
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from chalicelib.domain.gangs import Gang
 from chalicelib.engine.bootstrap import keyed
-from chalicelib.planning.nodes import Nodes
+from chalicelib.planning.jobs.nodes import Nodes
 
 # Below the ports that kernels give to outgoing connections, and away from those that frameworks meet at. Each attempt
 # has its own, so that neither an earlier one that still ends nor another run of the same host is in the way.

@@ -19,9 +19,9 @@ from chalicelib.domain.quotas import EACH_USER, MOST_USERS, NONE, Limits, Quota
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.engine.quotas import quota_of, usage_of
 from chalicelib.errors import Conflict, Contended, Forbidden, Invalid
-from chalicelib.planning.quotas import Amounts, QuotaUsage, refusal, shown
-from chalicelib.planning.snapshots import FleetView, NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.placing.quotas import Amounts, QuotaUsage, refusal, shown
 from chalicelib.store import nouns
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.projects import undeleted

@@ -15,7 +15,7 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.services import ROUTER, Traffic
-from chalicelib.planning.nodes import address_of
+from chalicelib.planning.jobs.nodes import address_of
 from chalicelib.usecases import traffic
 from chalicelib.usecases.context import Plane
 

@@ -29,16 +29,19 @@ from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import AlreadyExists, Conflict, Contended, NotFound, Refused
-from chalicelib.planning import cluster_plans, listing, schedule, services, support
-from chalicelib.planning import jobs as planned_jobs
-from chalicelib.planning.combine import as_placed, combined, wants_of
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.plan import Note
-from chalicelib.planning.remarks import remarks
-from chalicelib.planning.sites import Volumes
-from chalicelib.planning.snapshots import FleetView, NounsSnapshot, QueuedJob
-from chalicelib.planning.stock import Query
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.jobs import jobs as planned_jobs
+from chalicelib.planning.jobs import replica_groups
+from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.matching.requirements import as_placed, combined, wants_of
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing import cluster_plans, listing
+from chalicelib.planning.runs import schedule, support
+from chalicelib.planning.runs.remarks import remarks
+from chalicelib.planning.volumes.sites import Volumes
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import files, plans, quotas, repos, run_volumes, secrets, service_gateways, specs
@@ -102,7 +105,7 @@ class _Draft:
     @property
     def starting(self) -> tuple[JobSpec, ...]:
         """Of the jobs that it starts with."""
-        return services.first_replicas(self.job_specs, self.scales) if self.scales else self.job_specs
+        return replica_groups.first_replicas(self.job_specs, self.scales) if self.scales else self.job_specs
 
     @property
     def possible(self) -> tuple[JobSpec, ...]:
@@ -110,16 +113,16 @@ class _Draft:
         config = self.spec.configuration
         if not isinstance(config, ServiceConfiguration):
             return self.job_specs
-        counts = services.groups_of(config).items()
+        counts = replica_groups.groups_of(config).items()
         scales = [Scale(group=name, desired=count.max or 0) for name, count in counts]
-        return services.first_replicas(self.job_specs, scales)
+        return replica_groups.first_replicas(self.job_specs, scales)
 
     def most(self, group: Sequence[JobSpec]) -> int:
         """How many jobs of a group there may be."""
         config = self.spec.configuration
         if not isinstance(config, ServiceConfiguration):
             return len(group)
-        return services.groups_of(config)[group[0].replica_group].max or 0
+        return replica_groups.groups_of(config)[group[0].replica_group].max or 0
 
     @property
     def gang(self) -> bool:
@@ -271,7 +274,7 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     if permitted:
         derived = tuple(each if each.user is None else each.with_(user_permitted=True) for each in derived)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
-    scales = services.first_scales(effective.configuration)
+    scales = replica_groups.first_scales(effective.configuration)
     return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived), scales, door)
 
 
@@ -398,7 +401,7 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
     asleep = bool(draft.scales) and not draft.starting
     waits = schedule.waiting_text(starts) if starts is not None else ""
     if asleep and isinstance(config := draft.spec.configuration, ServiceConfiguration):
-        waits = waits or services.without(config)
+        waits = waits or replica_groups.without(config)
     return Run(
         id=run_id,
         project_id=project.id,
@@ -465,7 +468,7 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
         priority=priority,
         changed_by=user.name,
         last_processed_at=now,
-        scales=services.next_scales(draft.spec.configuration, row.run.scales),
+        scales=replica_groups.next_scales(draft.spec.configuration, row.run.scales),
         gateway_id=way.gateway_id,
         url=way.url,
     )

@@ -9,9 +9,9 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.errors import NotFound, Refused
-from chalicelib.planning.mounts import named_volumes
-from chalicelib.planning.plan import Note
-from chalicelib.planning.sites import Names, Volumes, active, free, held_by, site_of, sites, why_none
+from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.volumes.mounts import named_volumes
+from chalicelib.planning.volumes.sites import Names, Volumes, active, free, held_by, site_of, sites, why_none
 from chalicelib.usecases.context import Plane
 
 

@@ -15,9 +15,9 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.read import Reader, RunRow
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
-from chalicelib.planning.requests import delete_run, stop_run
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.requests import delete_run, stop_run
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
 from chalicelib.usecases import plans

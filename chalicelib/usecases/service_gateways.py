@@ -16,7 +16,7 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Problem, Refused
-from chalicelib.planning.gateway_hosts import MODELS, url_of
+from chalicelib.planning.gateways.hostnames import MODELS, url_of
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases.certificates import kind_of

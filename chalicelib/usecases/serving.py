@@ -20,8 +20,8 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.domain.specs.services import OpenAIChatModel, ServiceConfiguration
 from chalicelib.domain.tenants import GlobalRole, Member, Project, User, hash_token
-from chalicelib.planning import host_networks
-from chalicelib.planning.services import groups_of
+from chalicelib.planning.jobs.replica_groups import groups_of
+from chalicelib.planning.machines import host_networks
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import rights, service_tokens

@@ -20,7 +20,7 @@ from chalicelib.domain.specs.profiles import Profile
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.services import ReplicaGroup, ServiceConfiguration
 from chalicelib.errors import Invalid, Problem, Refused
-from chalicelib.planning.services import discovery
+from chalicelib.planning.jobs.replica_groups import discovery
 
 S = TypeVar("S", RunSpec, FleetSpec)
 

@@ -31,9 +31,9 @@ from chalicelib.errors import (
     Refused,
 )
 from chalicelib.machines.volume import TO_CREATE
-from chalicelib.planning.requests import delete_volume
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.requests import delete_volume
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases import plans, specs
 from chalicelib.usecases.context import TRIES, Plane

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.domain.gangs import Gang
-from chalicelib.planning.nodes import Nodes
+from chalicelib.planning.jobs.nodes import Nodes
 from chalicelib.usecases import node_keys
 from tests.agent.runtime_conformance import Workshop
 from tests.agent.session_conformance import HOLD

@@ -24,7 +24,7 @@ from chalicelib.agent import build
 from chalicelib.agent.process_tree import living
 from chalicelib.agent.roster import Roster
 from chalicelib.agent.task_runtime import TaskRuntime
-from chalicelib.planning import command_lists
+from chalicelib.planning.jobs import command_lists
 from tests.harness.conformance import Conformance
 
 PATIENCE = 120.0  # seconds: two busy cores are slow

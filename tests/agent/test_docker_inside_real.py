@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.docker import DockerRuntime, container_name
-from chalicelib.planning.jobs import agent_task, job_specs
+from chalicelib.planning.jobs.jobs import agent_task, job_specs
 from tests.agent.runtime_conformance import Workshop
 from tests.harness.docker import DockerEngine, bring
 from tests.harness.images import ENGINE, engine_image

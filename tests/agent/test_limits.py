@@ -12,7 +12,7 @@ from chalicelib.agent.commands import Skip, Start
 from chalicelib.agent.session import Message
 from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.errors import Invalid
-from chalicelib.planning import reports
+from chalicelib.planning.runs import agent_reports
 from chalicelib.usecases import agent_message as server
 from tests.agent.test_session import Logs, greeted, message, report, session
 
@@ -48,7 +48,7 @@ def test_agent_and_server_have_the_same_limits() -> None:
     assert limits.METRICS_MOST == server.MAX_POINTS
     assert limits.GPUS_MOST == server.MAX_GPUS
     assert limits.TAKEN_BACK_MOST == server.MAX_TAKEN_BACK
-    assert limits.TEXT_MOST["message"] == limits.TEXT_MOST["held_by"] == reports.MAX_TEXT
+    assert limits.TEXT_MOST["message"] == limits.TEXT_MOST["held_by"] == agent_reports.MAX_TEXT
     assert limits.TASKS_MOST >= 2 * MOST_BLOCKS, "as many as `--local-blocks` allows, while as many others are removed"
 
 

@@ -31,8 +31,8 @@ from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.engine.erasing import Eraser
 from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, InvalidCredentials
-from chalicelib.planning.purchases import Bought, Create, NotBought
-from chalicelib.planning.volumes import CreateVolume, VolumeNotMade
+from chalicelib.planning.kernel.purchases import Bought, Create, NotBought
+from chalicelib.planning.volumes.volumes import CreateVolume, VolumeNotMade
 from chalicelib.runtime.accounts import StoredAccounts, providers
 from chalicelib.store import nouns
 from chalicelib.store.port import Page, Store

@@ -31,7 +31,7 @@ from chalicelib.api import dispatch
 from tests.world.plane import World
 class Empty:
     def book(self, project_id):
-        from chalicelib.planning.offers import OfferBook
+        from chalicelib.planning.matching.offer_book import OfferBook
         return OfferBook((), 0)
     def ages(self, project_id):
         return {}

@@ -19,8 +19,8 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.errors import Contended, NotFound
-from chalicelib.planning.jobs import agent_task
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.jobs.jobs import agent_task
+from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases import exports, quotas, specs, users

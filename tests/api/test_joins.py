@@ -20,8 +20,9 @@ from chalicelib.domain.tenants import ProjectRole
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Invalid
 from chalicelib.hosts.joining import HostJoining
-from chalicelib.planning.instance import decide_instance
-from chalicelib.planning.snapshots import FleetView, InstanceSnapshot
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.machines.instance import decide_instance
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases import joins

@@ -18,7 +18,7 @@ from chalicelib.domain.services import Traffic
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.engine.figures import Figures
 from chalicelib.engine.reconcile import Pass
-from chalicelib.planning.plan import Effect, Failed
+from chalicelib.planning.kernel.plan import Effect, Failed
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.exposition import FAMILIES, Exposition
 from chalicelib.usecases.metrics import metric_puts

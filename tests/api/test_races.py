@@ -16,7 +16,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.errors import Conflict, NotFound, Refused
-from chalicelib.planning.closing import ClosingSnapshot, decide_closing
+from chalicelib.planning.projects.deletion import ClosingSnapshot, decide_closing
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete, Store
 from chalicelib.usecases import projects, run_plans, runs, users

@@ -11,8 +11,8 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.volumes import Volume, VolumeStatus
-from chalicelib.planning.places import assignment_to
-from chalicelib.planning.sites import held_by
+from chalicelib.planning.placing.claims import assignment_to
+from chalicelib.planning.volumes.sites import held_by
 from chalicelib.store import nouns
 from tests.api.rig import Rig, fleet, submit, task
 from tests.world import nouns as b

@@ -8,8 +8,9 @@ import random
 from functools import partial
 
 from chalicelib.domain.jobs import Job
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.snapshots import QueuedJob, QueueSnapshot
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.bench.measure import cpu_ms, report
 from tests.bench.offers import catalog
 from tests.world.nouns import fleet, host, queued, resources, run_spec, view, waiting

@@ -7,10 +7,10 @@ import gc
 from functools import partial
 
 from chalicelib.domain.instants import SECOND
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.scaling import GroupState, scale
-from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.runs.scaling import GroupState, scale
+from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.bench.measure import cpu_ms, report
 from tests.world.services import ServiceWorld, service
 

@@ -10,7 +10,7 @@ from chalicelib.domain.instants import HOUR
 from chalicelib.domain.jobs import Assignment, JobStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.transitions import Draft
 from tests.world import nouns as b
 
 JOB, RUN = Target(type="job", id="j", name="train-0-0"), Target(type="run", id="r", name="train")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib.domain.instants import SECOND
-from chalicelib.planning.rollout import DRAIN
+from chalicelib.planning.runs.rollout import DRAIN
 from tests.agent.test_router_real import ENGINE, SMG
 from tests.bench.measure import wait_local_host
 from tests.harness.server import Server, until

@@ -19,13 +19,14 @@ from chalicelib.configuration import error_catalogue
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.errors import Invalid
-from chalicelib.planning.support import FLEET, RUN, NotBuilt
+from chalicelib.planning.kernel.field_support import NotBuilt
+from chalicelib.planning.runs.support import FLEET, RUN
 from cli.config import ProjectEntry, config_path, save_projects
 from cli.main import invoke
 from cli.terminal import Terminal
 from tests.e2e.peer import Peer
 from tests.harness.server import HttpError, Server
-from tests.planning.test_support import raw_with
+from tests.planning.runs.test_support import raw_with
 from tests.wire.corpus import corpus
 
 RUNS = ("task", "service", "dev-environment")

@@ -16,10 +16,10 @@ from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.kinds import KINDS, Kind, Unit
 from chalicelib.engine.load import Loader
 from chalicelib.machines.table import StateMachine
-from chalicelib.planning.lint import Known
-from chalicelib.planning.plan import Effect, Outcome, Plan, Step
-from chalicelib.planning.snapshots import FleetView
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.lint import Known
+from chalicelib.planning.kernel.plan import Effect, Outcome, Plan, Step
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
 

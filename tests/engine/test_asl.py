@@ -17,9 +17,9 @@ from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.engine import asl
 from chalicelib.engine.workflows import WORKFLOWS
-from chalicelib.planning.failures import MEANINGS
-from chalicelib.planning.plan import Outcome, Plan
-from chalicelib.planning.workflows import (
+from chalicelib.planning.kernel.failures import MEANINGS
+from chalicelib.planning.kernel.plan import Outcome, Plan
+from chalicelib.planning.kernel.workflows import (
     Definition,
     DoStep,
     StepDone,

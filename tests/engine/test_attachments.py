@@ -14,8 +14,8 @@ from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Attachment, AttachmentState, Volume
 from chalicelib.engine.effects.attachments import Attachments
-from chalicelib.planning.attachments import AttachVolume, DetachVolume, DiskAt
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.volumes.attachments import AttachVolume, DetachVolume, DiskAt
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from tests.world import nouns as b

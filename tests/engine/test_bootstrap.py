@@ -16,7 +16,7 @@ from chalicelib.domain.specs.runs import DevEnvironmentConfiguration
 from chalicelib.engine.bootstrap import bootstrap_token, keyed
 from chalicelib.errors import Bug
 from chalicelib.hosts.joining import HostJoining
-from chalicelib.planning import dev_environments
+from chalicelib.planning.jobs import dev_environments
 
 PROGRAM = b"the agent"
 DIGEST = hashlib.sha256(PROGRAM).hexdigest()

@@ -25,7 +25,7 @@ from chalicelib.machines.certificate import (
     TO_VALIDATE,
     UNUSED,
 )
-from chalicelib.planning.certificates import (
+from chalicelib.planning.gateways.certificates import (
     AnswerChallenge,
     CollectCertificate,
     LookAtOrder,
@@ -33,8 +33,8 @@ from chalicelib.planning.certificates import (
     conclude_certificate,
     decide_certificate,
 )
-from chalicelib.planning.plan import Outcome
-from chalicelib.planning.snapshots import CertificateSnapshot
+from chalicelib.planning.gateways.snapshots import CertificateSnapshot
+from chalicelib.planning.kernel.plan import Outcome
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import certificates

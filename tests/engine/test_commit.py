@@ -9,9 +9,9 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.engine.commit import CommitDoor, Committer
 from chalicelib.engine.kinds import KINDS
 from chalicelib.errors import Bug, Conflict, Invalid
-from chalicelib.planning.plan import Effect, Plan, Step
-from chalicelib.planning.purchases import Describe, DescribeSeveral
-from chalicelib.planning.snapshots import NounsSnapshot
+from chalicelib.planning.kernel.plan import Effect, Plan, Step
+from chalicelib.planning.kernel.purchases import Describe, DescribeSeveral
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_BODY, MAX_CHANGES, Put
 from tests.world.engine import Engine

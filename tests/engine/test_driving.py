@@ -12,8 +12,8 @@ from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine.about import ids
 from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.machines.workflow import COMES_WITHIN, MOST_STARTS
-from chalicelib.planning.executions import CANCELLED
-from chalicelib.planning.workflows import Definition
+from chalicelib.planning.kernel.executions import CANCELLED
+from chalicelib.planning.kernel.workflows import Definition
 from tests.engine.test_workflows import TENT, Meadow
 from tests.engine.workflow_kit import Course, Crash
 from tests.world.step_functions import CutOff

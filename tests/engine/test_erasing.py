@@ -20,7 +20,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, Project, ProjectRole, UserUploads
 from chalicelib.engine.erasing import BATCH, Erased, Eraser
-from chalicelib.planning.erasing import MOST_SUBMISSIONS
+from chalicelib.planning.projects.erasure import MOST_SUBMISSIONS
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.logs import LogAsk

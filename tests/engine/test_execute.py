@@ -28,10 +28,9 @@ from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, Bug, InsufficientCapacity
-from chalicelib.planning.failures import MEANINGS
-from chalicelib.planning.outcomes import decide_outcome
-from chalicelib.planning.plan import Effect, Outcome, Plan
-from chalicelib.planning.purchases import (
+from chalicelib.planning.kernel.failures import MEANINGS
+from chalicelib.planning.kernel.plan import Effect, Outcome, Plan
+from chalicelib.planning.kernel.purchases import (
     Bought,
     Create,
     Describe,
@@ -42,7 +41,8 @@ from chalicelib.planning.purchases import (
     Seen,
     Terminate,
 )
-from chalicelib.planning.snapshots import InstanceSnapshot
+from chalicelib.planning.machines.outcomes import decide_outcome
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from tests.world.engine import Engine

@@ -23,8 +23,8 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Transient
-from chalicelib.planning.gathering import CHUNK
-from chalicelib.planning.purchases import Create, CreateSeveral
+from chalicelib.planning.kernel.purchases import Create, CreateSeveral
+from chalicelib.planning.placing.gang_placement import CHUNK
 from chalicelib.store import nouns
 from tests.world import nouns as b
 from tests.world.engine import Engine

@@ -16,7 +16,7 @@ from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.queueing import SMALLEST_PAGE
 from chalicelib.machines.gang import TO_MEET, TO_SEAL
-from chalicelib.planning.gathering import CHUNK, HELD_AFTER
+from chalicelib.planning.placing.gang_placement import CHUNK, HELD_AFTER
 from chalicelib.store.port import Change
 from tests.world.engine import Engine
 from tests.world.gangs import cluster, gang_of, holders, jobs_of, task

@@ -14,9 +14,9 @@ from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.planning.requests import delete_gateway
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.requests import delete_gateway
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases.backends import uses
 from tests.world.embedded import EmbeddedSite

@@ -11,10 +11,10 @@ from chalicelib.domain.gateways import Gateway, GatewayStatus, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.machines.gateway import LOOK_FOR_HOSTS, TO_LEAVE
-from chalicelib.planning.gateways import heard
-from chalicelib.planning.requests import delete_gateway
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.gateways.gateways import heard
+from chalicelib.planning.kernel.requests import delete_gateway
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from tests.api.rig import Rig
 from tests.engine.test_erasing import turn

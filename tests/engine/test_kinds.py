@@ -15,7 +15,7 @@ from chalicelib.engine.kinds import KINDS
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Bug
-from chalicelib.planning.plan import Plan, Step
+from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.sqlite import SqliteStore

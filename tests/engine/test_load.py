@@ -17,9 +17,9 @@ from chalicelib.domain.runs import RunBody
 from chalicelib.domain.services import SERVER, Scale, Traffic, door_of
 from chalicelib.engine.load import MOST_SAMPLES, Loader, room
 from chalicelib.engine.read import YOUNG, Reader
-from chalicelib.planning.combine import wants_at
-from chalicelib.planning.places import assignment_to
-from chalicelib.planning.unused import Sample
+from chalicelib.planning.matching.requirements import wants_at
+from chalicelib.planning.placing.claims import assignment_to
+from chalicelib.planning.runs.snapshot import Sample
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent_message import MetricPoint

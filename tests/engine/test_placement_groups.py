@@ -21,8 +21,8 @@ from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.placement_groups import of_machine
 from chalicelib.engine.sweep import Swept
 from chalicelib.errors import Transient
-from chalicelib.planning.placement_groups import DeleteGroup, changed
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.placing.placement_groups import DeleteGroup, changed
 from chalicelib.store import nouns
 from tests.backends.conformance import group_request_for, inside, request_for
 from tests.engine.test_gang_purchases import NORTH, SMALL, WEST, World, started

@@ -17,14 +17,14 @@ from chalicelib.domain.runs import RunStatus
 from chalicelib.engine.kinds import KINDS
 from chalicelib.engine.quotas import LATE, quota_of, usage_of
 from chalicelib.engine.read import Reader
-from chalicelib.planning.lint import Rules
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.snapshots import QueueSnapshot
+from chalicelib.planning.kernel.lint import Rules
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.history import joined
 from chalicelib.store.port import Change, Put
-from tests.planning.test_quotas import ran
+from tests.planning.placing.test_quotas import ran
 from tests.world import nouns as b
 from tests.world.engine import Engine
 from tests.world.gangs import cluster, gang_of, jobs_of, task

@@ -24,13 +24,15 @@ from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.engine.reconcile import TOGETHER
 from chalicelib.errors import StorageFull
 from chalicelib.machines.run import LOOK
-from chalicelib.planning.closing import CALLS_LAST, LOOK_CLOSING
-from chalicelib.planning.fleet import MOST_AT_ONCE
-from chalicelib.planning.plan import Plan, Step
-from chalicelib.planning.purchases import DescribeSeveral
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import InstanceSnapshot, QueueSnapshot, RunSnapshot
+from chalicelib.planning.kernel.plan import Plan, Step
+from chalicelib.planning.kernel.purchases import DescribeSeveral
+from chalicelib.planning.machines.fleet import MOST_AT_ONCE
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.snapshot import QueueSnapshot
+from chalicelib.planning.projects.deletion import CALLS_LAST, LOOK_CLOSING
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.runs.snapshot import RunSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Index, Page, Put, Record
 from tests.world import nouns as b

@@ -25,10 +25,11 @@ from chalicelib.engine.read import Reader
 from chalicelib.machines.gang import LONGEST_WAIT, TO_MEET
 from chalicelib.machines.job import PULL_TIMEOUT, TO_START
 from chalicelib.machines.volume import TO_ATTACH
-from chalicelib.planning.executions import CANCELLED, AnswerExecution, StartExecution, StepCall
-from chalicelib.planning.plan import Effect
-from chalicelib.planning.snapshots import RunSnapshot
-from chalicelib.planning.starting import START_CLUSTER, GangStart, reached, stage, start_answered
+from chalicelib.planning.kernel.executions import CANCELLED, AnswerExecution, StartExecution, StepCall
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.placing.cluster_start import START_CLUSTER, GangStart, reached, stage
+from chalicelib.planning.runs.gang_start import start_answered
+from chalicelib.planning.runs.snapshot import RunSnapshot
 from chalicelib.store.port import Change, Put
 from tests.engine.test_gang_purchases import SMALL, World, gang
 from tests.world import nouns as b

@@ -24,8 +24,8 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.sweep import Sweeper, Swept
 from chalicelib.errors import Transient
-from chalicelib.planning.orphans import KEPT
-from chalicelib.planning.purchases import apart
+from chalicelib.planning.kernel.purchases import apart
+from chalicelib.planning.machines.orphans import KEPT
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Delete, Index, Page, Store

@@ -13,7 +13,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.errors import Transient
-from chalicelib.planning.purchases import Bought, Create, NotBought
+from chalicelib.planning.kernel.purchases import Bought, Create, NotBought
 from chalicelib.store import nouns
 from tests.world import nouns as b
 from tests.world.ports import CountingStore

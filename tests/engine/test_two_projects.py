@@ -24,7 +24,7 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.engine.sweep import Sweeper
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from tests.api.rig import Rig, fleet, submit, task

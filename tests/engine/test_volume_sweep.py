@@ -13,8 +13,8 @@ from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import DAY, HOUR, SECOND
 from chalicelib.domain.volumes import VolumeReason, VolumeStatus
-from chalicelib.planning.orphans import KEPT
-from chalicelib.planning.purchases import apart
+from chalicelib.planning.kernel.purchases import apart
+from chalicelib.planning.machines.orphans import KEPT
 from chalicelib.store.port import Delete
 from tests.world.nouns import PROJECT
 from tests.world.volumes import REGION, Stage, attachment

@@ -20,7 +20,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeReason, VolumeStatus
 from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
-from chalicelib.planning.volumes import (
+from chalicelib.planning.volumes.volumes import (
     CreateVolume,
     DeleteVolume,
     DescribeVolume,

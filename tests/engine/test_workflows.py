@@ -13,8 +13,8 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import NotYet, Transient, Unfit
-from chalicelib.planning.executions import BEHIND, NOT_YET, StepCall
-from chalicelib.planning.workflows import Definition, WorkflowSnapshot, WorkflowStep, answered
+from chalicelib.planning.kernel.executions import BEHIND, NOT_YET, StepCall
+from chalicelib.planning.kernel.workflows import Definition, WorkflowSnapshot, WorkflowStep, answered
 from chalicelib.store import nouns
 from tests.engine.workflow_kit import Course, Fault, check, faults
 

@@ -22,10 +22,10 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Performer
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Transient, Unfit
-from chalicelib.planning.executions import StepCall
-from chalicelib.planning.plan import Effect
-from chalicelib.planning.transitions import Draft
-from chalicelib.planning.workflows import Definition, begin, cancel
+from chalicelib.planning.kernel.executions import StepCall
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.kernel.workflows import Definition, begin, cancel
 from chalicelib.store import nouns
 from tests.world.engine import Engine
 from tests.world.ports import Books, accounts

@@ -17,7 +17,7 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.ports import Effects
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.hosts import install
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.lambda_ import InvokedEffects
 from chalicelib.runtime.root import Root

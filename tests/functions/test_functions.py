@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from chalicelib.engine.effects.table import from_message, to_message
-from chalicelib.planning.plan import Effect
-from chalicelib.planning.purchases import Create, CreateSeveral, Describe, DescribeSeveral, Terminate
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.kernel.purchases import Create, CreateSeveral, Describe, DescribeSeveral, Terminate
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = sorted(path for path in (ROOT / "functions").glob("*.py") if path.stem != "__init__")

@@ -23,10 +23,10 @@ from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.jobs import Assignment, JobStatus
 from chalicelib.domain.tenants import hash_token
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.planning.hosts import ON_PREM
-from chalicelib.planning.instance import CHECK_EVERY
-from chalicelib.planning.plan import Effect
-from chalicelib.planning.purchases import apart
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.kernel.purchases import apart
+from chalicelib.planning.machines.hosts import ON_PREM
+from chalicelib.planning.machines.instance import CHECK_EVERY
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store import nouns

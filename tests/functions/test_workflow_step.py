@@ -12,8 +12,8 @@ import pytest
 
 from chalicelib.domain.gangs import GangStatus
 from chalicelib.engine import asl
-from chalicelib.planning.executions import CANCELLED
-from chalicelib.planning.starting import START_CLUSTER
+from chalicelib.planning.kernel.executions import CANCELLED
+from chalicelib.planning.placing.cluster_start import START_CLUSTER
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store.port import Change, Put

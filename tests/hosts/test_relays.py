@@ -14,7 +14,7 @@ from chalicelib.errors import Transient, Unfit
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import HostLogin
 from chalicelib.hosts.relays import PORTS, HeadRelays
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.store import nouns
 from tests.engine.workflow_kit import Fault, check, faults
 from tests.hosts.fake_host import FakeHost, HeadAndHost

@@ -14,7 +14,7 @@ from chalicelib.hosts import install
 from chalicelib.hosts.connection import SshLogins
 from chalicelib.hosts.look import OWNER, SHORT
 from chalicelib.hosts.shared import Shared
-from chalicelib.planning.hosts import ADD_HOST, workflow_of
+from chalicelib.planning.machines.hosts import ADD_HOST, workflow_of
 from chalicelib.store import nouns
 from tests.harness.server import until
 from tests.hosts.hosts_behind import hosts_behind

@@ -20,7 +20,7 @@ from chalicelib.hosts import install
 from chalicelib.hosts.connection import HostLogin, Ran
 from chalicelib.hosts.look import OWNER
 from chalicelib.hosts.steps import QUIET, STARTED, HostSteps
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST, workflow_of
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, workflow_of
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from tests.engine.workflow_kit import Fault, check, faults

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.domain.instants import SECOND
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
-from chalicelib.planning.workflows import Definition
+from chalicelib.planning.kernel.workflows import Definition
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.store.dynamo import TTL, table_schema
 from infra.functions import named
 from infra.stateful import template

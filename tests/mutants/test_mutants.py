@@ -164,7 +164,9 @@ def test_a_trial_says_who_noticed_and_leaves_no_trace(copy: Copy) -> None:
     before = subprocess.check_output(["git", "status", "--short"], cwd=ROOT)
     source = (copy.root / TABLE).read_bytes()
     change = next(change for change in changes(ROOT, TABLE) if "event not in" in change.becomes)
-    touching = copy.watched(["tests/machines/test_tables.py", "tests/planning/test_ports.py"], {"machines"}, PATIENCE)
+    touching = copy.watched(
+        ["tests/machines/test_tables.py", "tests/planning/placing/test_ports.py"], {"machines"}, PATIENCE
+    )
     ((first, *others),) = rounds(copy.root, change, touching)
     assert {name.partition("::")[0] for name in (first, *others)} == {"tests/machines/test_tables.py"}
     verdict = copy.trial(change, touching, PATIENCE)

@@ -13,7 +13,7 @@ from typing import Any
 
 from chalicelib.agent import steps
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.planning.jobs import agent_task
+from chalicelib.planning.jobs.jobs import agent_task
 from tests.world import nouns as b
 
 SHELLS = {"bash": "/bin/bash", "dash": "/bin/dash", "busybox": "/bin/busybox"}

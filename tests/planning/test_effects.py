@@ -17,18 +17,19 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RemoteRunRepoData, RunSpec
-from chalicelib.planning.combine import Wants, fleet_query, merged_fleet, wants_of
-from chalicelib.planning.ends import grace_of
-from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.jobs import agent_task, effective, job_specs
-from chalicelib.planning.mounts import named_volumes
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.selecting import selects
-from chalicelib.planning.services import first_replicas, first_scales
-from chalicelib.planning.snapshots import FleetSnapshot
-from chalicelib.planning.stock import Query
-from chalicelib.planning.support import FLEET, RUN, Supported
+from chalicelib.planning.jobs.jobs import agent_task, effective, job_specs
+from chalicelib.planning.jobs.replica_groups import first_replicas, first_scales
+from chalicelib.planning.kernel.field_support import Supported
+from chalicelib.planning.machines.fleet import decide_fleet
+from chalicelib.planning.machines.snapshots import FleetSnapshot
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.requirements import Wants, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.matching.selecting import selects
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.runs.endings import grace_of
+from chalicelib.planning.runs.support import FLEET, RUN
+from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.usecases.fleet_plans import wanted_at_once
 from tests.world import nouns as b
 

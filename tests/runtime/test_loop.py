@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from queue import Queue
 
 from chalicelib.errors import StorageFull
-from chalicelib.planning.plan import Effect
-from chalicelib.planning.purchases import Describe, Terminate
-from chalicelib.planning.workflows import DoStep
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.kernel.purchases import Describe, Terminate
+from chalicelib.planning.kernel.workflows import DoStep
 from chalicelib.runtime.loop import STEPS, EffectPool, EffectPools, ReconcileLoop, Ticker
 from tests.world.time import Clock
 

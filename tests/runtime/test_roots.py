@@ -20,7 +20,7 @@ from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.services import SERVER, Traffic
 from chalicelib.domain.usage import StorageUsage
-from chalicelib.planning.purchases import Describe
+from chalicelib.planning.kernel.purchases import Describe
 from chalicelib.runtime.embedded import REFRESH_EVERY, EmbeddedRoot
 from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.local_fleet import ensure_fleet

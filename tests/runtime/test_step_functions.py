@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.planning.executions import AnswerExecution, StartExecution
-from chalicelib.planning.plan import Effect
-from chalicelib.planning.workflows import DoStep
+from chalicelib.planning.kernel.executions import AnswerExecution, StartExecution
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.planning.kernel.workflows import DoStep
 from chalicelib.runtime.step_functions import MOST_CAUSE, ExecutionEffects, StepFunctions
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:dstack-dev-add_host"

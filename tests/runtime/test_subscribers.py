@@ -24,7 +24,7 @@ from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
 from chalicelib.engine.following import EventFollower
 from chalicelib.errors import Invalid, Refused
-from chalicelib.planning import subscriptions
+from chalicelib.planning.projects import subscriptions
 from chalicelib.runtime.subscribers import Subscribers
 from chalicelib.runtime.webhooks import ReceiverAnswer
 from chalicelib.store import nouns

@@ -11,7 +11,7 @@ import pytest
 from chalicelib.domain.certificates import CertificateStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.identity.acme import Acme
-from chalicelib.planning.certificates import renewal
+from chalicelib.planning.gateways.certificates import renewal
 from chalicelib.usecases import certificates
 from tests.harness.pebble import Pebble, pebble
 from tests.harness.server import until

@@ -14,7 +14,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import StorageFull
-from chalicelib.planning.executions import AnswerExecution, StartExecution, StepCall
+from chalicelib.planning.kernel.executions import AnswerExecution, StartExecution, StepCall
 from tests.simulation.edges import Away
 from tests.simulation.world import Crash, World
 from tests.world.step_functions import CutOff, StepFunctions

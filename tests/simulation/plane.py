@@ -24,8 +24,8 @@ from chalicelib.engine.reconcile import Reconciler
 from chalicelib.engine.sweep import Sweeper
 from chalicelib.engine.watching import silent
 from chalicelib.errors import StorageFull
-from chalicelib.planning.executions import AnswerExecution, StartExecution
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.executions import AnswerExecution, StartExecution
+from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store.history import HistoryStore
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore

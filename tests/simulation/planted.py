@@ -28,31 +28,27 @@ from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Again, Reader, has_room
 from chalicelib.engine.sweep import Sweeper
-from chalicelib.planning.attachments import DiskAt
-from chalicelib.planning.certificates import decide_certificate
-from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.gateway_machines import as_fleet
-from chalicelib.planning.gateways import decide_gateway
-from chalicelib.planning.instance import decide_instance
-from chalicelib.planning.lint import Rules
-from chalicelib.planning.orphans import AccountLook
-from chalicelib.planning.placement_groups import take_leave
-from chalicelib.planning.plan import Outcome, Plan, Step
-from chalicelib.planning.purchases import Create
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import (
-    CertificateSnapshot,
-    FleetSnapshot,
-    FleetView,
-    GatewaySnapshot,
-    InstanceSnapshot,
-    QueueSnapshot,
-    RunSnapshot,
-    VolumeSnapshot,
-)
-from chalicelib.planning.volumes import decide_disk, decide_volume
-from chalicelib.planning.workflows import StepDone, StepFailed, WorkflowSnapshot, decide_step
+from chalicelib.planning.gateways.certificates import decide_certificate
+from chalicelib.planning.gateways.gateway_machines import as_fleet
+from chalicelib.planning.gateways.gateways import decide_gateway
+from chalicelib.planning.gateways.snapshots import CertificateSnapshot, GatewaySnapshot
+from chalicelib.planning.kernel.lint import Rules
+from chalicelib.planning.kernel.plan import Outcome, Plan, Step
+from chalicelib.planning.kernel.purchases import Create
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.workflows import StepDone, StepFailed, WorkflowSnapshot, decide_step
+from chalicelib.planning.machines.fleet import decide_fleet
+from chalicelib.planning.machines.instance import decide_instance
+from chalicelib.planning.machines.orphans import AccountLook
+from chalicelib.planning.machines.placement_groups import take_leave
+from chalicelib.planning.machines.snapshots import FleetSnapshot, InstanceSnapshot
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.snapshot import QueueSnapshot
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.runs.snapshot import RunSnapshot
+from chalicelib.planning.volumes.attachments import DiskAt
+from chalicelib.planning.volumes.snapshot import VolumeSnapshot
+from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 from chalicelib.store import nouns
 from chalicelib.usecases import agent
 from tests.simulation.history import always, play

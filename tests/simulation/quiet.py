@@ -17,7 +17,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.plan import Effect
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.store import nouns
 from chalicelib.usecases import fleet_plans, run_plans

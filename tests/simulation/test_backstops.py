@@ -16,10 +16,10 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.engine.kinds import KINDS
-from chalicelib.planning.instance import decide_instance
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.purchases import Create, Describe, Terminate
-from chalicelib.planning.snapshots import InstanceSnapshot
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.purchases import Create, Describe, Terminate
+from chalicelib.planning.machines.instance import decide_instance
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.usecases import fleets, runs
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, Pace
 from tests.simulation.hosts import Work

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.engine.kinds import KINDS
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.harness.examples import seeds
 from tests.simulation.history import History
 from tests.simulation.plane import Parts

@@ -13,7 +13,7 @@ from chalicelib.domain.instants import HOUR
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Refused
-from chalicelib.planning.hosts import hosts_of
+from chalicelib.planning.machines.hosts import hosts_of
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from chalicelib.usecases import fleet_plans, fleets, users

@@ -8,7 +8,10 @@ from chalicelib.agent import session
 from chalicelib.agent.tasks import SLOT_BYTES
 from chalicelib.domain.instants import MINUTE
 from chalicelib.errors import Refused
-from chalicelib.planning import buying, fleet, hosts, jobs, reports
+from chalicelib.planning.jobs import jobs
+from chalicelib.planning.machines import fleet, hosts
+from chalicelib.planning.placing import buying
+from chalicelib.planning.runs import agent_reports
 from chalicelib.store import port, sqlite
 from chalicelib.usecases import events, joins, logs, metrics, plans, projects, specs
 from chalicelib.usecases.context import JobImages, SizeLimits
@@ -56,7 +59,7 @@ def test_a_record_of_the_agent_fits_a_block_of_the_disk() -> None:
 
 
 def test_patience_that_users_read_of() -> None:
-    assert (jobs.RETRY_DURATION, reports.MAX_TEXT) == (3600, 1000)
+    assert (jobs.RETRY_DURATION, agent_reports.MAX_TEXT) == (3600, 1000)
     assert (buying.MOST_TRIED, fleet.MOST_PAUSES) == (25, 15)
     assert [pause // MINUTE for pause in fleet.PAUSES] == [1, 2, 5, 10, 30], "after machines that failed"
     assert (fleet.MOST_AT_ONCE, hosts.MOST_AT_ONCE) == (100, 100), "machines of one fleet"

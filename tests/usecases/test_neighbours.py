@@ -9,7 +9,7 @@ import pytest
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunBody
-from chalicelib.planning.neighbours import ROUTER_IP
+from chalicelib.planning.jobs.neighbours import ROUTER_IP
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from tests.usecases.cluster import Cluster, running, spec_of

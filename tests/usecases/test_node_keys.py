@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from chalicelib.domain.gangs import Gang
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Bug
-from chalicelib.planning.nodes import Nodes
+from chalicelib.planning.jobs.nodes import Nodes
 from chalicelib.usecases.agent_tasks import task_of
 from chalicelib.usecases.node_keys import FIRST_PORT, PORTS, hostfile, node_ssh
 from tests.world.engine import Engine

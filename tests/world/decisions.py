@@ -23,24 +23,21 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.machines.fleet import FLEET
-from chalicelib.planning.executions import StartExecution
-from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.instance import decide_instance
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.outcomes import decide_outcome
-from chalicelib.planning.plan import Effect, Outcome, Plan
-from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import (
-    FleetSnapshot,
-    FleetView,
-    InstanceSnapshot,
-    QueuedJob,
-    QueueSnapshot,
-    RunSnapshot,
-)
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.executions import StartExecution
+from chalicelib.planning.kernel.plan import Effect, Outcome, Plan
+from chalicelib.planning.kernel.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.fleet import decide_fleet
+from chalicelib.planning.machines.instance import decide_instance
+from chalicelib.planning.machines.outcomes import decide_outcome
+from chalicelib.planning.machines.snapshots import FleetSnapshot, InstanceSnapshot
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.snapshot import QueueSnapshot
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.world import nouns as b
 from tests.world.nouns import lint
 

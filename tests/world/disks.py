@@ -11,8 +11,8 @@ from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.volumes import Attachment, AttachmentState, Volume, VolumeStatus
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.snapshots import VolumeSnapshot
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from tests.world import nouns as b
 
 ATTACHING, ATTACHED, DETACHING = AttachmentState

@@ -16,7 +16,7 @@ from chalicelib.api import dispatch
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.plan import Effect
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.embedded import REFRESH_EVERY, SWEEP_EVERY, EmbeddedRoot
 from chalicelib.runtime.lanes import Lane

@@ -13,8 +13,8 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Disk
 from chalicelib.domain.runs import RunBody
 from chalicelib.engine.reconcile import Reconciler
-from chalicelib.planning.jobs import job_specs
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.jobs.jobs import job_specs
+from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.log_blobs import BlobLogs
 from tests.world import nouns as b

@@ -10,7 +10,7 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import HOUR
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run, RunBody
-from chalicelib.planning.jobs import by_group, job_specs
+from chalicelib.planning.jobs.jobs import by_group, job_specs
 from chalicelib.store import nouns
 from tests.world import nouns as b
 from tests.world.engine import Engine

@@ -8,7 +8,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewaySeat, GatewayStatus, ReplicaState
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance
-from chalicelib.planning.snapshots import GatewaySnapshot
+from chalicelib.planning.gateways.snapshots import GatewaySnapshot
 from tests.world import nouns as b
 
 FLEET = b.fleet("edge")

@@ -27,7 +27,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.usage import StorageUsage
 from chalicelib.engine import asl
 from chalicelib.errors import Conflict
-from chalicelib.planning.starting import START_CLUSTER
+from chalicelib.planning.placing.cluster_start import START_CLUSTER
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.lambda_ import DeadLetters, InvokedEffects, WakeUps, nobody_waits

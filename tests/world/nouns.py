@@ -17,9 +17,11 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.kinds import KINDS
-from chalicelib.planning.jobs import job_specs
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.snapshots import FleetView, QueuedJob, QueueSnapshot
+from chalicelib.planning.jobs.jobs import job_specs
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.world.time import NOW
 
 PROJECT = derive("tests", "project")

@@ -14,7 +14,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import Key
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age
-from chalicelib.planning.offers import OfferBook
+from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Index, Page, Record, Store
 from tests.world.time import NOW

@@ -11,12 +11,12 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import BUCKET, SERVER, Bucket, Traffic
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.planning.jobs import job_specs
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.services import first_replicas, first_scales
-from chalicelib.planning.snapshots import RunSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.jobs.jobs import job_specs
+from chalicelib.planning.jobs.replica_groups import first_replicas, first_scales
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.world import nouns as b
 from tests.world.decisions import SmallWorld
 

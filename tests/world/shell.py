@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from chalicelib.planning import command_lists
+from chalicelib.planning.jobs import command_lists
 from tests.world.hosts import STARTING, Host, Task
 
 Sleep = float

@@ -12,7 +12,7 @@ from chalicelib.domain.events import Event
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Noun
-from chalicelib.planning.plan import Effect, Plan, Step
+from chalicelib.planning.kernel.plan import Effect, Plan, Step
 from tests.world.nouns import PROJECT
 from tests.world.time import NOW
 

@@ -18,7 +18,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.sweep import Sweeper, Swept
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import volumes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.domain.quotas import EACH_USER, NONE, Limits
-from chalicelib.planning.quotas import Amounts
+from chalicelib.planning.placing.quotas import Amounts
 from chalicelib.usecases.quotas import QuotaView
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, GetJsonSchemaHandler, Tag
@@ -370,3 +371,19 @@ class ServiceConfiguration(RunConfiguration):
         if group.router and (group.replicas.min, group.replicas.max) != (1, 1):
             found.append(("invalid-value", "a router is exactly one replica", "write `replicas: 1`", f"{at}.replicas"))
         return found
+
+
+_OWN_OF_GROUPS = ("spot_policy", "reservation", "image", "python", "nvcc", "docker", "privileged")
+
+
+def of_group(config: RunConfiguration, name: str) -> RunConfiguration:
+    """The configuration as the replicas of one group have it."""
+    if not isinstance(config, ServiceConfiguration) or config.groups is None:
+        return config
+    group = named_group(config.groups, name)
+    own = {field: value for field in _OWN_OF_GROUPS if (value := getattr(group, field)) is not None}
+    return config.with_(commands=group.commands, resources=group.resources, **own)
+
+
+def named_group(groups: Sequence[ReplicaGroup], name: str) -> ReplicaGroup:
+    return next(group for at, group in enumerate(groups) if (group.name or str(at)) == name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from chalicelib.engine.authority import Authority
 from chalicelib.engine.ports import Backends, Clock, Executions, Performer
 from chalicelib.errors import BackendError, Transient
-from chalicelib.planning.failures import MEANINGS
+from chalicelib.planning.kernel.failures import MEANINGS
 from chalicelib.store.port import Store
 from chalicelib.store.seal import Sealer
 

@@ -12,8 +12,8 @@ from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, Transient
-from chalicelib.planning.attachments import AttachVolume, DetachVolume, DiskAt, DiskNotMoved, may_move
-from chalicelib.planning.plan import Effect, Outcome
+from chalicelib.planning.kernel.plan import Effect, Outcome
+from chalicelib.planning.volumes.attachments import AttachVolume, DetachVolume, DiskAt, DiskNotMoved, may_move
 from chalicelib.store import nouns
 
 log = logging.getLogger(__name__)

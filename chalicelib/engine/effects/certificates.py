@@ -17,7 +17,7 @@ from chalicelib.domain.certificates import Certificate, CertificateOrder, Certif
 from chalicelib.engine.authority import Authority, OrderState, Registered, Unregistered
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, Bug, Conflict, Gone, Unfit
-from chalicelib.planning.certificates import (
+from chalicelib.planning.gateways.certificates import (
     AnswerChallenge,
     CertificateMade,
     CollectCertificate,
@@ -27,7 +27,7 @@ from chalicelib.planning.certificates import (
     OrderSeen,
     PlaceOrder,
 )
-from chalicelib.planning.plan import Effect, Outcome
+from chalicelib.planning.kernel.plan import Effect, Outcome
 from chalicelib.store import nouns
 from chalicelib.store.seal import Sealer
 

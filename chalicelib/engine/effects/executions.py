@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.ports import Executions
-from chalicelib.planning.executions import AnswerExecution, StartExecution
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.executions import AnswerExecution, StartExecution
+from chalicelib.planning.kernel.plan import Effect
 
 
 class Driven:

@@ -18,8 +18,8 @@ from chalicelib.domain.instances import Handle, Instance
 from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, Conflict, Gone, InUse, Transient
-from chalicelib.planning.placement_groups import DeleteGroup, GroupLeft, GroupNotDeleted, changed, group_of
-from chalicelib.planning.plan import Effect, Outcome
+from chalicelib.planning.kernel.plan import Effect, Outcome
+from chalicelib.planning.placing.placement_groups import DeleteGroup, GroupLeft, GroupNotDeleted, changed, group_of
 from chalicelib.store import nouns
 
 log = logging.getLogger(__name__)

@@ -28,8 +28,8 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.engine.effects.placement_groups import of_machine
 from chalicelib.errors import BackendError, Conflict, Gone
-from chalicelib.planning.plan import Effect, Outcome
-from chalicelib.planning.purchases import (
+from chalicelib.planning.kernel.plan import Effect, Outcome
+from chalicelib.planning.kernel.purchases import (
     Bought,
     Create,
     CreateSeveral,

@@ -19,7 +19,7 @@ from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.engine.effects.workflows import StepEffects
 from chalicelib.errors import Bug
-from chalicelib.planning.plan import Effect
+from chalicelib.planning.kernel.plan import Effect
 
 
 class Family(Protocol):

@@ -21,8 +21,8 @@ from chalicelib.domain.volumes import ProviderDisk, Volume, VolumeStatus
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, Conflict, Gone, Transient, Unfit
-from chalicelib.planning.plan import Effect, Outcome
-from chalicelib.planning.volumes import (
+from chalicelib.planning.kernel.plan import Effect, Outcome
+from chalicelib.planning.volumes.volumes import (
     CreateVolume,
     DeleteVolume,
     DescribeVolume,

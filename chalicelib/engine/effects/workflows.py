@@ -11,8 +11,8 @@ from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.about import about
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, NotYet
-from chalicelib.planning.plan import Effect, Outcome
-from chalicelib.planning.workflows import DoStep, StepDone, StepFailed, StepWaits
+from chalicelib.planning.kernel.plan import Effect, Outcome
+from chalicelib.planning.kernel.workflows import DoStep, StepDone, StepFailed, StepWaits
 from chalicelib.store import nouns
 
 log = logging.getLogger(__name__)

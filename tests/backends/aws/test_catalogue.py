@@ -20,9 +20,9 @@ from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import MissingPermission, Throttled, Unfit
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.stock import Query
-from chalicelib.planning.why_not import no_offers
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing.why_not import no_offers
 from tests.backends.aws.account import Account, Fault, Script
 from tests.backends.aws.shop import disk_price, price, volume_price
 

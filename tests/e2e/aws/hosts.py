@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
-from chalicelib.planning.workflows import Definition
+from chalicelib.planning.kernel.workflows import Definition
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from tests.e2e.aws.journey import Journey
 from tests.e2e.aws.starts import entered, executions
 from tests.e2e.hosts import snapshot

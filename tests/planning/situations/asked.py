@@ -15,10 +15,8 @@ from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.volumes import VolumeStatus
 from chalicelib.machines.job import TO_UNMOUNT
-from chalicelib.planning.joining import host_left, join_host
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.reports import Fold
-from chalicelib.planning.requests import (
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.requests import (
     delete_fleet,
     delete_gateway,
     delete_run,
@@ -27,8 +25,10 @@ from chalicelib.planning.requests import (
     forget_host,
     stop_run,
 )
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.joining import host_left, join_host
+from chalicelib.planning.runs.agent_reports import Fold
 from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
 from tests.planning.situations.runs import LEAVING
 from tests.world import nouns as b

@@ -15,7 +15,7 @@ from chalicelib.domain.certificates import (
 from chalicelib.domain.gateways import GatewayStatus
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
 from chalicelib.machines.certificate import LOOK_DAILY, TO_CALL, TO_HEAR, TO_VALIDATE, UNUSED
-from chalicelib.planning.certificates import (
+from chalicelib.planning.gateways.certificates import (
     CertificateMade,
     NotCertified,
     OrderPlaced,
@@ -26,8 +26,8 @@ from chalicelib.planning.certificates import (
     heard,
     used,
 )
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.snapshots import CertificateSnapshot
+from chalicelib.planning.gateways.snapshots import CertificateSnapshot
+from chalicelib.planning.kernel.plan import Plan
 from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
 from tests.world import nouns as b
 from tests.world.gateways import gateway

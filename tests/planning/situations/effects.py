@@ -7,10 +7,10 @@ from typing import Any
 
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
-from chalicelib.planning.failures import MEANINGS
-from chalicelib.planning.outcomes import decide_outcome
-from chalicelib.planning.plan import Outcome
-from chalicelib.planning.purchases import Bought, Left, NotBought, NotDone, Seen
+from chalicelib.planning.kernel.failures import MEANINGS
+from chalicelib.planning.kernel.plan import Outcome
+from chalicelib.planning.kernel.purchases import Bought, Left, NotBought, NotDone, Seen
+from chalicelib.planning.machines.outcomes import decide_outcome
 from tests.planning.situations.kit import BEFORE, HAND, NOW, OPEN, Decided, situation
 from tests.planning.situations.machines import instance_at
 from tests.world import nouns as b

@@ -7,9 +7,10 @@ from typing import Any
 from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.planning.fleet import MOST_AT_ONCE, MOST_PAUSES, decide_fleet
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.snapshots import FleetSnapshot, FleetView
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.machines.fleet import MOST_AT_ONCE, MOST_PAUSES, decide_fleet
+from chalicelib.planning.machines.snapshots import FleetSnapshot
+from chalicelib.planning.matching.offer_book import OfferBook
 from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
 from tests.world import nouns as b
 

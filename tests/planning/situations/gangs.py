@@ -13,13 +13,16 @@ from chalicelib.domain.jobs import Attempt, JobStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import RunStatus
-from chalicelib.planning.buying import MOST_TRIED
-from chalicelib.planning.gathering import HELD_AFTER
-from chalicelib.planning.jobs import job_specs
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import FleetView, QueuedJob, QueueSnapshot, RunSnapshot
+from chalicelib.planning.jobs.jobs import job_specs
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.buying import MOST_TRIED
+from chalicelib.planning.placing.gang_placement import HELD_AFTER
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.snapshot import QueueSnapshot
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
 from tests.world import nouns as b
 

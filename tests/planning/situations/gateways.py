@@ -8,9 +8,9 @@ from typing import Any
 from chalicelib.domain.gateways import GatewayStatus, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.machines.gateway import TO_LEAVE, TO_RUN
-from chalicelib.planning.gateways import decide_gateway, heard
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.gateways.gateways import decide_gateway, heard
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from tests.planning.situations.kit import NOW, Decided, situation
 from tests.world.gateways import carrying, gateway, host, look, seated
 

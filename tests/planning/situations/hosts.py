@@ -9,13 +9,9 @@ from chalicelib.domain.instances import Instance, InstanceStatus, OnPrem
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
-from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST, workflow_of
-from chalicelib.planning.instance import decide_instance
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.plan import Outcome
-from chalicelib.planning.snapshots import FleetSnapshot, FleetView, InstanceSnapshot
-from chalicelib.planning.workflows import (
+from chalicelib.planning.kernel.plan import Outcome
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.workflows import (
     Definition,
     StepDone,
     StepFailed,
@@ -24,6 +20,11 @@ from chalicelib.planning.workflows import (
     decide_step,
     decide_workflow,
 )
+from chalicelib.planning.machines.fleet import decide_fleet
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, workflow_of
+from chalicelib.planning.machines.instance import decide_instance
+from chalicelib.planning.machines.snapshots import FleetSnapshot, InstanceSnapshot
+from chalicelib.planning.matching.offer_book import OfferBook
 from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
 from tests.world import nouns as b
 

@@ -8,8 +8,8 @@ from typing import Any
 from chalicelib.domain.instances import Handle, Instance
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.jobs import Assignment, Job
-from chalicelib.planning.plan import Plan
-from chalicelib.planning.snapshots import Snapshot
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.snapshot import Snapshot
 from tests.world import nouns as b
 
 Decided = tuple[Snapshot, Plan]

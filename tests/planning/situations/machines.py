@@ -9,8 +9,9 @@ from chalicelib.domain.instances import GpuSeen, InstanceStatus
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.offers import Disk
-from chalicelib.planning.instance import TO_BE_WARNED, TO_DETACH, decide_instance
-from chalicelib.planning.snapshots import FleetView, InstanceSnapshot
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.machines.instance import TO_BE_WARNED, TO_DETACH, decide_instance
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from tests.planning.situations.kit import BEFORE, HAND, NOW, Decided, placed, situation
 from tests.world import nouns as b
 

@@ -9,10 +9,12 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import Attempt
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.runs import RunStatus
-from chalicelib.planning.buying import MOST_TRIED
-from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.snapshots import FleetView, QueuedJob, QueueSnapshot
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.buying import MOST_TRIED
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
 from tests.world import nouns as b
 

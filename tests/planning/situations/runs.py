@@ -10,8 +10,8 @@ from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import ReplicaRetry, RunStatus
 from chalicelib.machines.job import OVERTIME
-from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.runs.run import decide_run
+from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
 from tests.world import nouns as b
 

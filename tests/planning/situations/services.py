@@ -8,7 +8,7 @@ from typing import Any
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic
-from chalicelib.planning.run import decide_run
+from chalicelib.planning.runs.run import decide_run
 from tests.planning.situations.kit import Decided, situation
 from tests.world.services import ServiceWorld
 

@@ -10,13 +10,13 @@ from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.volumes import AttachmentState, Device, ProviderDisk, Volume, VolumeStatus
-from chalicelib.planning import purchases
-from chalicelib.planning.attachments import DiskAt, DiskNotMoved, give_up_early, take
-from chalicelib.planning.places import assignment_to
-from chalicelib.planning.plan import Outcome
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
-from chalicelib.planning.volumes import (
+from chalicelib.planning.kernel import purchases
+from chalicelib.planning.kernel.plan import Outcome
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.placing.claims import assignment_to
+from chalicelib.planning.volumes.attachments import DiskAt, DiskNotMoved, give_up_early, take
+from chalicelib.planning.volumes.volumes import (
     DiskLeft,
     DiskSeen,
     VolumeMade,

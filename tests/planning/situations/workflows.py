@@ -7,10 +7,10 @@ from typing import Any
 
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus, workflow_id
-from chalicelib.planning.executions import StepCall
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
-from chalicelib.planning.workflows import (
+from chalicelib.planning.kernel.executions import StepCall
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.kernel.workflows import (
     MOST_STARTS,
     Definition,
     StepDone,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.domain.events import EventType
-from chalicelib.planning.lint import reaches
+from chalicelib.planning.kernel.lint import reaches
 from tests.simulation.stories import Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import Invariant

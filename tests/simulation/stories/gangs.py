@@ -13,7 +13,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import RunBody
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.planning.jobs import job_specs
+from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.store import nouns
 from chalicelib.usecases import fleets, runs
 from tests.simulation.hosts import Host, Work

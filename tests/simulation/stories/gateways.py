@@ -19,7 +19,7 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import BUCKET, STALE, Bucket, Traffic
 from chalicelib.domain.tenants import Project
-from chalicelib.planning.rollout import DRAIN
+from chalicelib.planning.runs.rollout import DRAIN
 from chalicelib.runtime.local_fleet import FLEET as LOCAL
 from chalicelib.store import nouns
 from chalicelib.usecases import certificates, fleets, gateway_plans, gateway_words, gateways, run_plans, runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job
-from chalicelib.planning.gathering import of_gang
+from chalicelib.planning.placing.gang_placement import of_gang
 from tests.simulation.stories import Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import Invariant

@@ -15,7 +15,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import BUCKET, SERVER, Bucket, Traffic
-from chalicelib.planning.rollout import DRAIN
+from chalicelib.planning.runs.rollout import DRAIN
 from chalicelib.usecases import run_plans, runs
 from chalicelib.usecases.traffic import report
 from tests.simulation.hosts import Work

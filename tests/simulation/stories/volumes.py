@@ -15,10 +15,10 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import RunBody
 from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
 from chalicelib.machines.volume import TO_CREATE
-from chalicelib.planning.jobs import job_specs
-from chalicelib.planning.requests import delete_volume
-from chalicelib.planning.snapshots import NounsSnapshot
-from chalicelib.planning.transitions import Draft
+from chalicelib.planning.jobs.jobs import job_specs
+from chalicelib.planning.kernel.requests import delete_volume
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases import fleets, runs
 from tests.simulation.hosts import Task, Work

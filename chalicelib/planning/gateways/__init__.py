@@ -1,0 +1,1 @@
+"""Decisions about gateways, their machines and their certificates."""

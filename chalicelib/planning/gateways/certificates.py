@@ -1,0 +1,328 @@
+"""A certificate's decisions: when to order one, when to tell the authority to look, and when to try again.
+
+Each effect is one step at the authority that may be repeated, and what it needs is committed before it: the order and
+the key of the certificate to be, before the authority is told to look, and before it signs. So whoever is killed
+between two steps goes on with the same order.
+
+Authorities count failures (Let's Encrypt allows five an hour for a host), so each is followed by a longer pause. A
+failure to reach the authority at all keeps the order. A certificate is renewed once two thirds of its life are over, if
+its gateway still has the host; else it serves until it expires, so that a service that comes back finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from chalicelib.domain.certificates import Certificate, CertificateOrder, CertificatePair, CertificateStatus
+from chalicelib.domain.events import EventType
+from chalicelib.domain.instants import HOUR, SECOND, Micros, clock
+from chalicelib.errors import Bug
+from chalicelib.machines.certificate import (
+    CERTIFICATE,
+    LOOK_DAILY,
+    LOOK_EVERY,
+    LOOK_SELDOM,
+    LOOK_UNHEARD,
+    ORDER_AGAIN,
+    ORDER_SELDOM,
+    TO_CALL,
+    TO_HEAR,
+    TO_VALIDATE,
+    UNUSED,
+)
+from chalicelib.planning.gateways.snapshots import CertificateSnapshot
+from chalicelib.planning.kernel.failures import meaning
+from chalicelib.planning.kernel.plan import Effect, Failed, Outcome, Plan
+from chalicelib.planning.kernel.transitions import Draft
+
+AUTHORITY = "acme"  # where the effects go
+LONGEST = 600  # characters of what an authority says
+
+_WITHOUT_ORDER: dict[str, object] = {  # of a certificate, once its order has come to an end
+    "order": None,
+    "heard": False,
+    "heard_by": (),
+    "answered_at": None,
+    "looks": 0,
+    "act_until": None,
+}
+
+
+@dataclass(frozen=True)
+class PlaceOrder(Effect):
+    """Order a certificate for the host, with a new key."""
+
+
+@dataclass(frozen=True)
+class AnswerChallenge(Effect):
+    """The gateway answers at the host: have the authority look."""
+
+
+@dataclass(frozen=True)
+class LookAtOrder(Effect):
+    """What has become of it?"""
+
+
+@dataclass(frozen=True)
+class CollectCertificate(Effect):
+    """Have the authority sign, and fetch what it has signed."""
+
+
+@dataclass(frozen=True)
+class OrderPlaced(Outcome):
+    act_until: Micros
+    order: CertificateOrder
+
+
+@dataclass(frozen=True)
+class OrderSeen(Outcome):
+    """The order is in one of the states that RFC 8555 has; `error`, if it is invalid."""
+
+    act_until: Micros
+    state: str
+    error: str = ""
+    again: float | None = None  # seconds, if the authority says when to look again
+
+
+@dataclass(frozen=True)
+class CertificateMade(Outcome):
+    act_until: Micros
+    pair: CertificatePair
+
+
+@dataclass(frozen=True)
+class NotCertified(Failed):
+    """The authority refused a call, or couldn't be reached."""
+
+    act_until: Micros = 0
+
+
+def renewal(pair: CertificatePair) -> Micros:
+    """When two thirds of its life are over."""
+    return pair.since + (pair.until - pair.since) * 2 // 3
+
+
+def heard(certificate: Certificate, now: Micros, by: int, running: Set[int]) -> Plan:
+    """A replica of its gateway answers the challenge. The authority may come to any, so all must that are running."""
+    draft = Draft(now)
+    if certificate.status is not CertificateStatus.ordered or certificate.heard:
+        return draft.plan()
+    answering = {*certificate.heard_by, by}
+    if running <= answering:
+        draft.save(certificate.with_(heard=True, due_at=now))
+        draft.wake(certificate.unit)
+    elif by not in certificate.heard_by:
+        draft.save(certificate.with_(heard_by=tuple(sorted(answering))))
+    return draft.plan()
+
+
+def used(certificate: Certificate, now: Micros) -> Plan:
+    """Its gateway was told about its host. Recorded once in a while; one that wasn't renewed is looked at again."""
+    draft = Draft(now)
+    if not certificate.dropped and certificate.used_at <= now - LOOK_DAILY:
+        draft.save(certificate.with_(used_at=now, due_at=min(now, certificate.due_at or now)))
+        draft.wake(certificate.unit)
+    return draft.plan()
+
+
+def asked_again(certificate: Certificate, now: Micros) -> Plan:
+    """Somebody has mended what was wrong: an order that came to nothing is placed anew at once, and an authority that
+    couldn't be reached is called again. The failures stay counted, and a pause that it itself asks for is kept."""
+    draft = Draft(now)
+    failed = bool(certificate.message) and certificate.act_until is None
+    at = max(now, certificate.not_before or now)
+    if failed and certificate.due_at is not None and certificate.due_at > at:
+        draft.save(certificate.with_(due_at=at))
+        draft.wake(certificate.unit)
+    return draft.plan()
+
+
+def decide_certificate(snapshot: CertificateSnapshot) -> Plan:
+    """The next step of one certificate."""
+    look = _Look(snapshot)
+    status = look.certificate.status
+    if status is CertificateStatus.dropped:
+        return look.plan()
+    if snapshot.gateway is None or snapshot.gateway.ending:
+        look.drop("its gateway is gone")
+    elif status is CertificateStatus.issued:
+        look.issued()
+    elif look.under_way():
+        look.again(look.certificate.act_until or look.now)
+    elif status is CertificateStatus.waiting:
+        look.waiting()
+    elif status is CertificateStatus.ordered:
+        look.ordered()
+    else:
+        look.decided_there()
+    return look.plan()
+
+
+def conclude_certificate(snapshot: CertificateSnapshot, outcome: Outcome) -> Plan:
+    """What follows from what the authority said. What comes too late has no consequences."""
+    look = _CertificateOutcome(snapshot)
+    if not isinstance(outcome, OrderPlaced | OrderSeen | CertificateMade | NotCertified):
+        raise Bug(f"{outcome} is no outcome of an effect on a certificate")
+    if look.certificate.act_until != outcome.act_until or look.certificate.dropped:
+        return look.plan()
+    if isinstance(outcome, OrderPlaced):
+        look.placed(outcome.order)
+    elif isinstance(outcome, OrderSeen):
+        look.seen(outcome)
+    elif isinstance(outcome, CertificateMade):
+        look.made(outcome.pair)
+    else:
+        look.failed(outcome)
+    look.draft.wake(look.certificate.unit)  # it is due before the call would have been repeated
+    return look.plan()
+
+
+class _Look:
+    """One pass over a certificate: the noun so far, and the draft of the step."""
+
+    def __init__(self, snapshot: CertificateSnapshot) -> None:
+        self.now, self.certificate, self.draft = snapshot.now, snapshot.certificate, Draft(snapshot.now)
+
+    def plan(self) -> Plan:
+        return Plan(() if self.draft.empty else (self.draft.step(),), next_wake=self.certificate.due_at)
+
+    def keep(self, **changes: object) -> None:
+        self.certificate = self.certificate.with_(**changes)
+        self.draft.save(self.certificate)
+
+    def move(self, event: str, **changes: object) -> None:
+        note = str(changes.get("message") or "")
+        self.certificate = self.draft.move(CERTIFICATE, self.certificate, event, note=note, **changes)
+
+    def again(self, due_at: Micros) -> None:
+        """Move the due time, if the current one has passed or is too late."""
+        current = self.certificate.due_at
+        if current is None or current <= self.now or current > due_at:
+            self.keep(due_at=due_at)
+
+    def act(self, effect: type[Effect]) -> None:
+        """Once this is committed. Unless its outcome comes, it is repeated after that time."""
+        until = self.now + TO_CALL
+        self.keep(act_until=until, due_at=until)
+        self.draft.act(effect(self.certificate.unit, AUTHORITY, until, self.certificate.project_id))
+
+    def under_way(self) -> bool:
+        return self.certificate.act_until is not None and self.certificate.act_until > self.now
+
+    def due(self) -> bool:
+        return self.certificate.due_at is None or self.certificate.due_at <= self.now
+
+    def drop(self, why: str) -> None:
+        """Its keys go with it."""
+        self.move("drop", message=why, pair=None, dropped_at=self.now, due_at=None, **_WITHOUT_ORDER)
+
+    def wanted(self) -> bool:
+        return self.certificate.used_at > self.now - UNUSED
+
+    def waiting(self) -> None:
+        if not self.wanted():
+            if self.certificate.serves(self.now) and self.certificate.pair is not None:
+                self.again(self.certificate.pair.until)
+            else:
+                self.drop("its host isn't used any more")
+        elif self.due():
+            self.act(PlaceOrder)
+
+    def ordered(self) -> None:
+        order = self.certificate.order
+        if self.certificate.heard or order is None or not order.token:
+            if self.due():
+                self.act(AnswerChallenge)
+        elif self.now >= order.placed_at + TO_HEAR:
+            self.refuse("the gateway didn't take the answer to the authority's challenge; is its machine running?")
+        else:
+            self.again(self.now + LOOK_UNHEARD)
+
+    def decided_there(self) -> None:
+        """The authority is at it."""
+        if self.now >= (self.certificate.answered_at or self.now) + TO_VALIDATE:
+            self.refuse("the authority has neither issued nor refused it")
+        elif self.due():
+            validating = self.certificate.status is CertificateStatus.validating
+            self.act(LookAtOrder if validating else CollectCertificate)
+
+    def issued(self) -> None:
+        pair = self.certificate.pair
+        if pair is None:
+            raise Bug(f"the certificate of {self.certificate.name} is issued, and isn't there")
+        if self.wanted() and self.now >= renewal(pair):
+            self.move("renew", failures=0, due_at=self.now)
+            self.waiting()
+        elif self.now >= pair.until:
+            self.drop("it has expired, and its host isn't used any more")
+        else:
+            self.again(min(self.now + LOOK_DAILY, renewal(pair) if self.now < renewal(pair) else pair.until))
+
+    def refuse(self, why: str, least: Micros = 0) -> None:
+        """The order came to nothing: place another after a pause."""
+        failures = self.certificate.failures + 1
+        at = self.now + max(least, min(ORDER_AGAIN << min(failures - 1, 10), ORDER_SELDOM))
+        message = f"{why[:LONGEST]} The next attempt is at {clock(at)}."
+        if self.certificate.status is CertificateStatus.waiting:
+            self.keep(failures=failures, message=message, due_at=at, **_WITHOUT_ORDER)
+            self.draft.tell(EventType.failed, self.certificate, reason="not certified", detail=message)
+        else:
+            self.move("refused", failures=failures, message=message, due_at=at, **_WITHOUT_ORDER)
+
+
+class _CertificateOutcome(_Look):
+    def placed(self, order: CertificateOrder) -> None:
+        if self.certificate.status is CertificateStatus.waiting:
+            self.move("placed", message="", order=order, looks=0, act_until=None, due_at=self.now)
+            self.ordered()
+
+    def seen(self, seen: OrderSeen) -> None:
+        if seen.state == "invalid":
+            self.refuse(_refused(self.certificate.name, seen.error))
+            return
+        good = seen.state in ("ready", "valid")
+        if self.certificate.status is CertificateStatus.ordered:
+            self.move("ready" if good else "answered", message="", looks=0, answered_at=self.now)
+        elif self.certificate.status is CertificateStatus.validating and good:
+            self.move("ready", message="", looks=0)
+        elif seen.state != "valid":
+            good = False
+        if good:
+            self.act(CollectCertificate)
+        else:
+            self._later(seen)
+
+    def _later(self, seen: OrderSeen) -> None:
+        looks = self.certificate.looks
+        pause = min(LOOK_EVERY * (1 + looks // 4), LOOK_SELDOM)
+        asked = 0 if seen.again is None else round(seen.again * SECOND)
+        self.keep(looks=looks + 1, act_until=None, due_at=self.now + max(pause, min(asked, TO_VALIDATE)))
+
+    def made(self, pair: CertificatePair) -> None:
+        if self.certificate.status is CertificateStatus.finalizing:
+            self.move("issued", message="", pair=pair, failures=0, due_at=self.now, **_WITHOUT_ORDER)
+            self.issued()
+
+    def failed(self, failed: NotCertified) -> None:
+        """What says nothing about the order leaves it as it is, and is tried again."""
+        if failed.retry_after is not None:
+            self.keep(not_before=self.now + round(failed.retry_after * SECOND))
+        means = meaning(failed.error)
+        least = round((means.retry_after if failed.retry_after is None else failed.retry_after) * SECOND)
+        if failed.error == "Gone" or not means.repeat:
+            self.refuse(failed.message, least)
+            return
+        looks = self.certificate.looks + 1
+        at = self.now + max(least, min(LOOK_EVERY << min(looks, 12), HOUR))
+        message = f"{failed.message[:LONGEST]} The next attempt is at {clock(at)}."
+        if self.certificate.looks & looks == 0:  # at the first, and at each doubling
+            self.draft.tell(EventType.failed, self.certificate, reason=failed.error, detail=message)
+        self.keep(looks=looks, message=message, act_until=None, due_at=at)
+
+
+def _refused(host: str, error: str) -> str:
+    return (
+        f"The authority didn't find the answer at http://{host}/.well-known/acme-challenge/. {error} "
+        f"See that {host} has a DNS record with the gateway's address, and that its port 80 can be reached."
+    )

@@ -1,0 +1,140 @@
+"""Machines that are bought for a gateway's replicas: which, and what follows if one can't be had.
+
+Such a machine has the gateway where others have their fleet. Decisions on machines ask the fleet for its conditions; a
+gateway's machine has none (`as_fleet`, which is never stored), and is wanted as long as its gateway is.
+
+An offer that failed isn't tried again until a few others have failed, too: then all are, after a pause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalicelib.domain.events import EventType, Trade
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.gateways import Gateway, Orders
+from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
+from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.ranges import Range
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.resources import CPUSpec, DiskSpec, GPUSpec, ResourcesSpec
+from chalicelib.planning.kernel import purchases
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.fleet import PAUSES
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing.options import LOOK_FOR_OFFERS
+
+MOST_TRIED = 3  # offers that fail before a pause
+LOOK_AGAIN: Micros = 10 * MINUTE  # for an offer, where none fits: the catalogue is new every few hours
+_DISK = DiskSpec(size=Range[float](min=20.0))
+SMALL = ResourcesSpec(
+    cpu=CPUSpec(arch="x86", count=Range[int](min=2)),
+    memory=Range[float](min=2.0),
+    gpu=GPUSpec(count=Range[int](min=0, max=0)),
+    disk=_DISK,
+)
+_NO_CONDITIONS = FleetSpec.model_validate({"configuration": {"type": "fleet", "nodes": "0.."}})
+
+
+@dataclass(frozen=True)
+class Missing:
+    """No machine is bought now: why, and when to look again."""
+
+    text: str
+    again: Micros
+
+
+def as_fleet(gateway: Gateway) -> FleetView:
+    """What decisions on its machines are told of their owner."""
+    status = FleetStatus.terminating if gateway.ending else FleetStatus.active
+    fleet = Fleet(
+        id=gateway.id,
+        project_id=gateway.project_id,
+        name=gateway.name,
+        status=status,
+        created_at=gateway.created_at,
+        last_processed_at=gateway.last_processed_at,
+    )
+    return FleetView(fleet, _NO_CONDITIONS)
+
+
+def choose(gateway: Gateway, offers: OfferBook, now: Micros) -> tuple[Orders, Offer | Missing]:
+    """The offer to buy next: one of the named type, of any architecture, or the cheapest small one without GPUs."""
+    orders = gateway.orders
+    if orders.paused_until is not None and now < orders.paused_until:
+        return orders, Missing(orders.refused, orders.paused_until)
+    queries = _queries(gateway)
+    if len(orders.tried) < MOST_TRIED:
+        for query in queries:
+            if (found := offers.best(query, orders.tried)) is not None:
+                return orders, found[0]
+    if awaited := offers.awaited_by(queries[0]):
+        return orders, Missing(f"waiting for the first offers of {awaited}", now + LOOK_FOR_OFFERS)
+    if not orders.tried:
+        return orders, Missing(_none(gateway, offers), now + LOOK_AGAIN)
+    until = now + PAUSES[min(orders.pauses, len(PAUSES) - 1)]
+    return orders.with_(tried=(), pauses=orders.pauses + 1, paused_until=until), Missing(orders.refused, until)
+
+
+def _queries(gateway: Gateway) -> list[Query]:
+    wanted = gateway.written.get("instance_type")
+    backends, regions = frozenset({gateway.backend.lower()}), frozenset({gateway.region.lower()})
+    if not wanted:
+        return [Query(SMALL, backends=backends, regions=regions)]
+    types = frozenset({str(wanted).lower()})
+    return [Query(_any(arch), backends=backends, regions=regions, instance_types=types) for arch in ("x86", "arm")]
+
+
+def _any(arch: str) -> ResourcesSpec:
+    read = {"cpu": {"arch": arch, "count": {"min": 1}}, "memory": {"min": 0.5}, "disk": {"size": {"min": 20}}}
+    return ResourcesSpec.model_validate(read)
+
+
+def _none(gateway: Gateway, offers: OfferBook) -> str:
+    backends = frozenset({gateway.backend.lower()})
+    if not any(offers.best(Query(_any(arch), backends=backends), ()) for arch in ("x86", "arm")):
+        return f"no offers of the backend {gateway.backend} are known: see `dstack backend list`"
+    wanted = gateway.written.get("instance_type")
+    what = f"no machine of the type {wanted}" if wanted else "no machine with 2 CPUs, 2 GB of memory and no GPU"
+    fix = "name another `instance_type` or `region`" if wanted else "name another `region`, or an `instance_type`"
+    return f"the backend {gateway.backend} sells {what} in {gateway.region}: {fix}"
+
+
+def order(draft: Draft, gateway: Gateway, offer: Offer, facts: BackendFacts) -> tuple[Orders, Instance]:
+    """The machine, without its seat, and the orders with it. It is bought after the commit."""
+    num, now = gateway.orders.next_num, draft.now
+    act_until = purchases.act_until(now, facts)
+    machine = Instance(
+        id=instance_id(gateway.id, num),
+        project_id=gateway.project_id,
+        fleet_id=gateway.id,
+        fleet_name=gateway.name,
+        num=num,
+        name=f"{gateway.name}-{num}",
+        offer=offer,
+        tags=gateway.written.get("tags") or {},
+        created_at=now,
+        last_processed_at=now,
+        act_until=act_until,
+        deadline=now + facts.provisioning_timeout,
+        due_at=act_until,
+    )
+    draft.tell(EventType.ordered, machine, gateway, trade=Trade.of("bought", offer))
+    draft.act(purchases.create(machine))
+    return gateway.orders.with_(next_num=num + 1, paused_until=None), machine
+
+
+def ended(orders: Orders, machine: Instance) -> Orders:
+    """What a gateway remembers of a machine of its own that is gone. One that never reported is an offer that failed;
+    any that did is the end of the failures before it."""
+    if machine.started_at is not None:
+        return orders.with_(tried=(), pauses=0, refused="")
+    if machine.status is not InstanceStatus.terminated or machine.reason in (None, InstanceReason.terminated_by_user):
+        return orders
+    tried = tuple(dict.fromkeys((*orders.tried, machine.offer.key)))
+    return orders.with_(tried=tried, refused=machine.message or str(machine.reason))

@@ -1,0 +1,265 @@
+"""A gateway's decisions: each replica has a machine, and a machine drops its replica when it isn't wanted any more.
+
+A replica begins and ends in one commit with the seat on its machine. A host drops a replica when its seat is `leaving`,
+and its seat is removed once its agent has nothing of it left; a machine that was bought for the gateway ends with its
+replica. One that says nothing for too long isn't waited for: its agent gets the same order when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewaySeat, GatewayStatus, ReplicaState
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.machines.gateway import GATEWAY, LOOK_AT_IT, LOOK_FOR_HOSTS, TO_LEAVE, TO_RUN
+from chalicelib.machines.instance import INSTANCE
+from chalicelib.machines.table import allows
+from chalicelib.planning.gateways import gateway_machines
+from chalicelib.planning.gateways.snapshots import GatewaySnapshot
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.transitions import Draft
+
+_JOINED = (InstanceStatus.idle, InstanceStatus.busy)
+_ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
+
+
+def decide_gateway(snapshot: GatewaySnapshot) -> Plan:
+    """The next step of one gateway."""
+    if snapshot.gateway.deleted:
+        return Plan()
+    look = GatewayLook(snapshot)
+    look.tend()
+    if look.gateway.ending:
+        look.wind_up()
+    else:
+        look.keep()
+    return look.plan()
+
+
+def staying(gateway: Gateway, machines: Mapping[str, Instance]) -> int:
+    """How many of its replicas have a machine that stays."""
+    live = (machines.get(each.instance_id) for each in gateway.replicas if each.state is not ReplicaState.terminating)
+    return sum(each is not None and _seated(each, gateway) and each.status not in _ENDING for each in live)
+
+
+def _seated(machine: Instance, gateway: Gateway) -> bool:
+    seat = machine.gateway
+    here = seat is not None and seat.gateway_id == gateway.id
+    return here and machine.status is not InstanceStatus.terminated
+
+
+def heard(draft: Draft, gateway: Gateway, instance: Instance, says: str, message: str) -> Gateway:
+    """The gateway after the report of a machine's agent on the replica there. `says`: installing, starting, running or
+    failed."""
+    replica = next((each for each in gateway.replicas if each.instance_id == instance.id), None)
+    if replica is None or replica.state is ReplicaState.terminating:
+        return gateway
+    state = ReplicaState.running if says == "running" else ReplicaState.provisioning
+    said = "" if state is ReplicaState.running else message or says
+    now = replica.with_(state=state, message=said, failed=says == "failed", hostname=instance.hostname)
+    if now == replica:
+        return gateway
+    gateway = gateway.with_(replicas=_with(gateway, now), due_at=draft.now)
+    draft.save(gateway)
+    if state is ReplicaState.running and replica.state is not state:
+        draft.tell(EventType.ready, gateway, instance)
+    if now.failed and not (replica.failed and replica.message == said):
+        draft.tell(EventType.failed, gateway, instance, reason=replica.instance_name, detail=said)
+    draft.wake(gateway.unit)
+    return gateway
+
+
+def _with(gateway: Gateway, replica: GatewayReplica) -> tuple[GatewayReplica, ...]:
+    return tuple(replica if each.num == replica.num else each for each in gateway.replicas)
+
+
+class GatewayLook:
+    """One look at a gateway: what is known of its machines, and what is to be written."""
+
+    def __init__(self, snapshot: GatewaySnapshot) -> None:
+        self.snapshot, self.now = snapshot, snapshot.now
+        self.gateway = snapshot.gateway
+        self.machines = dict(snapshot.machines)
+        self.draft = Draft(snapshot.now)
+        self.missing = ""  # why a replica has no machine
+        self.look_again = snapshot.now + LOOK_FOR_HOSTS  # for one
+
+    def plan(self) -> Plan:
+        return self.draft.plan()
+
+    def _keep(self, **changes: object) -> None:
+        changed = self.gateway.with_(**changes)
+        if changed != self.gateway:
+            self.gateway = changed.with_(last_processed_at=self.now)
+            self.draft.save(self.gateway)
+
+    # --- replicas that end -------------------------------------------------------------------------------------------
+
+    def tend(self) -> None:
+        """Forget replicas whose machines are gone, and begin to end those whose machines are going."""
+        for replica in self.gateway.replicas:
+            machine = self.machines.get(replica.instance_id)
+            if machine is None or not _seated(machine, self.gateway):
+                self._forget(replica)
+            elif replica.state is not ReplicaState.terminating:
+                if machine.status in _ENDING:
+                    self._leave(replica, machine)
+            elif replica.ends_by is not None and self.now >= replica.ends_by and not machine.of_gateway:
+                self._save(machine.with_(gateway=None))
+                self._forget(replica)
+
+    def _forget(self, replica: GatewayReplica) -> None:
+        machine = self.machines.get(replica.instance_id)
+        if machine is not None and machine.of_gateway:
+            self._keep(orders=gateway_machines.ended(self.gateway.orders, machine))
+        self._keep(replicas=tuple(each for each in self.gateway.replicas if each.num != replica.num))
+
+    def _leave(self, replica: GatewayReplica, machine: Instance) -> None:
+        """Have the machine drop the replica."""
+        assert machine.gateway is not None
+        ending = replica.with_(state=ReplicaState.terminating, message="", failed=False, ends_by=self.now + TO_LEAVE)
+        self._keep(replicas=_with(self.gateway, ending))
+        if machine.of_gateway:
+            if allows(INSTANCE, machine.status, "end"):
+                why = f"the gateway {self.gateway.name} no longer needs it"
+                ended = self.draft.end_instance(machine, InstanceReason.terminated_by_user, why)
+                self.machines[ended.id] = ended
+        elif not machine.gateway.leaving:
+            self._save(machine.with_(gateway=machine.gateway.with_(leaving=True)))
+
+    def _save(self, machine: Instance) -> None:
+        self.machines[machine.id] = machine
+        self.draft.save(machine)
+
+    def wind_up(self) -> None:
+        for replica in self._live():
+            self._leave(replica, self.machines[replica.instance_id])
+        if not self.gateway.replicas:
+            self.gateway = self.draft.move(GATEWAY, self.gateway, "gone", message="", deleted_at=self.now, due_at=None)
+            return
+        self._keep(due_at=min(self._leaves()))
+
+    def _leaves(self) -> Iterator[Micros]:
+        """When each replica that is ending is looked at again. A bought machine's end wakes the gateway."""
+        for replica in self.gateway.replicas:
+            if replica.ends_by is not None:
+                yield replica.ends_by if replica.ends_by > self.now else self.now + LOOK_AT_IT
+
+    # --- replicas that stay ------------------------------------------------------------------------------------------
+
+    def _live(self) -> list[GatewayReplica]:
+        return [each for each in self.gateway.replicas if each.state is not ReplicaState.terminating]
+
+    def keep(self) -> None:
+        """As many replicas as are wanted, and the status that follows from theirs."""
+        live = sorted(self._live(), key=lambda each: (each.state is not ReplicaState.running, each.num))
+        for replica in live[self.gateway.wanted :]:
+            self._leave(replica, self.machines[replica.instance_id])
+        self._place(self.gateway.wanted - len(live))
+        before = self.gateway
+        self._move()
+        if self.missing and self.missing not in before.message and self.gateway.status is before.status:
+            self.draft.tell(EventType.paused, self.gateway, detail=self.missing)
+        dues = [self.look_again if self.missing else self.now + LOOK_AT_IT, *self._leaves()]
+        if self._may("failed"):
+            dues.append(self._late_at())
+        if self.gateway.due_at is None or self.gateway.due_at <= self.now or min(dues) < self.gateway.due_at:
+            self._keep(due_at=min(dues))
+
+    def _place(self, missing: int) -> None:
+        """Replicas on hosts that have none, in the order of their numbers, or on machines that are bought for them."""
+        if not self.gateway.fleet:
+            self._buy(missing)
+            return
+        hosts = self.snapshot.hosts
+        here = [each for each in hosts if each.status in _JOINED and not each.unreachable]
+        free = [each for each in here if each.gateway is None and not each.bought]  # another fleet may have the name
+        for machine in free[: max(0, missing)]:
+            self._seat(machine)
+        if missing > len(free):
+            self.missing = self._why_none(missing - len(free))
+
+    def _why_none(self, missing: int) -> str:
+        fleet = self.gateway.fleet
+        if not self.snapshot.fleet_exists:
+            return f"the fleet {fleet} no longer exists"
+        if not self.snapshot.hosts:
+            return f"the fleet {fleet} has no hosts yet"
+        if missing == 1:
+            return f"waiting for a host of fleet {fleet} that can be reached and carries no gateway"
+        return f"waiting for {missing} hosts of fleet {fleet} that can be reached and carry no gateway"
+
+    def _buy(self, missing: int) -> None:
+        offers, facts = self.snapshot.offers, self.snapshot.facts.get(self.gateway.backend)
+        if offers is None:
+            return
+        for _ in range(missing):
+            orders, found = gateway_machines.choose(self.gateway, offers, self.now)
+            self._keep(orders=orders)
+            if isinstance(found, gateway_machines.Missing):
+                self.missing, self.look_again = found.text, found.again
+                return
+            known = facts or BackendFacts(name=self.gateway.backend)
+            orders, machine = gateway_machines.order(self.draft, self.gateway, found, known)
+            self._keep(orders=orders)
+            self._seat(machine, ReplicaState.submitted)
+
+    def _seat(self, machine: Instance, state: ReplicaState = ReplicaState.provisioning) -> None:
+        taken = {each.num for each in self.gateway.replicas}
+        num = next(each for each in range(len(taken) + 1) if each not in taken)
+        seat = GatewaySeat(
+            gateway_id=self.gateway.id,
+            name=self.gateway.name,
+            num=num,
+            http_port=self.gateway.http_port,
+            https_port=self.gateway.https_port,
+        )
+        replica = GatewayReplica(
+            num=num,
+            instance_id=machine.id,
+            instance_name=machine.name,
+            state=state,
+            hostname=machine.hostname,
+            created_at=self.now,
+        )
+        self._save(machine.with_(gateway=seat))
+        replicas = sorted((*self.gateway.replicas, replica), key=lambda each: each.num)
+        self._keep(replicas=tuple(replicas))
+        self.draft.wake(f"instance/{machine.id}")
+
+    # --- its status --------------------------------------------------------------------------------------------------
+
+    def _move(self) -> None:
+        live = self._live()
+        ready = len(live) >= self.gateway.wanted and all(each.state is ReplicaState.running for each in live)
+        message = self._message(live)
+        if live and self._may("placed"):
+            self.gateway = self.draft.move(GATEWAY, self.gateway, "placed", message=message)
+        late = self.now >= self._late_at()
+        if ready and self._may("ready"):
+            first = self.gateway.running_at or self.now
+            self.gateway = self.draft.move(GATEWAY, self.gateway, "ready", message="", running_at=first)
+        elif (late or any(each.failed for each in live)) and self._may("failed"):
+            why = message or "its replicas don't run yet"
+            self.gateway = self.draft.move(GATEWAY, self.gateway, "failed", note=why, message=why)
+        elif self.gateway.status is not GatewayStatus.failed or message:
+            self._keep(message=message)
+
+    def _late_at(self) -> Micros:
+        return self.gateway.created_at + TO_RUN
+
+    def _may(self, event: str) -> bool:
+        return allows(GATEWAY, self.gateway.status, event)
+
+    def _message(self, live: list[GatewayReplica]) -> str:
+        """What is wrong, or still to come."""
+        said = [f"{each.instance_name}: {text}" for each in live if (text := self._trouble(each))]
+        return "; ".join(filter(None, (self.missing, *said)))
+
+    def _trouble(self, replica: GatewayReplica) -> str:
+        machine = self.machines.get(replica.instance_id)
+        return "it can't be reached" if machine is not None and machine.unreachable else replica.message

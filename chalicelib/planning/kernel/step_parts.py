@@ -1,0 +1,50 @@
+"""A step too large for one commit, in parts that may be committed one after the other.
+
+A job, its machine and their events stay together, so that a place and its claim still change at once. What is decided
+about the run comes last, and every part names the run as it was read: if somebody else changes it, or takes a machine
+of one part, the parts behind that one fall, and the next look decides again from what has been committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalicelib.domain.events import Event
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.noun import Noun
+from chalicelib.domain.runs import Run
+from chalicelib.planning.kernel.plan import Step
+
+MOST = 90  # records of one part: a commit takes a hundred
+
+
+def in_parts(step: Step, run: Run) -> Iterator[Step]:
+    """`run`: as it was read."""
+    if len(step.saves) + len(step.events) <= MOST:
+        yield step
+        return
+    groups: dict[str, list[Noun]] = {}
+    rest: list[Noun] = []
+    of: dict[str, str] = {}  # id of a job or a machine → its group
+    for noun in step.saves:
+        if isinstance(noun, Job | Instance):
+            at = noun.id if isinstance(noun, Instance) or noun.assignment is None else noun.assignment.instance_id
+            groups.setdefault(at, []).append(noun)
+            of[noun.id] = at
+        else:
+            rest.append(noun)
+    told: dict[str, list[Event]] = {}
+    for event in step.events:
+        told.setdefault(of.get(event.targets[0].id, ""), []).append(event)
+    part, size = Step((run,)), 1
+    for at, saves in groups.items():
+        events = told.get(at, [])
+        more = len(saves) + len(events)
+        if size + more > MOST:
+            yield part
+            part, size = Step((run,)), 1
+        part = Step((*part.saves, *saves), (*part.events, *events))
+        size += more
+    yield part
+    yield Step(tuple(rest) or (run,), tuple(told.get("", [])), step.effects, step.wake)

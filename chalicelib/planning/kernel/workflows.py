@@ -1,0 +1,339 @@
+"""Workflows: steps in order, each repeatable, and undone in reverse when one fails for good.
+
+A definition only declares its steps; their performers live with the effects. An attempt is committed before it is made,
+with the time until which nobody else may make one. If the process dies meanwhile, the first pass after that time makes
+the attempt again. So repeating a step must be harmless, and so must undoing one that was begun and never finished.
+
+The unit that a workflow is about creates it, cancels it, and is woken when it ends.
+
+The engine's looks make the attempts, or, where there are state machines, an execution asks for each. The record says
+who does; whoever does, an attempt is committed first, so two never make one at once. If no execution asks in time, it
+is started again; in the end the looks take over. One that comes later goes on from where the record is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.noun import Noun
+from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
+from chalicelib.errors import Bug
+from chalicelib.machines.workflow import COMES_WITHIN, LOOK, MOST_STARTS, UNDO_EVERY, UNDO_SELDOM, WORKFLOW
+from chalicelib.planning.kernel.executions import (
+    BEHIND,
+    NOT_YET,
+    StartExecution,
+    StepAnswer,
+    StepCall,
+    answer_execution,
+    refusal,
+)
+from chalicelib.planning.kernel.failures import meaning
+from chalicelib.planning.kernel.plan import Effect, Failed, Outcome, Plan
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.transitions import Draft
+
+
+@dataclass(frozen=True)
+class WorkflowStep:
+    name: str
+    says: str  # what it does, for people: `install the agent`
+    timeout: Micros  # of one attempt; after it the attempt counts as dead and may be repeated
+    attempts: int | None = 3  # failures allowed before the workflow is undone; None: unlimited
+    pause: Micros = 2 * SECOND  # after a failure; doubled each time
+    patience: Micros = 0  # how long it may keep raising NotYet
+    look: Micros = SECOND  # the pause after NotYet
+    undo: bool = True  # is there anything to undo?
+    when: str = ""  # only if an earlier step remembered this
+
+
+@dataclass(frozen=True)
+class Definition:
+    name: str
+    steps: tuple[WorkflowStep, ...]  # the last is always made
+
+    def named(self, name: str) -> WorkflowStep:
+        return self.steps[self.index(name)]
+
+    def index(self, name: str) -> int:
+        found = [at for at, step in enumerate(self.steps) if step.name == name]
+        if not found:
+            raise Bug(f"{self.name} has no step {name!r}")
+        return found[0]
+
+
+@dataclass(frozen=True)
+class DoStep(Effect):
+    """Make one attempt at a step, or at undoing it."""
+
+    step: str = ""
+    undo: bool = False
+
+
+@dataclass(frozen=True)
+class StepDone(Outcome):
+    attempt: Micros  # the `act_until` it was committed with
+    made: tuple[tuple[str, str], ...] = ()  # ids to remember
+
+
+@dataclass(frozen=True)
+class StepWaits(Outcome):
+    """The step is still waiting for something."""
+
+    attempt: Micros
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class StepFailed(Failed):
+    attempt: Micros = 0
+
+
+@dataclass(frozen=True)
+class WorkflowSnapshot:
+    """For `workflow/<id>`, and for the outcome of an attempt."""
+
+    now: Micros
+    workflow: Workflow
+    definition: Definition
+    executions: bool = False  # are there state machines?
+
+    @property
+    def unit(self) -> str:
+        return self.workflow.unit
+
+    def nouns(self) -> Iterator[Noun]:
+        yield self.workflow
+
+    def views(self) -> tuple[FleetView, ...]:
+        return ()
+
+
+def decide_workflow(snapshot: WorkflowSnapshot) -> Plan:
+    """Make the next attempt once no other can be in flight."""
+    course = _Course(snapshot)
+    workflow = snapshot.workflow
+    if workflow.ended:
+        return Plan()
+    turning = workflow.cancelled and workflow.status is WorkflowStatus.running  # no pause need be kept,
+    waited = turning or bool(workflow.token)  # nor if whoever made true what is waited for wakes this
+    waits = max(workflow.act_until or 0, 0 if waited else workflow.due_at or 0)
+    if waits > snapshot.now:
+        return Plan(next_wake=waits)
+    course.look(snapshot.executions)
+    return course.plan()
+
+
+def decide_call(snapshot: WorkflowSnapshot, call: StepCall) -> Plan:
+    """The attempt that a state asks for, unless another may be in flight or the step needs none any more."""
+    if answered(snapshot, call).settled or (snapshot.workflow.act_until or 0) > snapshot.now:
+        return Plan()
+    course = _Course(snapshot)
+    course.called(call, snapshot.definition.index(call.step))
+    return course.plan()
+
+
+def answered(snapshot: WorkflowSnapshot, call: StepCall) -> StepAnswer:
+    """What the record says about that step."""
+    workflow, at = snapshot.workflow, snapshot.definition.index(call.step)
+    undoing, running = workflow.status is WorkflowStatus.undoing, workflow.status is WorkflowStatus.running
+    if workflow.status is WorkflowStatus.done or (workflow.ended and call.undo):
+        return StepAnswer(workflow.state, settled=True)
+    if not call.undo and not running:
+        return refusal(workflow.reason, workflow.message)
+    if (undoing and workflow.step < at) if call.undo else workflow.step > at:
+        return StepAnswer(workflow.state, settled=True)
+    if (workflow.act_until or 0) > snapshot.now or workflow.step != at or undoing != call.undo:
+        return StepAnswer(error=BEHIND, message=f"{workflow.name} is at another attempt")
+    if call.token and workflow.token == call.token:
+        return StepAnswer()
+    return StepAnswer(error=(None if call.undo else workflow.reason) or NOT_YET, message=workflow.message)
+
+
+def decide_step(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
+    """What follows from an attempt's outcome. A superseded attempt has no consequences."""
+    course = _Course(snapshot)
+    if not isinstance(outcome, StepDone | StepWaits | StepFailed):
+        raise Bug(f"{outcome} is no outcome of a workflow's step")
+    if snapshot.workflow.ended or outcome.attempt != snapshot.workflow.act_until:
+        return Plan()
+    if isinstance(outcome, StepDone):
+        course.done(outcome)
+    elif isinstance(outcome, StepWaits):
+        course.not_yet(outcome)
+    else:
+        course.failed(outcome)
+    return course.plan()
+
+
+def begin(draft: Draft, workflow: Workflow) -> Workflow:
+    """A new workflow, which the unit it is about saves with its own change."""
+    begun = workflow.with_(due_at=draft.now)
+    draft.save(begun)
+    draft.tell(EventType.created, begun, detail=begun.definition.replace("_", " "))
+    draft.wake(begun.unit)
+    return begun
+
+
+def cancel(draft: Draft, workflow: Workflow) -> None:
+    """Its result is no longer wanted: undo what it did."""
+    if not workflow.ended and not workflow.cancelled:
+        draft.save(workflow.with_(cancelled=True, due_at=draft.now))
+        draft.wake(workflow.unit)
+
+
+class _Course:
+    """One move of a workflow: the noun so far, and the draft of the step."""
+
+    def __init__(self, snapshot: WorkflowSnapshot) -> None:
+        self.now, self.workflow, self.steps = snapshot.now, snapshot.workflow, snapshot.definition.steps
+        self.draft, self._awaited = Draft(snapshot.now), self._stands
+
+    @property
+    def _stands(self) -> tuple[int, WorkflowStatus]:
+        return self.workflow.step, self.workflow.status
+
+    def plan(self) -> Plan:
+        if self.workflow.token and self._stands != self._awaited:
+            done = self.workflow.status in (WorkflowStatus.running, WorkflowStatus.done)
+            why = refusal(self.workflow.reason, self.workflow.message)
+            self._answer(StepAnswer(self.workflow.state) if done else why)
+        return Plan(() if self.draft.empty else (self.draft.step(),), next_wake=self.workflow.due_at)
+
+    @property
+    def _undoing(self) -> bool:
+        return self.workflow.status is WorkflowStatus.undoing
+
+    @property
+    def _step(self) -> WorkflowStep:
+        return self.steps[self.workflow.step]
+
+    def _keep(self, **changes: Any) -> None:
+        self.workflow = self.workflow.with_(last_processed_at=self.now, **changes)
+        self.draft.save(self.workflow)
+
+    def _move(self, event: str, **changes: Any) -> None:
+        self.workflow = self.draft.move(WORKFLOW, self.workflow, event, **changes)
+
+    def _answer(self, answer: StepAnswer) -> None:
+        """To the execution that waits for this step, if one does. It then asks for the next by itself."""
+        workflow = self.workflow
+        if workflow.token:
+            about = workflow.unit, workflow.backend, self.now + COMES_WITHIN, workflow.project_id
+            self.draft.act(answer_execution(about, workflow.token, answer))
+            self._keep(token="")
+
+    # --- an attempt's outcome ----------------------------------------------------------------------------------------
+
+    def done(self, done: StepDone) -> None:
+        type_ = EventType.step_undone if self._undoing else EventType.step_done
+        self.draft.tell(type_, self.workflow, detail=self._step.says)
+        state = self.workflow.state | dict(done.made)
+        if self.workflow.cancelled and not self._undoing:  # the next one was never begun
+            self._keep(state=state)
+            self.go_on()
+            return
+        step = self.workflow.step + (-1 if self._undoing else 1)
+        reason = self.workflow.reason if self._undoing else None
+        self._keep(step=step, state=state, failures=0, reason=reason, step_at=self.now, act_until=None)
+        if step == len(self.steps):
+            self._end("finished", message="")
+        else:
+            self.go_on()
+
+    def not_yet(self, waits: StepWaits) -> None:
+        step = self._step
+        if not self._undoing and self.now >= self.workflow.step_at + step.patience:
+            self._unwind("timeout", waits.message or f"{step.says}: it took too long")
+            self.go_on()
+        elif self.workflow.token:
+            self._keep(act_until=None, due_at=min(self.workflow.step_at + step.patience, self.now + LOOK))
+        else:
+            self._repeat_in(step.look)
+
+    def failed(self, failed: StepFailed) -> None:
+        step, failures = self._step, self.workflow.failures + 1
+        self.draft.tell(EventType.failed, self.workflow, reason=failed.error, detail=failed.message[:500])
+        most = None if self._undoing else step.attempts
+        if most is not None and (failures >= most or not meaning(failed.error).repeat):
+            self._unwind(failed.error, failed.message)
+            self.go_on()
+            return
+        first = UNDO_EVERY if self._undoing else step.pause
+        pause = min(first << min(failures - 1, 10), UNDO_SELDOM)
+        if failed.retry_after is not None:
+            pause = max(pause, round(failed.retry_after * SECOND))
+        reason = self.workflow.reason if self._undoing else failed.error
+        self._answer(StepAnswer(error=failed.error, message=failed.message))
+        self._keep(failures=failures, reason=reason, message=failed.message)
+        self._repeat_in(pause)
+
+    # --- who goes on -------------------------------------------------------------------------------------------------
+
+    def look(self, executions: bool) -> None:
+        """The engine's own look: its next attempt, or what the execution needs that drives the workflow."""
+        workflow = self.workflow
+        if not executions or workflow.starts >= MOST_STARTS:
+            if workflow.driver is not Driver.looks:
+                self.workflow = workflow.with_(driver=Driver.looks, token="", step_at=self.now)
+            self.go_on(asked=True)
+        elif workflow.token or (workflow.cancelled and not self._undoing and workflow.starts):
+            self.go_on(asked=bool(workflow.token))
+        else:
+            until, starts = self.now + COMES_WITHIN, workflow.starts + 1
+            self._keep(driver=Driver.execution, starts=starts, act_until=None, due_at=until)
+            name = workflow.definition, workflow.id
+            self.draft.act(StartExecution(workflow.unit, workflow.backend, until, workflow.project_id, *name))
+
+    def called(self, call: StepCall, at: int) -> None:
+        """An execution asks for this step. If it asks for the undoing of one that counts as running, it gave it up."""
+        waits = call.token if not call.undo and self.workflow.step == at else ""
+        self.workflow = self.workflow.with_(driver=Driver.execution, starts=1, token=waits)
+        self._awaited = self._stands
+        if call.undo and not self._undoing:
+            self._unwind("timeout", f"{self._step.says}: no attempt has answered")
+        self.go_on(asked=True)
+
+    # --- what comes next ---------------------------------------------------------------------------------------------
+
+    def go_on(self, *, asked: bool = False) -> None:
+        """The end, or the next attempt; one that an execution drives makes it when it is asked for."""
+        if self.workflow.cancelled and not self._undoing:
+            self._unwind(None, "")
+            asked = False
+        while self.workflow.step >= 0 and self._skipped(self._step):
+            self._keep(step=self.workflow.step + (-1 if self._undoing else 1), failures=0, step_at=self.now)
+        if self.workflow.step < 0:
+            self._end("unwound")
+        elif asked or self.workflow.driver is Driver.looks:
+            self._attempt()
+        else:
+            self._repeat_in(0)
+
+    def _repeat_in(self, pause: Micros) -> None:
+        """An execution keeps its own pauses; this one only looks whether it does."""
+        driven = self.workflow.driver is Driver.execution
+        self._keep(act_until=None, due_at=self.now + pause + (COMES_WITHIN if driven else 0))
+
+    def _attempt(self) -> None:
+        until = self.now + self._step.timeout
+        self._keep(act_until=until, due_at=until)
+        workflow = self.workflow
+        effect = DoStep(workflow.unit, workflow.backend, until, workflow.project_id, self._step.name, self._undoing)
+        self.draft.act(effect)
+
+    def _skipped(self, step: WorkflowStep) -> bool:
+        unneeded = step.when != "" and step.when not in self.workflow.state
+        return unneeded or (self._undoing and not step.undo)
+
+    def _unwind(self, reason: str | None, message: str) -> None:
+        """Undo what was done, starting with the step that may be half done."""
+        self._move("failed", failures=0, step_at=self.now, act_until=None, reason=reason, message=message)
+
+    def _end(self, event: str, **changes: Any) -> None:
+        self._move(event, step=max(self.workflow.step, 0), act_until=None, due_at=None, finished_at=self.now, **changes)
+        self.draft.wake(self.workflow.subject)

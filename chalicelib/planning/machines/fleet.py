@@ -1,0 +1,254 @@
+"""A fleet's decisions: keep at least `min` instances, no more than `max`, and end when deleted.
+
+`to_create` is what an apply requested (`target`); `min` always applies. `tried` remembers failed purchases. When every
+offer has failed, the fleet pauses, longer each time; after fifteen pauses it waits for an update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chalicelib.domain.events import EventType, Trade
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.machines.fleet import FLEET, LOOK_DELETING
+from chalicelib.machines.instance import FLEET_IDLE
+from chalicelib.planning.kernel import purchases
+from chalicelib.planning.kernel.plan import Note, Plan, Step
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.hosts import match_hosts
+from chalicelib.planning.machines.placement_groups import sooner, take_leave
+from chalicelib.planning.machines.snapshots import FleetSnapshot
+from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster, place_of
+from chalicelib.planning.matching.fitting import Misfit
+from chalicelib.planning.matching.requirements import fleet_query, idle_seconds, merged_fleet
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing.buying import in_zones
+from chalicelib.planning.placing.new_machine import new_instance
+from chalicelib.planning.placing.options import LOOK_FOR_OFFERS
+from chalicelib.planning.placing.placement_groups import in_group
+from chalicelib.planning.placing.why_not import too_many, undivided, unreserved
+
+PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
+MOST_PAUSES = 15
+OFFERS_READ = 200  # more than a fleet tries before it pauses
+MOST_AT_ONCE = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
+IN_ONE_STEP = 30  # machines, with their events
+NEXT_BATCH: Micros = 2 * SECOND
+WIDEN = "widen `resources`, `regions`, `backends` or `max_price`"
+LOOK_FOR_CLEARED: Micros = MINUTE
+A_LOOK: Micros = SECOND // 1000  # a pause per instance counted: the larger the fleet, the less often it is looked at
+
+_LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
+
+
+def decide_fleet(snapshot: FleetSnapshot) -> Plan:
+    """The next steps of one fleet."""
+    fleet = snapshot.view.fleet
+    if fleet.status == FleetStatus.terminating:
+        return _wind_up(snapshot)
+    if fleet.status != FleetStatus.active:
+        return Plan()
+    steps, fleet = match_hosts(snapshot)
+    left, fleet = take_leave(fleet, snapshot.view.instances, snapshot.now)
+    snapshot = replace(snapshot, view=replace(snapshot.view, fleet=fleet))
+    steps += [*left, *_shrink(snapshot)]
+    grown, notes, fleet = _grow(snapshot)
+    steps += grown
+    later = None if fleet.due_at is None or fleet.due_at <= snapshot.now else fleet.due_at
+    if later is None and fleet.to_add:  # hosts that are being cleared wake it; look again in case that is lost
+        later = snapshot.now + LOOK_FOR_CLEARED
+    due = sooner(fleet, later)
+    if due != fleet.due_at:  # nothing else is left to wait for
+        steps.append(Step((fleet.with_(due_at=due),)))
+    return Plan(tuple(steps), tuple(notes), due)
+
+
+def ends_instances(fleet: Fleet, spec: FleetSpec) -> bool:
+    """Could its decision terminate instances, rather than only count them?"""
+    nodes = merged_fleet(spec).nodes
+    shrinks = nodes is not None and nodes.max is not None and fleet.next_instance_num > nodes.max
+    return shrinks or fleet.status != FleetStatus.active
+
+
+def keeps_a_minimum(spec: FleetSpec) -> bool:
+    """Does it replace instances that are gone? Then one that only a lagging index still shows must not be counted: its
+    fleet would take it for alive, and nothing would make it look again."""
+    nodes = merged_fleet(spec).nodes
+    return nodes is not None and nodes.min > 0
+
+
+def _wind_up(snapshot: FleetSnapshot) -> Plan:
+    fleet, now = snapshot.view.fleet, snapshot.now
+    left = [i for i in snapshot.view.instances if i.status != InstanceStatus.terminated]
+    leave, fleet = take_leave(fleet, left, now)
+    if not left and not fleet.groups:
+        draft = Draft(now, fleet.ended_by)
+        draft.move(FLEET, fleet, "emptied", deleted=True, due_at=None)
+        return Plan((draft.step(),))
+    steps = list(leave)
+    for instance in left:
+        if instance.status not in _LEAVING and not instance.claims:  # a job was placed meanwhile: it ends first
+            draft = Draft(now, fleet.ended_by)
+            draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
+            steps.append(draft.step())
+    if fleet.due_at is None or fleet.due_at <= now:
+        fleet = fleet.with_(due_at=sooner(fleet, now + LOOK_DELETING), last_processed_at=now)
+        steps.append(Step((fleet,)))
+    return Plan(tuple(steps), next_wake=fleet.due_at)
+
+
+def _shrink(snapshot: FleetSnapshot) -> list[Step]:
+    """End idle instances above `max`, the newest first."""
+    nodes = merged_fleet(snapshot.view.spec).nodes
+    if nodes is None or nodes.max is None:
+        return []
+    staying = [i for i in snapshot.view.instances if i.status not in _LEAVING]
+    idle = [i for i in reversed(staying) if i.status == InstanceStatus.idle and not i.claims]
+    steps = []
+    for instance in idle[: max(0, len(staying) - nodes.max)]:
+        draft = Draft(snapshot.now)
+        draft.end_instance(
+            instance, InstanceReason.max_instances_limit, f"the fleet is limited to {nodes.max} instances"
+        )
+        steps.append(draft.step())
+    return steps
+
+
+def _missing(view: FleetView) -> int:
+    """How many to create now. Terminating instances still count against `max`: they still exist."""
+    nodes = merged_fleet(view.spec).nodes
+    if nodes is None:
+        return 0
+    staying = sum(i.status not in _LEAVING for i in view.instances)
+    wanted = max(view.fleet.to_create, nodes.min - staying, 0)
+    room = wanted if nodes.max is None else max(0, nodes.max - len(view.instances))
+    return min(wanted, room)
+
+
+def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
+    view, fleet, now = snapshot.view, snapshot.view.fleet, snapshot.now
+    missing = _missing(view)
+    if not missing:
+        if fleet.to_create and merged_fleet(view.spec).nodes is None:
+            fleet = fleet.with_(to_create=0)
+        return [], [], fleet
+    if fleet.paused_until is not None and now < fleet.paused_until:
+        return [], [], fleet
+    query, first = fleet_query(merged_fleet(view.spec)), None
+    if is_cluster(view.spec):
+        first = first_of(view.instances)
+        found = beside(query, first, capable(snapshot.facts))
+        if found is None:
+            return _await(fleet, now, first)
+        query = found
+    machines = snapshot.offers.machines(query, OFFERS_READ)
+    usable = [m for m in machines if m[0].availability.usable and m[0].key not in fleet.tried]
+    if not usable and (awaited := snapshot.offers.awaited_by(query)):
+        return _await_offers(fleet, now, awaited)
+    if not usable:
+        where = f" in {place_of(first)}" if first else ""
+        return _pause(fleet, now, _why_none(query, snapshot, where, found=bool(machines)))
+    steps: list[Step] = []
+    offer, _, blocks = usable[0]
+    offer = in_zones(offer, query)
+    room = max(0, MOST_AT_ONCE - sum(instance.status == InstanceStatus.pending for instance in view.instances))
+    if is_cluster(view.spec) and first is None:
+        room = 1  # it says where the others are bought
+    pause = max(NEXT_BATCH, len(view.instances) * A_LOOK)
+    again = now + pause if missing > room else None
+    wanted, at_once = min(missing, room), _at_once(view, offer, snapshot)
+    for start in range(0, wanted, at_once):
+        draft = Draft(now)
+        for _ in range(min(at_once, wanted - start)):
+            fleet = _create(draft, FleetView(fleet, view.spec), offer, blocks, snapshot, again)
+        steps.append(purchases.in_one_call(draft.step(), snapshot.facts))
+    if not steps and (fleet.due_at is None or fleet.due_at <= now):
+        fleet = fleet.with_(due_at=sooner(fleet, again))
+        steps.append(Step((fleet,)))
+    return steps, [], fleet
+
+
+def _await(fleet: Fleet, now: Micros, first: Instance | None) -> tuple[list[Step], list[Note], Fleet]:
+    """The rest of a cluster is bought once its first machine is accepted, which wakes the fleet; look again in case
+    that is lost."""
+    if fleet.due_at is not None and fleet.due_at > now:
+        return [], [], fleet
+    due = (first.act_until if first else None) or now
+    fleet = fleet.with_(due_at=sooner(fleet, max(due, now + NEXT_BATCH)), last_processed_at=now)
+    return [Step((fleet,))], [], fleet
+
+
+def _await_offers(fleet: Fleet, now: Micros, awaited: str) -> tuple[list[Step], list[Note], Fleet]:
+    """That nothing fits counts once every backend has said what it sells."""
+    message = f"waiting for the first offers of {awaited}"
+    due = sooner(fleet, now + LOOK_FOR_OFFERS)
+    fleet = fleet.with_(due_at=due, message=message, last_processed_at=now)
+    return [Step((fleet,))], [Note(f"fleet `{fleet.name}`", message)], fleet
+
+
+def _at_once(view: FleetView, offer: Offer, snapshot: FleetSnapshot) -> int:
+    """Machines for one step: those of a cluster are bought in one call, if its backend can do that."""
+    facts = snapshot.facts.get(offer.backend)
+    return min(IN_ONE_STEP, facts.batch) or 1 if facts is not None and is_cluster(view.spec) else 1
+
+
+def _create(
+    draft: Draft, view: FleetView, offer: Offer, blocks: int, snapshot: FleetSnapshot, again: Micros | None
+) -> Fleet:
+    now = snapshot.now
+    facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
+    idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE // SECOND, facts)
+    fleet, instance = in_group(view.fleet, view.spec, new_instance(now, view, offer, blocks, facts, idle), facts)
+    fleet = fleet.with_(
+        next_instance_num=fleet.next_instance_num + 1,
+        to_create=max(0, fleet.to_create - 1),
+        consolidation_attempt=0,
+        message="",
+        paused_until=None,
+        due_at=sooner(fleet, again),
+        last_processed_at=now,
+    )
+    draft.save(fleet)
+    draft.save(instance)
+    draft.tell(EventType.ordered, instance, fleet, trade=Trade.of("bought", instance.offer))
+    draft.act(purchases.create(instance))
+    return fleet
+
+
+def _why_none(query: Query, snapshot: FleetSnapshot, where: str, *, found: bool) -> Misfit:
+    if found:
+        return Misfit(f"every matching offer{where} is unavailable or has failed", WIDEN)
+    wrong = unreserved(query.reservation, query, snapshot.offers) if query.reservation else None
+    wrong = wrong or undivided(query, snapshot.offers) or too_many(query, snapshot.offers)
+    return wrong or Misfit(f"no offer{where} matches this fleet", WIDEN)
+
+
+def _pause(fleet: Fleet, now: Micros, why: Misfit) -> tuple[list[Step], list[Note], Fleet]:
+    """Every offer has failed, or there is none: retry after a pause, and report it."""
+    attempt = fleet.consolidation_attempt + 1
+    last = attempt > MOST_PAUSES
+    due = None if last else now + PAUSES[min(attempt, len(PAUSES)) - 1]
+    message = f"{why.text}; no more attempts until the fleet is updated" if last else f"{why.text}; will retry"
+    paused = fleet.with_(
+        consolidation_attempt=min(attempt, MOST_PAUSES + 1),
+        tried=(),
+        message=message,
+        paused_until=due,
+        due_at=sooner(fleet, due),
+        last_processed_at=now,
+        to_create=0 if last else fleet.to_create,
+    )
+    if last and fleet.consolidation_attempt > MOST_PAUSES:
+        return [], [], fleet
+    draft = Draft(now)
+    draft.save(paused)
+    if message != fleet.message:
+        draft.tell(EventType.paused, paused, detail=message)
+    return [draft.step()], [Note(f"fleet `{fleet.name}`", why.text, why.hint)], paused

@@ -1,0 +1,495 @@
+"""An instance's decisions: wait for its agent, let it idle, notice that it is gone, and make sure it is released.
+
+What we know about an instance comes from its agent and its cloud. The agent's side (a first message, a missed report)
+is read from `Presence`; the cloud's side arrives as the outcome of an effect. Whatever happens, a bought machine ends
+one way: `terminating`, where the request is repeated until the cloud confirms that nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.offers import Disk, Gpu, Resources
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.machines.instance import INSTANCE, TERMINATE_EVERY, TERMINATE_SELDOM, UNREACHABLE_LIMIT
+from chalicelib.machines.table import allows
+from chalicelib.planning.kernel import purchases
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.kernel.workflows import Definition, begin, cancel
+from chalicelib.planning.machines.host_networks import detects, internal_address, misplaced_host, shared, subnets
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, TAKEN_OUT, hosts_of, workflow_of
+from chalicelib.planning.machines.joining import is_cleared
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
+from chalicelib.planning.matching.cards import sold_as
+from chalicelib.planning.matching.colocation import is_cluster
+from chalicelib.planning.matching.fitting import total_blocks
+from chalicelib.planning.matching.requirements import merged_fleet
+
+DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent hasn't reported
+CHECK_EVERY: Micros = MINUTE  # while a machine that has reported is silent
+TO_BE_WARNED: Micros = 10 * MINUTE  # before the end that a machine was bought with
+TO_DETACH: Micros = 5 * MINUTE  # what a machine that ends waits for its disks, from its last job's end
+LOOK_AT_DISKS: Micros = 30 * SECOND  # meanwhile; the last one's end wakes it
+AT_MINIMUM: Micros = 10 * MINUTE  # for instances with nothing to expect, such as idle ones that the fleet keeps
+
+_LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
+
+
+def decide_instance(snapshot: InstanceSnapshot) -> Plan:
+    """The next step of one instance."""
+    look = InstanceLook(snapshot)
+    status = snapshot.instance.status
+    if status == InstanceStatus.pending:
+        look.pending()
+    elif status == InstanceStatus.provisioning:
+        look.provisioning()
+    elif status in (InstanceStatus.idle, InstanceStatus.busy):
+        look.joined()
+    if look.instance.status == InstanceStatus.terminating:
+        look.terminating()
+    return look.plan()
+
+
+def needs_others(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Micros) -> bool:
+    """Does the decision depend on how many instances the fleet has? Only that of a machine that may be one too many, or
+    that has idled long enough while the fleet must keep some. If every look counted them, a fleet would cost the square
+    of its size."""
+    nodes = merged_fleet(spec).nodes
+    if nodes is None or not instance.bought:
+        return False
+    too_many = nodes.max is not None and fleet.next_instance_num > nodes.max  # else there were never so many
+    ends_at = _rests_until(instance, now)
+    return too_many or (nodes.min > 0 and ends_at is not None and now >= ends_at)
+
+
+def _rests_until(instance: Instance, now: Micros) -> Micros | None:
+    """When it will have idled long enough, unless it is used before."""
+    if instance.idle_seconds is None or instance.claims:
+        return None
+    return (instance.idle_since or now) + instance.idle_seconds * SECOND
+
+
+class InstanceLook:
+    """One pass over an instance: the noun so far, and the draft of the step."""
+
+    def __init__(self, snapshot: InstanceSnapshot) -> None:
+        self.snapshot, self.now, self.presence = snapshot, snapshot.now, snapshot.presence
+        self.instance = snapshot.instance
+        self.facts = snapshot.facts or BackendFacts(name=snapshot.instance.offer.backend)
+        self.fleet, self.config = snapshot.fleet.fleet, merged_fleet(snapshot.fleet.spec)
+        self.draft = Draft(snapshot.now)
+
+    def plan(self) -> Plan:
+        return Plan(() if self.draft.empty else (self.draft.step(),), next_wake=self.instance.due_at)
+
+    def _keep(self, **changes: object) -> None:
+        self.instance = self.instance.with_(**changes)
+        self.draft.save(self.instance)
+
+    def _look_again(self, due_at: Micros) -> None:
+        """Move the due time; writes only if the current one has passed or is too late."""
+        current = self.instance.due_at
+        if current is None or current <= self.now or current > due_at or self.instance is not self.snapshot.instance:
+            self._keep(due_at=due_at)
+
+    def _end(self, reason: InstanceReason, message: str = "") -> None:
+        self.instance = self.draft.end_instance(self.instance, reason, message)
+
+    @property
+    def _leaving(self) -> bool:
+        return self.instance.status in _LEAVING
+
+    @property
+    def _fleet_ends(self) -> bool:
+        return self.fleet.deleted or self.fleet.status != "active"
+
+    @property
+    def _owner_ends(self) -> str:
+        return f"its {'gateway' if self.instance.of_gateway else 'fleet'} is being deleted"
+
+    @property
+    def _ends_with_fleet(self) -> bool:
+        """A job that was placed while somebody deleted the fleet runs to its end first."""
+        return self._fleet_ends and not self.instance.claims
+
+    # --- before the agent reports ------------------------------------------------------------------------------------
+
+    def pending(self) -> None:
+        if self._joined() or self._overdue():
+            return
+        if self.instance.host is not None and not self.instance.host.joined:
+            self._adding()
+        elif not self.instance.bought:  # its agent wakes this; look again in case that is lost
+            self._look_again(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
+        elif self.instance.act_until is None or self.instance.act_until > self.now:
+            self._look_again(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
+        else:
+            until = purchases.act_until(self.now, self.facts)
+            self._keep(act_until=until, due_at=until)
+            self.draft.act(purchases.create(self.instance))
+
+    def _adding(self) -> None:
+        """A host that is being set up: this ends with its agent's first message or with the workflow."""
+        adding = self._workflow(ADD_HOST)
+        if adding is None:
+            begin(self.draft, workflow_of(self.instance, ADD_HOST, self.now))
+        elif adding.status is WorkflowStatus.undone:
+            late = adding.reason == "timeout"
+            self._end(InstanceReason.provisioning_timeout if late else InstanceReason.error, adding.message)
+            return
+        self._look_again(self.now + AT_MINIMUM)
+
+    def _workflow(self, definition: Definition) -> Workflow | None:
+        return next((each for each in self.snapshot.workflows if each.definition == definition.name), None)
+
+    def provisioning(self) -> None:
+        if self._joined() or self._overdue():
+            return
+        if self.instance.due_at is None or self.instance.due_at <= self.now:
+            self._keep(due_at=self.now + DESCRIBE_EVERY)
+            self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
+
+    def _overdue(self) -> bool:
+        if self._ends_with_fleet:
+            self._end(InstanceReason.terminated_by_user, self._owner_ends)
+        elif self.instance.deadline is not None and self.now >= self.instance.deadline:
+            minutes = (self.instance.deadline - self.instance.created_at) // MINUTE
+            self._end(InstanceReason.provisioning_timeout, f"its agent didn't report within {minutes} minutes")
+        return self._leaving
+
+    def _joined(self) -> bool:
+        """The agent's first message, with the facts of its machine."""
+        facts = self.presence.facts if self.presence else None
+        if facts is None or self._ends_with_fleet:
+            return False
+        misplaced = misplaced_host(self.instance, self.fleet, self.snapshot.fleet.spec, facts)
+        if misplaced:
+            self._end(InstanceReason.error, misplaced)
+            return True
+        self._cluster(facts)
+        changes = self._found(facts)
+        note = f"its agent reports from {facts.hostname or 'the machine'}"
+        if not self.instance.bought and total_blocks(self.blocks, resources_of(facts)) is None:
+            has = f"{facts.cpus} CPUs" + (f" and {len(facts.gpus)} GPUs" if facts.gpus else "")
+            note += f"; {has} can't be split into {self.blocks} equal blocks, so the machine stays whole"
+        self.instance = self.draft.move_instance(
+            self.instance,
+            "joined",
+            note=note,
+            started_at=self.now,
+            idle_since=self.now,
+            act_until=None,
+            deadline=None,
+            **changes,
+        )
+        if self.instance.claims:
+            self.instance = self.draft.move_instance(
+                self.instance, "claimed", idle_since=None, note="a job was placed on it"
+            )
+        self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
+        self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
+        self.draft.wake(*(adding.unit for adding in (self._workflow(ADD_HOST),) if adding and not adding.ended))
+        self.joined()
+        return True
+
+    def _cluster(self, facts: HostFacts) -> None:
+        """In a cluster that finds out its network: leave the fleet the networks that this host has, too. Of two that
+        join at once, one conflicts and is judged again."""
+        if self.instance.host is None or not detects(self.snapshot.fleet.spec):
+            return
+        left = shared(self.fleet.networks, [subnets(facts)])
+        if left != self.fleet.networks:
+            self.fleet = self.fleet.with_(networks=left)
+            self.draft.save(self.fleet)
+            self.draft.wake(f"fleet/{self.fleet.id}")
+
+    @property
+    def blocks(self) -> int | Literal["auto"]:
+        host = self.instance.host
+        return self.config.blocks if host is None or host.blocks is None else host.blocks
+
+    def _found(self, facts: HostFacts) -> dict[str, object]:
+        """What the agent's facts change. A bought machine has what was bought; a host, what its agent found."""
+        spec = self.snapshot.fleet.spec
+        clusters = self.instance.host is not None and detects(spec)
+        known = "" if clusters else self.instance.internal_ip
+        changes: dict[str, object] = {
+            "hostname": self.instance.hostname or facts.hostname,
+            "internal_ip": known or internal_address(self.instance, spec, facts, self.fleet.networks),
+            "networks": subnets(facts) if clusters else (),
+            "runtimes": facts.runtimes,
+            "isolation": facts.isolates,
+            "gpu_driver": next((gpu.driver for gpu in facts.gpus if gpu.driver), None),
+        }
+        if self.instance.bought or self.instance.claims:
+            return changes
+        has = resources_of(facts)
+        blocks = total_blocks(self.blocks, has) or 1
+        offer = self.instance.offer
+        kind = offer.instance.with_(resources=has)
+        return {
+            **changes,
+            "offer": offer.with_(instance=kind, blocks=blocks, total_blocks=blocks),
+            "total_blocks": blocks,
+        }
+
+    # --- alive -------------------------------------------------------------------------------------------------------
+
+    def joined(self) -> None:
+        if self._ends_with_fleet:
+            self._end(InstanceReason.terminated_by_user, self._owner_ends)
+            return
+        host = self.instance.host
+        named = host is None or host.joined
+        if (
+            host is not None
+            and not named
+            and not self.instance.claims
+            and host.key not in hosts_of(self.snapshot.fleet.spec)
+        ):
+            self._end(InstanceReason.terminated_by_user, TAKEN_OUT)
+            return
+        if self.instance.status == InstanceStatus.idle and self.instance.claims:
+            self.instance = self.draft.move_instance(
+                self.instance, "claimed", idle_since=None, note="a job was placed on it"
+            )
+        elif self.instance.status == InstanceStatus.busy and not self.instance.claims:
+            self.instance = self.draft.move_instance(
+                self.instance, "freed", idle_since=self.now, note="its last job has ended"
+            )
+        self._refresh()
+        self._examine()
+        silent = self._watch()
+        if self._leaving:
+            return
+        rested = self._rest()
+        if not self._leaving:
+            waits = (silent, rested, self._locate(), self._until_its_end())
+            self._look_again(min((at for at in waits if at is not None), default=self.now + AT_MINIMUM))
+
+    def _locate(self) -> Micros | None:
+        """Other nodes of its cluster need its address: if its agent didn't know that, its cloud does. Returns when to
+        ask again."""
+        if self.instance.internal_ip or not self.instance.bought or not is_cluster(self.snapshot.fleet.spec):
+            return None
+        self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
+        return self.now + DESCRIBE_EVERY
+
+    def _until_its_end(self) -> Micros | None:
+        """Only its cloud knows whether the end that was known when it was bought was put off. Returns when to look
+        next."""
+        ends_at = self.instance.offer.ends_at
+        if ends_at is None or self.now < ends_at - TO_BE_WARNED:
+            return None if ends_at is None else ends_at - TO_BE_WARNED
+        if self.instance.due_at is not None and self.instance.due_at > self.now:
+            return self.instance.due_at
+        self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY, self.facts))
+        return self.now + CHECK_EVERY
+
+    def _refresh(self) -> None:
+        """Adopt the facts of a host that changed between two starts of its agent."""
+        facts = self.presence.facts if self.presence else None
+        if facts is None or self.instance.bought or self.instance.claims:
+            return
+        changes = {k: v for k, v in self._found(facts).items() if getattr(self.instance, k) != v}
+        if changes:
+            self._keep(**changes)
+            self.draft.tell(EventType.found, self.instance, fields=tuple(sorted(changes)))
+            self.draft.wake(f"queue/{self.instance.project_id}")
+
+    def _examine(self) -> None:
+        """Adopt the health that the agent reports. What was placed before a failure goes on; nothing new comes until
+        the machine is better. A text may change as often as it likes, with a counter in it: an event is a change of
+        status."""
+        found = self.presence.health if self.presence else None
+        if found is None or (found.status, found.message) == (self.instance.health, self.instance.health_message):
+            return
+        before = self.instance.health
+        self._keep(health=found.status, health_message=found.message)
+        if before == found.status:
+            return
+        self.draft.tell(EventType.health, self.instance, before=before, after=found.status, detail=found.message)
+        if "failure" in (before, found.status):
+            self.draft.wake(f"queue/{self.instance.project_id}")
+
+    def _watch(self) -> Micros | None:
+        """Does the agent report in time? Returns when to look next."""
+        if self.presence is None or not self.presence.seen_until:
+            return None
+        if self.presence.seen_until >= self.now:
+            if self.instance.unreachable:
+                self._keep(unreachable=False, unreachable_since=None)
+                self.draft.tell(EventType.reachable, self.instance)
+                self.draft.wake(f"queue/{self.instance.project_id}", *self._gateway())
+            return self.presence.look_at
+        if not self.instance.unreachable:
+            self._keep(unreachable=True, unreachable_since=self.now)
+            self.draft.tell(EventType.unreachable, self.instance)
+            self.draft.wake(*self._gateway())
+        if not self.instance.bought:
+            return self.now + AT_MINIMUM  # its agent wakes this; look again in case that is lost
+        since = self.instance.unreachable_since or self.now
+        if self.now >= since + UNREACHABLE_LIMIT:
+            self._end(
+                InstanceReason.unreachable, f"its agent hasn't reported for {UNREACHABLE_LIMIT // MINUTE} minutes"
+            )
+            return None
+        if self.instance.due_at is None or self.instance.due_at <= self.now or not self.snapshot.instance.unreachable:
+            self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY, self.facts))
+        return min(since + UNREACHABLE_LIMIT, self.now + CHECK_EVERY)
+
+    def _gateway(self) -> Iterator[str]:
+        """The unit of the gateway that it carries, which says whether it can be reached."""
+        if self.instance.gateway is not None:
+            yield f"gateway/{self.instance.gateway.gateway_id}"
+
+    def _rest(self) -> Micros | None:
+        """Is it surplus, or has it idled long enough? Returns when to look next."""
+        instance, nodes = self.instance, self.config.nodes
+        if instance.status != InstanceStatus.idle or not instance.bought:
+            return None
+        if nodes is not None and nodes.max is not None and self._staying() > nodes.max:
+            self._end_apart(InstanceReason.max_instances_limit, f"the fleet may have {nodes.max} instances")
+            return None
+        ends_at = _rests_until(instance, self.now)
+        if ends_at is None or self.now < ends_at:
+            return ends_at
+        if not self.facts.vm:
+            self._end(InstanceReason.job_finished, "a machine of this backend runs only one job")
+            return None
+        least = nodes.min if nodes else 0
+        if self._staying() <= least:
+            return self.now + AT_MINIMUM
+        text = f"idle for {instance.idle_seconds} s"
+        (self._end_apart if least else self._end)(InstanceReason.idle_timeout, text)
+        return None
+
+    def _end_apart(self, reason: InstanceReason, message: str) -> None:
+        """If two surplus instances end at once, only one may go: saving the fleet makes the other conflict."""
+        self.draft.save(self.fleet.with_(last_processed_at=self.now))
+        self._end(reason, message)
+
+    def _staying(self) -> int:
+        """How many of the fleet's instances aren't ending."""
+        return sum(instance.status not in _LEAVING for instance in self.snapshot.fleet.instances)
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+
+    def terminating(self) -> None:
+        if not self.instance.bought:
+            self._let_go()
+        elif self._uses_its_notice():
+            self._look_again(self.instance.taken_back_at or self.now)
+        elif self._waits_for_disks():
+            self._look_again(min(self.now + LOOK_AT_DISKS, self.instance.detach_by or self.now + LOOK_AT_DISKS))
+        elif self.instance.due_at is None or self.instance.due_at <= self.now or self._noticed_no_more():
+            pause = min(TERMINATE_EVERY * 2 ** min(self.instance.stop_attempts, 8), TERMINATE_SELDOM)
+            self._keep(stop_attempts=self.instance.stop_attempts + 1, due_at=self.now + pause)
+            self.draft.act(purchases.terminate(self.instance, self.now + pause))
+
+    def _uses_its_notice(self) -> bool:
+        """A machine that its cloud takes back anyway is left to its jobs for that long, so that they can stop."""
+        until = self.instance.taken_back_at
+        return bool(self.instance.claims) and until is not None and self.now < until
+
+    def _noticed_no_more(self) -> bool:
+        """Its jobs have stopped before its time was over, and it hasn't been released yet."""
+        return self.instance.taken_back_at is not None and self.instance.stop_attempts == 0
+
+    def _waits_for_disks(self) -> bool:
+        """Its volumes are detached first, once no job uses them. They outlive it anyway: from its last job's end on, it
+        doesn't wait for long."""
+        if not self.instance.disks or not (self.instance.handles or self.instance.started_at):
+            return False
+        if users := self._disk_users():
+            if self.instance.detach_by is not None:
+                self._keep(detach_by=None)
+            return any(job.kill_at is None or self.now < job.kill_at + TO_DETACH for job in users)
+        if self.instance.detach_by is None:
+            self._keep(detach_by=self.now + TO_DETACH)
+        return self.instance.detach_by is None or self.now < self.instance.detach_by
+
+    def _disk_users(self) -> list[Job]:
+        """Jobs that may still be using its disks until they are killed. A silent machine stops none."""
+        if self.presence is None or self.presence.seen_until < self.now:
+            return []
+        here = ((job, job.assignment) for job in self.snapshot.jobs if not job.finished)
+        return [job for job, at in here if at is not None and at.instance_id == self.instance.id and at.volumes]
+
+    def _let_go(self) -> None:
+        """A host that we didn't buy leaves with its last job, once it is cleared."""
+        if not self.instance.claims and self._cleared():
+            self._left_behind()
+            self.ended()
+        else:
+            self._look_again(self.now + MINUTE)
+
+    def _cleared(self) -> bool:
+        """Has the host been cleared, or did a user decide not to wait for that?"""
+        adding, removing = self._workflow(ADD_HOST), self._workflow(REMOVE_HOST)
+        if self.instance.host is None:
+            return True
+        if self.instance.host.joined:
+            return is_cleared(self.instance)
+        if self.instance.forgotten:
+            for workflow in filter(None, (adding, removing)):
+                cancel(self.draft, workflow)
+            return True
+        if adding is not None and not adding.ended:
+            cancel(self.draft, adding)
+            return False
+        if adding is not None and adding.status is WorkflowStatus.undone:
+            return True
+        if removing is None:
+            begin(self.draft, workflow_of(self.instance, REMOVE_HOST, self.now))
+            return False
+        return removing.ended
+
+    def _left_behind(self) -> None:
+        """A host that couldn't be added stays listed until the next apply."""
+        if self.instance.host is not None and self.instance.reason is not InstanceReason.terminated_by_user:
+            self.fleet = self.fleet.with_(failed=(*self.fleet.failed, self.instance.id))
+            self.draft.save(self.fleet)
+
+    def ended(self) -> None:
+        if not allows(INSTANCE, self.instance.status, "gone"):
+            return
+        self._leave_fleet()
+        self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
+        self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
+        self.instance = self.draft.move_instance(
+            self.instance, "gone", note="fully released", finished_at=self.now, act_until=None, due_at=None
+        )
+
+    def _leave_fleet(self) -> None:
+        """One instance fewer. A fleet with a minimum, or with a placement group, becomes due, in case the wake-up is
+        lost. A gateway is woken by its machine's end itself."""
+        if self.instance.of_gateway:
+            return
+        self.draft.wake(f"fleet/{self.fleet.id}")
+        least = self.config.nodes.min if self.config.nodes else 0
+        waits = self.fleet.due_at is not None and self.fleet.due_at <= self.now
+        if (least or self.instance.placement_group) and not waits and not self._fleet_ends:
+            paused = None if least else self.fleet.paused_until
+            self.draft.save(self.fleet.with_(due_at=self.now, paused_until=paused))
+
+
+def resources_of(facts: HostFacts) -> Resources:
+    """A host's resources as its agent found them."""
+    return Resources(
+        cpus=facts.cpus,
+        memory_mib=facts.memory_mib,
+        gpus=tuple(Gpu(name=sold_as(gpu.name), memory_mib=gpu.memory_mib, vendor=gpu.vendor) for gpu in facts.gpus),
+        disk=Disk(size_mib=facts.disk_mib),
+        cpu_arch=facts.arch,
+    )

@@ -1,0 +1,239 @@
+"""What a sweep of an account means: which resources are orphans, and which instances have lost their machine, or
+volumes their disk.
+
+An instance is committed before anything is bought for it, and its record is read by key, so a tag without an instance
+is an orphan, provided that the listing is taken before the owners are read. Conversely, an instance that is missing
+from a complete listing has lost its machine, unless its agent still reports. Resources with another install's tag
+belong to somebody else and are never touched.
+
+Rule 1: nothing is done at first sight. Two sweeps must agree, far enough apart that neither the provider's lag nor a
+call in flight can explain both; contrary evidence in between cancels the first sighting. Rule 2: a failed or incomplete
+listing proves nothing, so it is never used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from chalicelib.domain.events import EVERYWHERE, Event, EventType, Target
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus, Presence
+from chalicelib.domain.instants import DAY, Micros
+from chalicelib.domain.owner import is_ours
+from chalicelib.domain.sightings import Sighting
+from chalicelib.domain.tenants import Project
+from chalicelib.domain.volumes import Volume, VolumeStatus
+from chalicelib.planning.kernel.plan import Outcome, Step
+from chalicelib.planning.kernel.purchases import PATIENCE, Seen, apart, unit_of
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.placing.placement_groups import group_of
+from chalicelib.planning.volumes.volumes import DescribeVolume
+
+KEPT: Micros = DAY  # how long a first sighting counts; what still costs money then is reported again
+LIVE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
+
+
+class Tagged(Protocol):
+    """What a listing shows of a resource: its handle, and the owner that its tags name."""
+
+    @property
+    def handle(self) -> Handle: ...
+    @property
+    def install(self) -> str: ...
+    @property
+    def project_id(self) -> str: ...
+
+
+class OfInstance(Tagged, Protocol):
+    @property
+    def instance_id(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+class OfFleet(Tagged, Protocol):
+    @property
+    def fleet_id(self) -> str: ...
+    @property
+    def group_id(self) -> str: ...
+
+
+class OfVolume(Tagged, Protocol):
+    @property
+    def volume_id(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+T = TypeVar("T", bound=Tagged)
+V = TypeVar("V", bound=OfVolume)
+I = TypeVar("I", bound=OfInstance)  # noqa: E741 - the usual letter
+F = TypeVar("F", bound=OfFleet)
+
+
+@dataclass(frozen=True)
+class AccountLook(Generic[T]):
+    """One account at one moment, and what earlier looks at it saw first."""
+
+    account: str
+    facts: BackendFacts
+    began: Micros  # before the listing was requested
+    now: Micros  # after it had arrived
+    strays: Sequence[T] = ()  # listed resources that belong to nobody
+    absent: Sequence[tuple[Instance, Presence | None]] = ()  # missing from the listing
+    diskless: Sequence[Volume] = ()  # so too
+    projects: Mapping[str, Project] = field(default_factory=dict)  # those the strays' tags name, if they exist
+    sightings: Iterable[Sighting] = ()
+
+
+@dataclass(frozen=True)
+class Finding(Generic[T]):
+    """What to commit, and what to do afterwards: the effects of the step, and the rest."""
+
+    step: Step
+    end: T | None = None  # ask the provider to end this
+    gone: Instance | Volume | None = None  # has no machine, or no disk, any more,
+    outcome: Outcome | None = None  # which its own decision concludes from this, if it needs no effect
+
+
+# --- one listing ------------------------------------------------------------------------------------------------------
+
+
+def strays(
+    listed: Iterable[I], owners: Mapping[str, Instance], *, install_id: str, now: Micros, lag: Micros
+) -> list[I]:
+    """Those of `listed` that belong to nobody. `owners` has every instance that they name and the store knows. What a
+    terminated instance seems to have left may be a stale listing until the provider's lag has passed."""
+    mine = (one for one in listed if is_ours(one.install, install_id))
+    return [one for one in mine if _forsaken(one, owners.get(one.instance_id), now - lag)]
+
+
+def stray_groups(listed: Iterable[F], fleets: Mapping[str, Fleet], *, install_id: str) -> list[F]:
+    """Placement groups that no fleet has, whether it is deleting them or not. `fleets` has every one that they name and
+    the store knows."""
+    mine = (one for one in listed if is_ours(one.install, install_id))
+    return [one for one in mine if one.fleet_id not in fleets or group_of(fleets[one.fleet_id], one.group_id) is None]
+
+
+def stray_volumes(
+    listed: Iterable[V], owners: Mapping[str, Volume], *, install_id: str, now: Micros, lag: Micros
+) -> list[V]:
+    """The same for volumes. `owners` has every volume that they name and the store knows."""
+    mine = (one for one in listed if is_ours(one.install, install_id))
+    return [one for one in mine if _ownerless(one, owners.get(one.volume_id), now - lag)]
+
+
+def _ownerless(disk: OfVolume, owner: Volume | None, before: Micros) -> bool:
+    if owner is None or disk.epoch < owner.epoch:
+        return True
+    return owner.deleted and disk.epoch == owner.epoch and (owner.deleted_at or owner.last_processed_at) <= before
+
+
+def without_disk(listed: Iterable[OfVolume], volumes: Iterable[Volume]) -> list[Volume]:
+    """Active volumes of ours that a complete listing doesn't show, by handle or by tag."""
+    shown = list(listed)
+    known = {one.handle.id for one in shown} | {one.volume_id for one in shown}
+    return [
+        volume
+        for volume in volumes
+        if volume.status is VolumeStatus.active
+        and not volume.external
+        and volume.handle is not None
+        and known.isdisjoint((volume.id, volume.handle.id))
+    ]
+
+
+def _forsaken(resource: OfInstance, owner: Instance | None, before: Micros) -> bool:
+    if owner is None or resource.epoch < owner.epoch:  # never wanted, or from a superseded purchase
+        return True
+    if owner.status is not InstanceStatus.terminated or resource.epoch > owner.epoch:
+        return False
+    return (owner.finished_at or owner.last_processed_at) <= before
+
+
+def unlisted(listed: Iterable[OfInstance], instances: Iterable[Instance]) -> list[Instance]:
+    """Live instances of which a complete listing shows no resource, by handle or by tag."""
+    shown = list(listed)
+    handles = {(one.handle.kind, one.handle.id) for one in shown}
+    named = {one.instance_id for one in shown}
+    return [
+        instance
+        for instance in instances
+        if instance.status in LIVE
+        and instance.handles
+        and instance.id not in named
+        and handles.isdisjoint((handle.kind, handle.id) for handle in instance.handles)
+    ]
+
+
+# --- two of them ------------------------------------------------------------------------------------------------------
+
+
+def decide_sweep(look: AccountLook[T]) -> Iterator[Finding[T]]:
+    """What this look adds to the earlier ones: a first sighting, an agreement, or a suspicion cleared."""
+    known = {sighting.subject: sighting for sighting in look.sightings}
+    suspects: dict[str, T | Instance | Volume] = {_subject(volume): volume for volume in look.diskless}
+    suspects |= {_subject(one): one for one, presence in look.absent if not _reports(presence, look.now)}
+    suspects |= {_subject(stray): stray for stray in look.strays}  # last, because ending many takes its time
+    for subject, suspect in suspects.items():
+        seen = known.get(subject)
+        if seen is None or seen.until <= look.now:
+            yield Finding(_first_sight(look, subject, suspect, seen))
+        elif look.began - seen.first_at >= apart(look.facts):
+            yield _agreement(look, suspect, seen)
+    for sighting in known.values():
+        if sighting.subject not in suspects and sighting.until > look.now:
+            yield Finding(Step(saves=(sighting.with_(until=look.now),)))
+
+
+def _reports(presence: Presence | None, now: Micros) -> bool:
+    """Does its agent report from the machine? Then it is there, whatever a listing shows."""
+    return presence is not None and presence.seen_until >= now
+
+
+def _subject(suspect: Tagged | Instance | Volume) -> str:
+    if isinstance(suspect, Instance | Volume):
+        return f"{suspect.kind}/{suspect.id}/{suspect.epoch}"
+    return f"resource/{suspect.handle.kind}/{suspect.handle.id}"
+
+
+def _first_sight(look: AccountLook[T], subject: str, suspect: T | Instance | Volume, before: Sighting | None) -> Step:
+    """`before` no longer counts, but may still be in the store."""
+    fresh = Sighting(account=look.account, subject=subject, first_at=look.now, until=look.now + KEPT)
+    sighting = fresh if before is None else fresh.with_(version=before.version)
+    if not isinstance(suspect, Instance | Volume):
+        return _told(look, suspect, EventType.orphaned, sighting)
+    draft = Draft(look.now)
+    draft.save(sighting)
+    draft.tell(EventType.missing, suspect)
+    return draft.step()
+
+
+def _agreement(look: AccountLook[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
+    if isinstance(suspect, Instance):
+        return Finding(Step(), gone=suspect, outcome=Seen(unit_of(suspect), suspect.epoch, "gone"))
+    if isinstance(suspect, Volume):  # what it holds can't be bought again, so its provider is asked for it by name, too
+        ask = DescribeVolume(suspect.unit, suspect.backend, look.now + PATIENCE, suspect.project_id)
+        return Finding(Step(effects=(ask,)), gone=suspect)
+    if seen.acted_at is not None:
+        return Finding(Step(), end=suspect)  # requested again until it leaves the listing
+    return Finding(_told(look, suspect, EventType.reclaimed, seen.with_(acted_at=look.now)), end=suspect)
+
+
+def _told(look: AccountLook[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
+    """The sighting, and an event: for the project that the tag names or, if there is none, for global admins."""
+    project = look.projects.get(stray.project_id)
+    named = stray.project_id[:64]
+    event = Event(
+        id=derive(sighting.account, "event", sighting.subject, sighting.first_at, type.value),
+        project_id=EVERYWHERE if project is None else project.id,
+        at=look.now,
+        type=type,
+        detail=f"{stray.handle.kind} {stray.handle.id} at {look.facts.title or look.facts.name}"[:500],
+        targets=(Target(type="project", id=named, name=named if project is None else project.name),),
+    )
+    return Step(saves=(sighting,), events=(event,))

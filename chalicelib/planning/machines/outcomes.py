@@ -1,0 +1,208 @@
+"""What follows from the outcome of an effect on a machine. An outcome that comes too late has no consequences.
+
+The executor only reports what it found. Whether a refusal is final, what an unanswered call may have left behind, and
+when to try again are decided here.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.jobs import Attempt, JobStatus
+from chalicelib.errors import Bug
+from chalicelib.planning.kernel import purchases
+from chalicelib.planning.kernel.failures import Meaning, meaning
+from chalicelib.planning.kernel.plan import Failed, Outcome, Plan
+from chalicelib.planning.kernel.purchases import Bought, Left, NotBought, NotDone, Seen
+from chalicelib.planning.machines.instance import DESCRIBE_EVERY, InstanceLook
+from chalicelib.planning.machines.interruptions import NOTICE, take_back
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
+from chalicelib.planning.matching.colocation import is_cluster
+from chalicelib.planning.placing.placement_groups import lost
+
+ASK_SOON: Micros = 5 * SECOND  # most machines are gone within half a minute
+EARLY_ASKS = 4  # after this many termination requests, pauses are longer
+
+
+def decide_outcome(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
+    look = _InstanceOutcome(snapshot)
+    if isinstance(outcome, Bought | NotBought):
+        if look.same_purchase(outcome):
+            look.bought() if isinstance(outcome, Bought) else look.not_bought(outcome)
+    elif isinstance(outcome, Seen | Left | NotDone):
+        if outcome.epoch == snapshot.instance.epoch:
+            look.seen_or_left(outcome)
+    else:
+        raise Bug(f"{outcome} is no outcome of an effect on an instance")
+    return look.plan()
+
+
+class _InstanceOutcome(InstanceLook):
+    def same_purchase(self, outcome: Bought | NotBought) -> bool:
+        return (outcome.epoch, outcome.act_until) == (self.instance.epoch, self.instance.act_until)
+
+    def seen_or_left(self, outcome: Seen | Left | NotDone) -> None:
+        if isinstance(outcome, Seen):
+            self.seen(outcome)
+        elif isinstance(outcome, Left):
+            self.left(outcome)
+        else:
+            self.not_done(outcome)
+
+    # --- bought, or not ----------------------------------------------------------------------------------------------
+
+    def bought(self) -> None:
+        if self.instance.status != InstanceStatus.pending:
+            return
+        self.instance = self.draft.move_instance(
+            self.instance,
+            "accepted",
+            note="the cloud is creating it",
+            message="",
+            act_until=None,
+            due_at=self.now + DESCRIBE_EVERY,
+        )
+        self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
+        if is_cluster(self.snapshot.fleet.spec):  # it may be the first, which the rest waits for
+            self.draft.wake(f"fleet/{self.fleet.id}", f"queue/{self.instance.project_id}")
+
+    def not_bought(self, failed: NotBought) -> None:
+        means = meaning(failed.error)
+        if self.instance.status == InstanceStatus.terminating:
+            if not means.repeat:  # nothing is in flight any more, so the next look can end it at once
+                self._keep(act_until=None, due_at=self.now)
+                self.draft.wake(f"instance/{self.instance.id}")
+            return
+        if self.instance.status != InstanceStatus.pending:
+            return
+        again = self.now + round(max(_pause(failed, means), 1.0) * SECOND)
+        if means.repeat and (self.instance.deadline is None or again < self.instance.deadline):
+            found = lost(self.fleet, self.instance, self.now, self.facts) if failed.error == "Gone" else None
+            if found is not None:
+                self.draft.save(found)
+            until = max(again, self.now + (0 if means.settled else self.facts.visibility_lag))
+            self._keep(message=failed.message, act_until=until, due_at=until)
+            self.draft.tell(EventType.repeated, self.instance, reason=failed.error, detail=failed.message[:500])
+            return
+        self._refuse(failed, means)
+
+    def _refuse(self, failed: Failed, means: Meaning) -> None:
+        """The offer isn't available: the instance ends, and its jobs return to the queue to try the next one."""
+        text = f"{self.instance.offer.key}: {failed.message}"[:500]
+        self._send_back(text, Attempt(offer_key=self.instance.offer.key, error=failed.message[:200]))
+        claimed = bool(self.instance.claims)
+        self.instance = self.instance.with_(claims=())
+        self._leave_fleet()
+        if not claimed and not self.instance.for_run and not self.instance.of_gateway:  # a gateway sees its end
+            self._remember_for_fleet()
+        # A refusal covers this call only: an earlier one, whose response was lost, may have created something.
+        first = self.instance.act_until == purchases.act_until(self.instance.created_at, self.facts)
+        if self.instance.handles or means.repeat or not first:
+            self.instance = self.instance if means.repeat else self.instance.with_(act_until=None)
+            self._end(means.reason, text)
+            return
+        self.instance = self.draft.move_instance(
+            self.instance,
+            "refused",
+            reason=means.reason,
+            message=text,
+            finished_at=self.now,
+            act_until=None,
+            due_at=None,
+        )
+
+    def _send_back(self, text: str, attempt: Attempt) -> None:
+        for job in self.snapshot.jobs:
+            if job.status == JobStatus.provisioning:
+                self.draft.move_job(
+                    job,
+                    "requeue",
+                    note=text,
+                    assignment=None,
+                    provisioned_at=None,
+                    attempts=(*job.attempts, attempt),
+                    due_at=self.now,
+                )
+                self.draft.wake(f"queue/{job.project_id}", f"run/{job.run_id}")
+                self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
+            elif job.status == JobStatus.submitted:  # its gang, which is undone
+                self.draft.save(job.with_(attempts=(*job.attempts, attempt), last_processed_at=self.now))
+                self.draft.wake(f"run/{job.run_id}")
+            elif job.status == JobStatus.terminating:
+                self.draft.finish_job(job, None)
+
+    def _remember_for_fleet(self) -> None:
+        """No job remembers that this offer failed, so the fleet does."""
+        tried = tuple(dict.fromkeys((*self.fleet.tried, self.instance.offer.key)))
+        self.draft.save(
+            self.fleet.with_(
+                tried=tried, to_create=self.fleet.to_create + 1, last_processed_at=self.now, due_at=self.now
+            )
+        )
+
+    # --- looked for --------------------------------------------------------------------------------------------------
+
+    def seen(self, seen: Seen) -> None:
+        if self._leaving:
+            return
+        if seen.refused and self.instance.status == InstanceStatus.provisioning:
+            self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
+            return
+        if seen.interrupted or (seen.state == "gone" and not self._hidden()):
+            self._taken_back(seen)
+            return
+        changes = {
+            name: value
+            for name, value in (("hostname", seen.hostname), ("internal_ip", seen.internal_ip))
+            if value and value != getattr(self.instance, name)
+        }
+        if changes:
+            self._keep(**changes)
+            self.draft.wake(*(f"run/{claim.run_id}" for claim in self.instance.claims))
+
+    def _hidden(self) -> bool:
+        """Could it exist without the provider showing it yet?"""
+        return self.now < purchases.act_until(self.instance.created_at, self.facts) or not self.instance.handles
+
+    def _taken_back(self, seen: Seen) -> None:
+        soonest = self.now + NOTICE
+        until = max(soonest, seen.goes_at or 0) if seen.interrupted and seen.state != "gone" else None
+        self.instance = take_back(self.draft, self.instance, until)
+        if seen.state == "gone":
+            self.instance = self.instance.with_(due_at=self.now)
+            self.terminating()  # its disk or address may be left
+
+    # --- given back --------------------------------------------------------------------------------------------------
+
+    def left(self, left: Left) -> None:
+        """Ended only if nothing is left and no unanswered purchase can still be hiding something."""
+        if self.instance.status != InstanceStatus.terminating:
+            return
+        if left.going:
+            if self.instance.stop_attempts <= EARLY_ASKS:
+                self._look_again_at(self.now + ASK_SOON)
+        elif left.open_until is not None and left.open_until > left.began:
+            self._look_again_at(left.open_until)
+        else:
+            self.ended()
+
+    def not_done(self, failed: NotDone) -> None:
+        """Recorded once, and retried later."""
+        if self.instance.status == InstanceStatus.terminated:
+            return
+        if failed.message != self.instance.message:
+            self._keep(message=failed.message)
+            self.draft.tell(EventType.failed, self.instance, reason=failed.error, detail=failed.message[:500])
+        pause = _pause(failed, meaning(failed.error))
+        if pause:
+            self._look_again_at(self.now + round(pause * SECOND))
+
+    def _look_again_at(self, at: Micros) -> None:
+        due = self.instance.due_at
+        if due is not None and (at >= due or self.instance.status == InstanceStatus.terminating):
+            self._keep(due_at=at + 1)
+
+
+def _pause(failed: Failed, means: Meaning) -> float:
+    return means.retry_after if failed.retry_after is None else failed.retry_after

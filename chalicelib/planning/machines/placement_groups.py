@@ -1,0 +1,74 @@
+"""Placement groups that nobody is in any more: their deletion is requested until the cloud says that they are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.errors import Bug
+from chalicelib.machines.instance import TERMINATE_EVERY, TERMINATE_SELDOM
+from chalicelib.planning.kernel.failures import meaning
+from chalicelib.planning.kernel.plan import Outcome, Plan, Step
+from chalicelib.planning.kernel.purchases import PATIENCE
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.snapshots import FleetSnapshot
+from chalicelib.planning.placing.placement_groups import DeleteGroup, GroupLeft, GroupNotDeleted, changed, group_of
+
+
+def sooner(fleet: Fleet, at: Micros | None) -> Micros | None:
+    """When the fleet must be looked at: then, or earlier for a group that leaves."""
+    looks = [group.look_at for group in fleet.groups if group.leaving and group.look_at is not None]
+    return min([*looks, *([] if at is None else [at])], default=None)
+
+
+def take_leave(fleet: Fleet, instances: Iterable[Instance], now: Micros) -> tuple[tuple[Step, ...], Fleet]:
+    """Request the deletion of the groups that nobody is in, as often as that is due."""
+    used = {each.placement_group for each in instances if each.status is not InstanceStatus.terminated}
+    due = [
+        group
+        for group in fleet.groups
+        if (group.look_at is None or group.look_at <= now if group.leaving else group.id not in used)
+    ]
+    if not due:
+        return (), fleet
+    draft = Draft(now)
+    for group in due:
+        pause = min(TERMINATE_EVERY * 2 ** min(group.asked, 8), TERMINATE_SELDOM)
+        fleet = changed(fleet, group.id, leaving=True, asked=group.asked + 1, look_at=now + pause)
+        until = now + pause + PATIENCE
+        draft.act(DeleteGroup(f"fleet/{fleet.id}", group.backend, until, fleet.project_id, group.id))
+    fleet = fleet.with_(due_at=sooner(fleet, fleet.due_at), last_processed_at=now)
+    draft.save(fleet)
+    return (draft.step(),), fleet
+
+
+def decide_group(snapshot: FleetSnapshot, outcome: Outcome) -> Plan:
+    """What follows from the request to delete a group."""
+    if not isinstance(outcome, GroupLeft | GroupNotDeleted):
+        raise Bug(f"{outcome} is no outcome of an effect on a fleet")
+    fleet, now, draft = snapshot.view.fleet, snapshot.now, Draft(snapshot.now)
+    group = group_of(fleet, outcome.group)
+    if group is None:
+        return Plan()
+    if isinstance(outcome, GroupLeft) and not outcome.going:
+        fleet = fleet.with_(groups=tuple(each for each in fleet.groups if each.id != group.id))
+        if fleet.status is FleetStatus.terminating:  # it may have waited for this alone
+            fleet = fleet.with_(due_at=now)
+        draft.save(fleet)
+        draft.wake(f"fleet/{fleet.id}")
+        return draft.plan()
+    message = outcome.going if isinstance(outcome, GroupLeft) else outcome.message
+    if message == group.message:
+        return Plan()
+    fleet = changed(fleet, group.id, message=message)
+    if isinstance(outcome, GroupNotDeleted):
+        pause = meaning(outcome.error).retry_after if outcome.retry_after is None else outcome.retry_after
+        look_at = max(group.look_at or now, now + round(pause * SECOND))
+        fleet = changed(fleet, group.id, look_at=look_at)
+        detail = f"placement group in {group.region}: {message}"[:500]
+        draft.tell(EventType.failed, fleet, reason=outcome.error, detail=detail)
+    draft.save(fleet)
+    return draft.plan()

@@ -1,0 +1,102 @@
+"""What no plan may do to machines: an effect is committed before it runs, a fleet stays within its limit, and nothing
+that isn't gone is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.planning.kernel.lint import Known, id_of
+from chalicelib.planning.kernel.plan import Effect, Plan, Step
+from chalicelib.planning.kernel.purchases import Create, CreateSeveral, Describe, Terminate, unit_of
+from chalicelib.planning.kernel.snapshot import Snapshot
+from chalicelib.planning.matching.requirements import merged_fleet
+from chalicelib.planning.placing.placement_groups import DeleteGroup
+
+
+def watched(step: Step, known: Known) -> Iterator[str]:
+    """Every instance that isn't gone is looked at again, even if every wake-up is lost."""
+    for noun in step.saves:
+        if isinstance(noun, Instance) and noun.due_at is None and noun.status != InstanceStatus.terminated:
+            yield f"instance {noun.name} is {noun.status.value}, but nothing will look at it again"
+
+
+def _one_by_one(effects: Iterable[Effect]) -> Iterator[Effect]:
+    for effect in effects:
+        if isinstance(effect, CreateSeveral):
+            yield from effect.each()
+        else:
+            yield effect
+
+
+def purchases(step: Step, known: Known) -> Iterator[str]:
+    """The instance committed with an effect intends that effect."""
+    saved = {unit_of(noun): noun for noun in step.saves if isinstance(noun, Instance)}
+    for effect in _one_by_one(step.effects):
+        if not isinstance(effect, Create | Describe | Terminate):
+            continue
+        instance = saved.get(effect.unit)
+        if instance is not None and effect.backend != instance.offer.backend:
+            yield f"{effect.unit} belongs to {instance.offer.backend}, but its effect goes to {effect.backend}"
+        if isinstance(effect, Create):
+            if instance is None or instance.status != InstanceStatus.pending or instance.act_until is None:
+                yield f"{effect.unit} is bought without a committed act_until"
+            elif instance.act_until != effect.act_until:
+                yield f"instance {instance.name} is bought with an act_until other than the committed one"
+            elif not instance.bought:
+                yield f"instance {instance.name} has no backend to buy it from"
+        elif isinstance(effect, Terminate) and (instance is None or instance.status != InstanceStatus.terminating):
+            yield f"{effect.unit} is to be terminated, but its status isn't terminating"
+
+
+def placement_groups(step: Step, known: Known) -> Iterator[str]:
+    """A machine is ordered in a group that its fleet has and keeps; only a group that nobody is in is deleted."""
+    fleets = [noun for noun in step.saves if isinstance(noun, Fleet)]
+    kept = {group.id for fleet in fleets for group in fleet.groups if not group.leaving}
+    leaving = {group.id for fleet in fleets for group in fleet.groups if group.leaving}
+    for noun in step.saves:
+        if isinstance(noun, Instance) and noun.version == 0 and noun.placement_group not in ("", *kept):
+            yield f"instance {noun.name} is ordered in a placement group that its fleet doesn't keep"
+    for fleet in fleets:
+        if fleet.due_at is None and any(group.leaving for group in fleet.groups):
+            yield f"fleet {fleet.name} deletes a placement group, but nothing will look at it again"
+        before = known.get((Fleet, fleet.id))
+        had = {group.id for group in before.groups if not group.leaving} if isinstance(before, Fleet) else set()
+        if had - kept and (used := (had - kept) & _groups_in_use(step, known)):
+            yield f"fleet {fleet.name} gives up placement group {min(used)}, which is used"
+    for effect in step.effects:
+        if isinstance(effect, DeleteGroup) and effect.group not in leaving:
+            yield f"placement group {effect.group} is deleted without committing it"
+
+
+def _groups_in_use(step: Step, known: Known) -> set[str]:
+    now = {(type(noun), id_of(noun)): noun for noun in step.saves}
+    found = (noun for noun in {**known, **now}.values() if isinstance(noun, Instance))
+    return {noun.placement_group for noun in found if noun.status is not InstanceStatus.terminated}
+
+
+def fleet_sizes(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """A fleet never exceeds its limit, and whoever adds an instance commits the fleet with it."""
+    added: dict[str, int] = {}
+    listed = {i.id for view in snapshot.views() for i in view.instances}
+    for step in plan.steps:
+        fleets = {noun.id for noun in step.saves if isinstance(noun, Fleet)}
+        for noun in step.saves:
+            if (
+                isinstance(noun, Instance)
+                and noun.version == 0
+                and noun.id not in listed
+                and snapshot.unit.partition("/")[0] in ("queue", "fleet")
+            ):
+                listed.add(noun.id)
+                added[noun.fleet_id] = added.get(noun.fleet_id, 0) + 1
+                if noun.fleet_id not in fleets:
+                    yield f"instance {noun.name} is added without committing its fleet"
+    for view in snapshot.views():
+        nodes = merged_fleet(view.spec).nodes
+        more = added.get(view.fleet.id, 0)
+        count = len(view.instances) + more
+        if more and nodes is not None and nodes.max is not None and count > nodes.max:
+            yield f"fleet {view.fleet.name} would have {count} instances of at most {nodes.max}"

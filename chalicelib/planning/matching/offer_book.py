@@ -1,0 +1,246 @@
+"""The offer book: everything that a project could buy, indexed for queries.
+
+A book has one shelf per account. A shelf is built once per catalogue refresh and serves every plan and every queue pass
+of every project that uses the account; for disks of another size, one with their price is derived from it. Its offers
+are ranked (usable first, then by price, ties in the backend's own order) and are the rows of a `Stock` in that order,
+so the first row of an answer is its best offer, a price cap takes two look-ups, and "how many" is a count of bits. The
+book merges its shelves' answers, best first, only as far as they are read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
+from heapq import merge
+from itertools import islice
+from math import ceil, inf
+from operator import itemgetter
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.planning.matching.bitmaps import rows_of
+from chalicelib.planning.matching.fitting import Blocks, blocks_needed, measured, share, total_blocks
+from chalicelib.planning.matching.stock import Query, Stock
+
+DISK_SIZES = 8  # shelves that are kept for disks made to order
+
+Match = tuple[int, int, Blocks]  # an offer's rank, the blocks needed of it, the blocks it is cut into
+
+
+def slice_of(offer: Offer, blocks: int, total: int, availability: Availability | None = None) -> Offer:
+    """The offer for a share of a machine, with its part of the resources and of the price."""
+    if blocks == total == offer.blocks == offer.total_blocks and availability in (None, offer.availability):
+        return offer
+    instance = offer.instance
+    if blocks != total:
+        instance = instance.with_(resources=share(instance.resources, blocks, total))
+    return offer.with_(
+        instance=instance,
+        price=offer.price if blocks == total else round(offer.price * blocks / total, 6),
+        availability=availability or offer.availability,
+        blocks=blocks,
+        total_blocks=total,
+    )
+
+
+class OfferShelf:
+    """The offers of one account, by rank. Immutable.
+
+    One for disks of another size computes prices and one offer of each kind, and makes the others as they are read: a
+    queue may ask for as many sizes as it has jobs, and an account has ten thousand offers.
+    """
+
+    def __init__(self, offers: Iterable[Offer], gib: float = 0.0) -> None:
+        """`gib`: of disks that are made to order."""
+        self._gib = gib
+        priced = [(not offer.availability.usable, offer.price_sized(gib), offer) for offer in offers]
+        priced.sort(key=itemgetter(0, 1))
+        self._ranked = tuple([offer for *_, offer in priced])
+        self._usable = sum(offer.availability.usable for offer in self._ranked)
+        self._prices = [price for _, price, _ in priced]
+        kinds: dict[object, int] = {}  # many offers are of one kind: the same type in many regions
+        self._kind = [kinds.setdefault(_kind_key(offer), len(kinds)) for offer in self._ranked]
+        one = dict(zip(self._kind, self._ranked, strict=True))
+        self._kinds = [one[kind].sized(gib).instance.resources for kind in range(len(kinds))]
+        measures = [measured(has) for has in self._kinds]
+        self._stock = Stock(self._ranked, measures, self._kind)
+        disks = (offer.instance.resources.disk.size_mib / 1024 for offer in self._ranked if offer.elastic)
+        self._least_disk = min(disks, default=inf)
+        self._resized = lru_cache(DISK_SIZES)(lambda gib: OfferShelf(self._ranked, gib))
+
+    def __len__(self) -> int:
+        return len(self._ranked)
+
+    def offer(self, rank: int) -> Offer:
+        return self._ranked[rank].sized(self._gib)
+
+    def with_disks(self, gib: float) -> OfferShelf:
+        """The same offers with disks of at least this size, where a disk is made to order."""
+        return self._resized(ceil(gib)) if gib > self._least_disk else self
+
+    def reserved(self, reservation: str) -> Iterator[Offer]:
+        """What is sold of this reservation, whatever else is asked for."""
+        return (self.offer(rank) for rank in rows_of(self._stock.reservation.equal(reservation)))
+
+    def standing(self, rank: int) -> tuple[bool, float]:
+        """The sort key across shelves: usable offers first, then by price."""
+        return rank >= self._usable, self._prices[rank]
+
+    def matches(self, queries: Sequence[Query]) -> tuple[Iterable[Match], int]:
+        """The offers that match any of the queries, best first, and how many there are. An offer counts once, cut as
+        the first matching query would."""
+        if all(query.blocks == 1 for query in queries):
+            found = 0
+            for query in queries:
+                found |= self._candidates(query)
+            return ((rank, 1, 1) for rank in rows_of(found)), found.bit_count()
+        shares: dict[int, Match] = {}
+        for query in queries:
+            for match in self.fitting(query):
+                shares.setdefault(match[0], match)
+        return (shares[rank] for rank in sorted(shares)), len(shares)
+
+    def fitting(self, query: Query) -> Iterator[Match]:
+        """The offers that fit, best first."""
+        ranks = rows_of(self._candidates(query))
+        if query.blocks == 1:
+            yield from ((rank, 1, 1) for rank in ranks)
+            return
+        needed: dict[int, int] = {}
+        for rank in ranks:
+            kind = self._kind[rank]
+            if kind not in needed:
+                has = self._kinds[kind]
+                total = total_blocks(query.blocks, has)
+                needed[kind] = blocks_needed(query.resources, has, total) if total else 0
+            if needed[kind]:
+                yield rank, needed[kind], query.blocks
+
+    def dearest(self, query: Query) -> float | None:
+        if query.blocks != 1:
+            return max((self.cut(*match).price for match in self.fitting(query)), default=None)
+        found = self._candidates(query)
+        last = (part.bit_length() - 1 for part in (found, found & _first(self._usable)) if part)
+        return max((self._prices[rank] for rank in last), default=None)
+
+    def cut(self, rank: int, needed: int, blocks: Blocks) -> Offer:
+        offer = self.offer(rank)
+        total = total_blocks(blocks, offer.instance.resources) or 1
+        return offer if total == 1 else slice_of(offer, needed, total)
+
+    def _candidates(self, query: Query) -> int:
+        """The offers that fit; if machines are cut into blocks, those of which a share may fit."""
+        found = self._stock.offered(query)
+        if query.reservation is None:
+            found &= self._stock.reservation.equal("")
+        if query.max_price is not None:
+            there = bisect_right(self._prices, query.max_price, 0, self._usable)
+            gone = bisect_right(self._prices, query.max_price, self._usable)
+            found &= _first(there) | (_first(gone) ^ _first(self._usable))
+        if found and query.machine is not None:
+            found &= self._stock.having(query.machine)
+        return found and found & self._stock.having(query.resources, whole=query.blocks == 1)
+
+
+class OfferBook:
+    """The shelves of a project's accounts, read as one. Immutable; `taken_at` says how old the oldest of them is, and
+    `awaited` names the backends that have yet to say what they sell."""
+
+    def __init__(
+        self,
+        offers: Iterable[Offer] = (),
+        taken_at: Micros = 0,
+        *,
+        shelves: Iterable[OfferShelf] | None = None,
+        awaited: Iterable[str] = (),
+    ) -> None:
+        """From `shelves`, which other books may share, or from `offers` on a shelf of their own."""
+        self.taken_at, self.awaited = taken_at, tuple(sorted(awaited))
+        self._shelves = (OfferShelf(offers),) if shelves is None else tuple(shelves)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._shelves))
+
+    def awaited_by(self, query: Query) -> str:
+        """The awaited backends that the query takes, in words; empty if there are none."""
+        taken = (name for name in self.awaited if query.backends is None or name.lower() in query.backends)
+        return " and ".join(f"`{name}`" for name in taken)
+
+    def match(self, query: Query, limit: int = 50) -> tuple[tuple[Offer, ...], int]:
+        """The best `limit` offers and how many there are in all."""
+        return self.match_any((query,), limit)
+
+    def match_any(self, queries: Sequence[Query], limit: int = 50) -> tuple[tuple[Offer, ...], int]:
+        """The same for any of several queries. An offer counts once, cut as the first matching query would; with disks
+        of two sizes it is two."""
+        asked = self._asked(queries)
+        found = [shelf.matches(alike) for shelf, alike in asked]
+        best = islice(_merged([shelf for shelf, _ in asked], [matches for matches, _ in found]), limit)
+        return tuple(shelf.cut(*match) for shelf, match in best), sum(count for _, count in found)
+
+    def machines(self, query: Query, limit: int) -> list[tuple[Offer, int, int]]:
+        """The best machines to buy: each whole, with the number of blocks needed and the number it is cut into."""
+        return [_whole(shelf, match) for shelf, match in islice(self._fitting(query), limit)]
+
+    def best(self, query: Query, tried: Collection[str]) -> tuple[Offer, int, int] | None:
+        """The best of them that is available and hasn't been tried."""
+        for shelf, match in self._fitting(query):
+            offer = shelf.offer(match[0])
+            if not offer.availability.usable:
+                break
+            if not tried or offer.key not in tried:
+                return _whole(shelf, match)
+        return None
+
+    def dearest(self, queries: Sequence[Query]) -> float | None:
+        """The highest price among the offers that match any of these queries, each for the share needed."""
+        tops = (shelf.dearest(query) for shelf, alike in self._asked(queries) for query in alike)
+        return max((top for top in tops if top is not None), default=None)
+
+    def reserved(self, reservation: str) -> list[Offer]:
+        return [offer for shelf in self._shelves for offer in shelf.reserved(reservation)]
+
+    def _fitting(self, query: Query) -> Iterator[tuple[OfferShelf, Match]]:
+        shelves = [shelf.with_disks(query.disk_gib) for shelf in self._shelves]
+        return _merged(shelves, [shelf.fitting(query) for shelf in shelves])
+
+    def _asked(self, queries: Sequence[Query]) -> list[tuple[OfferShelf, list[Query]]]:
+        """The shelves to look at, each with the queries that ask for its size of disks."""
+        found: dict[int, tuple[OfferShelf, list[Query]]] = {}
+        for shelf in self._shelves:
+            for query in queries:
+                sized = shelf.with_disks(query.disk_gib)
+                found.setdefault(id(sized), (sized, []))[1].append(query)
+        return list(found.values())
+
+
+def _merged(shelves: Sequence[OfferShelf], found: Sequence[Iterable[Match]]) -> Iterator[tuple[OfferShelf, Match]]:
+    """The shelves' matches in one order; of two that rank equal, the earlier shelf's comes first."""
+    if len(shelves) == 1:
+        return ((shelves[0], match) for match in found[0])
+    lines = (_standing(number, shelves[number], matches) for number, matches in enumerate(found))
+    return ((shelves[number], match) for _, number, match in merge(*lines))
+
+
+def _standing(
+    number: int, shelf: OfferShelf, found: Iterable[Match]
+) -> Iterator[tuple[tuple[bool, float], int, Match]]:
+    return ((shelf.standing(match[0]), number, match) for match in found)
+
+
+def _whole(shelf: OfferShelf, match: Match) -> tuple[Offer, int, int]:
+    rank, needed, blocks = match
+    offer = shelf.offer(rank)
+    return offer, needed, total_blocks(blocks, offer.instance.resources) or 1
+
+
+def _first(count: int) -> int:
+    """The first rows of a stock, as a set."""
+    return (1 << count) - 1
+
+
+def _kind_key(offer: Offer) -> tuple[object, ...]:
+    has = offer.instance.resources
+    gpus = tuple([(gpu.name, gpu.memory_mib, gpu.vendor) for gpu in has.gpus])
+    return (has.cpus, has.memory_mib, gpus, has.disk.size_mib, offer.most_disk, has.cpu_arch)

@@ -1,0 +1,32 @@
+"""A job that waits for capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.runs import Run
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.volumes.mounts import named_volumes
+from chalicelib.planning.volumes.sites import Site
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job waiting for capacity. `run_spec` has its profile merged into the configuration."""
+
+    job: Job
+    run: Run
+    spec: JobSpec
+    run_spec: RunSpec
+    sites: tuple[Site, ...] | None = None  # where its volumes are; None: it has none
+
+    alone: bool = False  # its run has no other job
+    fleet_id: str | None = None  # where others of its run are that it reaches
+
+    @cached_property
+    def volumes(self) -> tuple[tuple[str, ...], ...]:
+        """The names of its volumes, by mount."""
+        return named_volumes(self.spec.volumes)

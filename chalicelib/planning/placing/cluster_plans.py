@@ -1,0 +1,34 @@
+"""What a plan says of a task on several nodes: whether there is or may be a cluster for it, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.gang_placement import seek
+from chalicelib.planning.placing.gang_purchases import order
+from chalicelib.planning.placing.gangs import Needs
+from chalicelib.planning.placing.options import Hopeless
+from chalicelib.planning.placing.queue import located
+from chalicelib.planning.volumes.sites import Volumes
+
+
+def nowhere(
+    unit: Sequence[QueuedJob],
+    views: Sequence[FleetView],
+    book: OfferBook,
+    facts: Mapping[str, BackendFacts],
+    volumes: Volumes,
+) -> tuple[Note, ...]:
+    """Why these nodes can never start together; empty if they can, now or later."""
+    (located_unit,) = located([list(unit)], volumes)
+    floor, needs = Floor(views, book, facts), Needs(located_unit)
+    found = seek(floor, needs, None)
+    if not isinstance(found, Hopeless) or order(floor, needs, ()) is not None:
+        return ()
+    return found.notes

@@ -1,0 +1,109 @@
+"""What a cluster is, and which of its machines the nodes of a task could have.
+
+A cluster is the machines of a fleet with `placement: cluster` that are in one backend and region: they reach each
+other. A node takes a whole machine, so that nothing else on it slows down the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from chalicelib.planning.matching.bitmaps import first_of, rows_of
+from chalicelib.planning.matching.colocation import is_cluster
+from chalicelib.planning.matching.pools import Pool, unheard
+from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing.capacity import Floor
+
+
+@dataclass(frozen=True)
+class Cluster:
+    at: int  # its fleet's position among the floor's pools
+    pool: Pool
+    rows: int
+
+    @property
+    def name(self) -> str:
+        return self.pool.view.fleet.name
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its backend and region."""
+        offer = self.pool.machines[first_of(self.rows)].offer
+        return offer.backend, offer.region
+
+    def free(self, floor: Floor, *, coming: bool = False) -> int:
+        """Its machines that take jobs and have none; with `coming`, those on their way too."""
+        among = self.pool.ready | self.pool.coming if coming else self.pool.ready
+        usable = rows_of(self.rows & self.pool.not_full(among))
+        return sum(1 << row for row in usable if _whole(floor, self.pool, row))
+
+
+def clusters(floor: Floor) -> Iterator[Cluster]:
+    for at, pool in enumerate(floor.pools):
+        if is_cluster(pool.view.spec):
+            places: dict[tuple[str, str], int] = {}
+            for row, instance in enumerate(pool.machines):
+                where = instance.offer.backend, instance.offer.region
+                places[where] = places.get(where, 0) | 1 << row
+            yield from (Cluster(at, pool, rows) for rows in places.values())
+
+
+def _whole(floor: Floor, pool: Pool, row: int) -> bool:
+    instance = floor.instances[pool.machines[row].id]
+    return len(floor.free(instance)) == instance.total_blocks
+
+
+def fitting_rows(floor: Floor, cluster: Cluster, wants: Wants) -> int:
+    """Machines that fit, free or not; a host that hasn't reported may."""
+    asked = floor.asked(wants)
+    if not isinstance(asked.query(cluster.at), Query):
+        return 0
+    rows = 0
+    for share in asked.shares(cluster.at):
+        rows |= share.rows
+    silent = sum(1 << row for row, each in enumerate(cluster.pool.machines) if unheard(each))
+    return (rows | silent & cluster.pool.chosen(asked.wants)) & cluster.rows
+
+
+def may_use(floor: Floor, at: int, groups: Iterable[Wants]) -> bool:
+    """May every node be in this fleet, as far as the fleet and the run say?"""
+    return all(isinstance(floor.asked(wants).query(at), Query) for wants in groups)
+
+
+def undecided_rows(floor: Floor, cluster: Cluster, wants: Wants) -> int:
+    """Machines that fit if they come up in the zone of the volumes."""
+    query = floor.asked(wants).query(cluster.at)
+    return cluster.pool.undecided(wants, query) & cluster.rows if isinstance(query, Query) else 0
+
+
+def share_out(needed: Sequence[int], fitting: Sequence[int]) -> list[int] | None:
+    """Machines for groups of nodes: group n gets `needed[n]` of the rows `fitting[n]`, and no row is given twice. None
+    if there aren't enough, however they are chosen."""
+    given = [0] * len(needed)
+
+    def grant(group: int, asked: set[int]) -> bool:
+        """One more row for the group: a free one, or one of another group that finds a substitute. `asked`: groups that
+        can't be asked any more; each is asked once, or many groups would take for ever."""
+        asked.add(group)
+        taken = 0
+        for rows in given:
+            taken |= rows
+        if free := fitting[group] & ~taken:
+            given[group] |= 1 << first_of(free)
+            return True
+        for other in range(len(given)):
+            shared = given[other] & fitting[group]
+            if shared and other not in asked and grant(other, asked):
+                row = 1 << first_of(shared)
+                given[other] ^= row
+                given[group] |= row
+                return True
+        return False
+
+    for group, count in enumerate(needed):
+        for _ in range(count):
+            if not grant(group, set()):
+                return None
+    return given

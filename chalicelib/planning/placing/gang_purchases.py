@@ -1,0 +1,200 @@
+"""What is bought for a gang that its clusters have too few machines for.
+
+The first machine says where (`colocation`); once its cloud has accepted it, whatever else the gang lacks is bought
+there, in the commits that seal it. The gang holds those machines from their purchase on, and waits for their addresses
+as for any. A purchase that is refused undoes it, and it tries again with what it has and the next offer there.
+
+If nothing there is left that fits, the whole gang moves: the machines are given back, and the next first machine is
+bought where every node's offer is one that hasn't failed yet. An offer fails once for a submission, so this ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Attempt
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.bitmaps import first_of as first_row
+from chalicelib.planning.matching.colocation import first_of, is_cluster, place_of
+from chalicelib.planning.matching.pools import COMING, READY, Pool
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing.buying import MOST_TRIED, Buy, in_zones, may_grow, tried_by
+from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use
+from chalicelib.planning.placing.gangs import Needs
+from chalicelib.planning.placing.options import Waits
+
+OFFERS_READ = 200  # for the first machine
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Places from the first missing rank on: machines that are there, and what is bought."""
+
+    places: tuple[Instance | Buy, ...]
+
+    @property
+    def price(self) -> float:
+        """Of a node."""
+        return sum(place.offer.price for place in self.places) / len(self.places)
+
+
+@dataclass(frozen=True)
+class Retreat:
+    """Nothing that fits the rest is left where this cluster is."""
+
+    view: FleetView
+    first: Instance
+
+
+def order(floor: Floor, needs: Needs, held: Collection[str]) -> Ordered | Retreat | Waits | None:
+    """What costs least. `held`: the places that the gang has already. None: nothing that can be bought would help."""
+    tried = {key for item in needs.unit for key in tried_by(item.job)}
+    waits: Waits | None = None
+    ordered: list[Ordered] = []
+    for at, pool in enumerate(floor.pools):
+        if len(tried) < MOST_TRIED and is_cluster(pool.view.spec):
+            answer = _Order(floor, at, needs, held, tried).answer()
+            if isinstance(answer, Ordered):
+                ordered.append(answer)
+            elif isinstance(answer, Retreat):
+                if not ordered:
+                    return answer
+            else:
+                waits = waits or answer
+    return min(ordered, key=lambda each: each.price) if ordered else waits
+
+
+class _Order:
+    """What one fleet could do."""
+
+    def __init__(self, floor: Floor, at: int, needs: Needs, held: Collection[str], tried: Collection[str]) -> None:
+        self.floor, self.at, self.needs, self.held, self.tried = floor, at, needs, held, tried
+        self.pool: Pool = floor.pools[at]
+        self.view, self.groups = self.pool.view, needs.groups()
+        self.first = first_of(self.view.instances)
+
+    def answer(self) -> Ordered | Retreat | Waits | None:
+        name, count = self.view.fleet.name, self.floor.count[self.view.fleet.id]
+        if not may_use(self.floor, self.at, self.groups):
+            return None
+        if not all(may_grow(self.pool, count, wants) for wants in self.groups):
+            return None
+        staying = {each.id for each in self.view.instances if each.status in (*READY, *COMING)}
+        if not staying.issuperset(self.held):
+            return None
+        if self.floor.founding(self.pool):
+            return Waits(name, f"for the first machine of cluster `{name}` to be created")
+        return self._begin() if self.first is None else self._rest(self.first)
+
+    # --- a new cluster -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> Ordered | Waits | None:
+        """Its first machine, where there may be one for every node."""
+        nodes, name = len(self.needs.unit), self.view.fleet.name
+        if not self._may_hold(nodes):
+            return None
+        if not self._has_room(nodes):
+            return Waits(name, f"for room in fleet `{name}` for {nodes} machines")
+        buy = self._founder()
+        return None if buy is None else Ordered((buy,))
+
+    def _founder(self) -> Buy | None:
+        orders = {wants: self.floor.asked(wants).order(self.at) for wants in self.groups}
+        first = orders[next(iter(self.groups))]
+        for offer, _, total in self.floor.book.machines(first, OFFERS_READ) if first else ():
+            usable = offer.availability.usable and offer.key not in self.tried
+            if usable and all(query and self._sold(query, offer) for query in orders.values()):
+                assert first is not None
+                return Buy(self.view, in_zones(offer, first), total, total)
+        return None
+
+    def _sold(self, query: Query, beside: Offer) -> bool:
+        there = query._replace(backends=frozenset([beside.backend.lower()]), regions=frozenset([beside.region.lower()]))
+        return query.takes_place(beside.backend, beside.region, None) and self._best(there) is not None
+
+    def _best(self, query: Query) -> tuple[Offer, int, int] | None:
+        return self.floor.book.best(query, self.tried)
+
+    # --- the rest of one ---------------------------------------------------------------------------------------------
+
+    def _rest(self, first: Instance) -> Ordered | Retreat | Waits | None:
+        cluster = self._cluster(first)
+        where, missing = self._there(cluster)
+        if not self._has_room(len(missing)):
+            return self._wait(cluster)
+        for wants, ranks in self.groups.items():
+            lacking = [rank for rank in ranks if rank in missing]
+            if not lacking:
+                continue
+            query = self.floor.asked(wants).order(self.at)
+            found = None if query is None else self._best(query)
+            if query is None or found is None:
+                return self._retreat(first)
+            offer, _, total = found
+            where |= {rank: Buy(self.view, in_zones(offer, query), total, total) for rank in lacking}
+        return Ordered(tuple(where[rank] for rank in sorted(where)))
+
+    def _cluster(self, first: Instance) -> Cluster:
+        place = first.offer.backend, first.offer.region
+        mine = (each for each in clusters(self.floor) if each.at == self.at)
+        return next(each for each in mine if each.place == place)
+
+    def _there(self, cluster: Cluster) -> tuple[dict[int, Instance | Buy], set[int]]:
+        """Machines by rank, those that are still coming too; and the ranks for which there is none."""
+        where: dict[int, Instance | Buy] = {}
+        free, missing = cluster.free(self.floor, coming=True), set[int]()
+        for wants, ranks in self.groups.items():
+            for rank in ranks:
+                rows = free & fitting_rows(self.floor, cluster, wants)
+                if not rows:
+                    missing.add(rank)
+                    continue
+                row = first_row(rows)
+                free &= ~(1 << row)
+                where[rank] = self.floor.instances[self.pool.machines[row].id]
+        return where, missing
+
+    def _wait(self, cluster: Cluster) -> Waits | None:
+        """The fleet is full; will there be enough once what runs there has ended?"""
+        nodes, found = len(self.needs.nodes), 0
+        for wants in self.groups:
+            found |= fitting_rows(self.floor, cluster, wants)
+        if found.bit_count() + (self.floor.room(self.pool) or 0) < nodes:
+            return None
+        return Waits(cluster.name, f"for {nodes} whole hosts in cluster `{cluster.name}` at once")
+
+    def _retreat(self, first: Instance) -> Retreat | None:
+        """Only if nobody else uses what is there or asked for it, and the fleet needn't keep any."""
+        nodes = self.view.spec.configuration.nodes
+        staying = [each for each in self.view.instances if each.status in (*READY, *COMING)]
+        others = [each for each in staying if each.id not in self.held]
+        kept = any(each.claims or each.idle_seconds is None for each in others)
+        return None if kept or nodes is None or nodes.min else Retreat(self.view, first)
+
+    # --- how many ----------------------------------------------------------------------------------------------------
+
+    def _may_hold(self, machines: int) -> bool:
+        nodes = self.view.spec.configuration.nodes
+        return nodes is not None and (nodes.max is None or machines <= nodes.max)
+
+    def _has_room(self, more: int) -> bool:
+        room = self.floor.room(self.pool)
+        return room is None or more <= room
+
+
+def retreat(draft: Draft, needs: Needs, back: Retreat) -> Iterator[Instance]:
+    """End the machines, and remember that this place won't do."""
+    lead, where = needs.lead, place_of(back.first)
+    why = f"nothing that fits is left in {where} for the other nodes of {lead.run_name}"
+    attempt = Attempt(offer_key=back.first.offer.key, error=why)
+    draft.save(lead.with_(attempts=(*lead.attempts, attempt), last_processed_at=draft.now))
+    for instance in back.view.instances:
+        if instance.status in (*READY, *COMING) and not instance.claims:
+            draft.end_instance(instance, InstanceReason.no_offers, why)
+            yield instance

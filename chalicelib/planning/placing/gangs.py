@@ -1,0 +1,56 @@
+"""What the nodes of a task need of a cluster: their wants, in groups of equal ones.
+
+Only the first node, the lead, stands in the queue; the others are read with it. An attempt isn't complete while some of
+its jobs are still being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib.domain.jobs import Job
+from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.matching.requirements import Wants, wants_at
+from chalicelib.planning.placing.capacity import Floor
+
+
+def is_gang(unit: Sequence[QueuedJob]) -> bool:
+    return unit[0].spec.jobs_per_replica > 1
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the nodes of a unit need, from rank `first` on."""
+
+    unit: Sequence[QueuedJob]
+    first: int = 0
+
+    @property
+    def lead(self) -> Job:
+        return self.unit[0].job
+
+    @property
+    def nodes(self) -> Sequence[QueuedJob]:
+        return self.unit[self.first :]
+
+    def groups(self) -> dict[Wants, list[int]]:
+        """Ranks with the same wants."""
+        found: dict[Wants, list[int]] = {}
+        for rank in range(self.first, len(self.unit)):
+            found.setdefault(wants_at(self.unit[rank]), []).append(rank)
+        return found
+
+
+def complete(unit: Sequence[QueuedJob]) -> bool:
+    return [item.job.job_num for item in unit] == list(range(unit[0].spec.jobs_per_replica))
+
+
+def no_cluster(floor: Floor, text: str = "") -> Note:
+    """Why no fleet takes a task on several nodes."""
+    if not floor.pools:
+        return Note("the project", "has no fleet", "apply a configuration with `type: fleet` and `placement: cluster`")
+    names = ", ".join(f"`{pool.view.fleet.name}`" for pool in floor.pools[:5])
+    hint = "set `placement: cluster` on a fleet whose hosts share a network"
+    return Note("the run", text or f"has several nodes, and no fleet is a cluster (there are {names})", hint)

@@ -1,0 +1,163 @@
+"""The offers that plans show: where a job could go now, and what a fleet could buy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster
+from chalicelib.planning.matching.fitting import Misfit
+from chalicelib.planning.matching.isolation import UNISOLATED, text_of, unisolated, without_docker
+from chalicelib.planning.matching.offer_book import OfferBook, slice_of
+from chalicelib.planning.matching.pools import READY, blocks_for
+from chalicelib.planning.matching.requirements import Wants, combined, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing.why_not import closed_to, nearest, no_offers, out_of_reach, telling
+from chalicelib.planning.volumes.mounts import named_volumes
+from chalicelib.planning.volumes.sites import Volumes, sites
+
+
+def plan_offers(
+    run_spec: RunSpec,
+    job_spec: JobSpec,
+    fleets: Sequence[FleetView],
+    book: OfferBook,
+    limit: int,
+    *,
+    whole: bool = False,
+    facts: Mapping[str, BackendFacts] | None = None,
+    volumes: Volumes | None = None,
+) -> tuple[list[Offer], int, list[Note]]:
+    """Where a job could go, in the order in which it would be tried; the total; and notes that say why a fleet offers
+    nothing. Existing instances are shown as the share that the job needs, or `whole`. One of several nodes takes a
+    whole machine of a cluster. With `facts` a cluster buys only what can be beside its first machine."""
+    wants, several = wants_of(run_spec, job_spec), job_spec.jobs_per_replica > 1
+    if volumes is not None:
+        wants = with_sites(wants, job_spec, volumes)
+    views = [view for view in fleets if not view.fleet.deleted and (not several or is_cluster(view.spec))]
+    there: list[Offer] = []
+    queries: list[Query] = []
+    notes: list[Note] = []
+    for view in views:
+        query = combined(wants, view)
+        if isinstance(query, Note):
+            notes.append(query)
+            continue
+        found = _existing(wants, query, view, whole, several)
+        there += found
+        closed = closed_to(wants, view, query)
+        order = query
+        if facts is not None and is_cluster(view.spec):
+            order = beside(query, first_of(view.instances), capable(facts)) or query
+        if closed is None:
+            queries.append(order)
+        if not found:
+            notes += _nothing(wants, query, order, view, closed, book)
+    bought, total = book.match_any(queries, limit) if queries else ((), 0)
+    return as_tried(there, bought)[:limit], len(there) + total, telling(notes, wants, views)
+
+
+def as_tried(there: Iterable[Offer], bought: Iterable[Offer]) -> list[Offer]:
+    """What is free, then what can be bought, both with the cheapest first; then what a job would have to wait for: the
+    machines in use, and last what nobody can buy now."""
+    there = sorted(there, key=lambda offer: offer.price)
+    return sorted([*there, *bought], key=_turn)
+
+
+def _turn(offer: Offer) -> int:
+    if offer.availability is Availability.busy:
+        return 2
+    return 0 if offer.availability is Availability.idle else 1 if offer.availability.usable else 3
+
+
+def with_sites(wants: Wants, job_spec: JobSpec, volumes: Volumes) -> Wants:
+    """The same, only where the job's volumes are."""
+    names = named_volumes(job_spec.volumes)
+    return wants._replace(query=wants.query._replace(sites=sites(names, volumes))) if names else wants
+
+
+def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: bool) -> list[Offer]:
+    """The shares of the fleet's instances that fit, busy or not. `alone`: no other job may be there."""
+    found: list[Offer] = []
+    for instance in view.instances:
+        if instance.status not in READY or instance.unreachable or instance.health == "failure":
+            continue
+        if blocks := blocks_for(wants, query, instance, view.fleet.name):
+            needed = instance.total_blocks if alone else blocks
+            state = Availability.idle if needed <= instance.free_blocks else Availability.busy
+            shown = instance.total_blocks if whole else needed
+            found.append(slice_of(instance.offer, shown, instance.total_blocks, state))
+    return found
+
+
+def _nothing(
+    wants: Wants, query: Query, order: Query, view: FleetView, closed: Note | None, book: OfferBook
+) -> list[Note]:
+    """Why a fleet has no instance that fits, and can't buy one. `order`: what of the `query` it may buy."""
+    if view.spec.configuration.nodes is None:
+        there = [i for i in view.instances if i.status in READY and not i.unreachable]
+        ill = next((i for i in there if i.health == "failure" and blocks_for(wants, query, i, view.fleet.name)), None)
+        if ill is not None:
+            text = f"has {ill.name}, which would fit but isn't healthy: {ill.health_message}"
+            return [Note(f"fleet `{view.fleet.name}`", text, "fix it, and it takes jobs again by itself")]
+        return [nearest(wants, query, view, [i for i in there if i.health != "failure"])]
+    if closed:
+        return [closed]
+    if book.match(order, 1)[1]:
+        return []
+    sold = order != query and book.match(query, 1)[1]
+    return [out_of_reach(view) if sold else no_offers(f"fleet `{view.fleet.name}`", query, book)]
+
+
+def only_plain(
+    run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[FleetView], book: OfferBook
+) -> tuple[str, Misfit] | None:
+    """The instance that could take the job but for what plain processes there don't separate, and what that is; None
+    if one can take it anyway, or none can."""
+    wants = wants_of(run_spec, job_spec)
+    if not (wants.isolated or wants.barred) or not any(
+        without_docker(one) for view in fleets for one in view.instances
+    ):
+        return None
+    if plan_offers(run_spec, job_spec, fleets, book, 1)[1]:
+        return None
+    anywhere = wants._replace(isolated=False, barred=None)
+    for view in fleets:
+        query = combined(anywhere, view)
+        name = view.fleet.name
+        found = [] if isinstance(query, Note) else [i for i in view.instances if blocks_for(anywhere, query, i, name)]
+        if found:
+            shared = wants.isolated and unisolated(found[0])
+            return found[0].name, UNISOLATED if shared else wants.barred or UNISOLATED
+    return None
+
+
+def separation(fleets: Iterable[FleetView], job_spec: JobSpec) -> list[str]:
+    """What separates jobs, for each fleet that has machines without containers, and as whom the job runs there."""
+    lines = []
+    own = "each as a user of its own"
+    if job_spec.user is not None and job_spec.user_permitted:
+        own = f"this one as the user {text_of(job_spec.user)} of its host"
+    for view in fleets:
+        plain = {instance.isolation == "user" for instance in view.instances if without_docker(instance)}
+        how = "without isolation" if False in plain else own
+        if plain:
+            lines.append(f"Fleet {view.fleet.name} runs jobs as plain processes, {how}.")
+    return lines
+
+
+def fleet_offers(spec: FleetSpec, book: OfferBook, limit: int) -> tuple[list[Offer], int]:
+    """What a fleet could buy, and how many offers there are in all."""
+    config = merged_fleet(spec)
+    if config.nodes is None:
+        return [], 0
+    query = fleet_query(config)
+    machines = book.machines(query, limit)
+    whole = [offer.with_(total_blocks=total, blocks=total) if total > 1 else offer for offer, _, total in machines]
+    return whole, book.match(query, 0)[1]

@@ -1,0 +1,70 @@
+"""A machine about to be bought, and its order. It is written with the purchase's effect, which follows the commit."""
+
+from __future__ import annotations
+
+from chalicelib.domain.events import EventType, Trade
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Claim, Instance
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.machines.instance import RUN_IDLE
+from chalicelib.planning.kernel import purchases
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.matching.requirements import idle_seconds, merged_fleet, merged_run
+from chalicelib.planning.placing.buying import Buy
+from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.claims import claim_of
+from chalicelib.planning.placing.placement_groups import in_group
+
+
+def order_for(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, buy: Buy) -> Instance:
+    """Buy the machine, with the job's claim on it."""
+    fleet, config, run = floor.fleets[buy.view.fleet.id], merged_fleet(buy.view.spec), merged_run(item.run_spec)
+    idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, facts)
+    claim = claim_of(item, tuple(range(buy.blocks)))
+    tags = {**(config.tags or {}), **(run.tags or {})}
+    made = new_instance(draft.now, FleetView(fleet, buy.view.spec), buy.offer, buy.total, facts, idle, (claim,))
+    fleet, instance = in_group(fleet, buy.view.spec, made.with_(tags=tags, for_run=True), facts)
+    fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=draft.now)
+    draft.save(fleet)
+    draft.save(instance)
+    draft.tell(EventType.ordered, instance, item.job, trade=Trade.of("bought", instance.offer))
+    draft.act(purchases.create(instance))
+    floor.bought(fleet, instance)
+    return instance
+
+
+def new_instance(
+    now: Micros,
+    view: FleetView,
+    offer: Offer,
+    blocks: int,
+    facts: BackendFacts,
+    idle: int | None,
+    claims: tuple[Claim, ...] = (),
+) -> Instance:
+    """An instance about to be bought. Its id follows from the fleet and its number, so a repeat gets the same id."""
+    num = view.fleet.next_instance_num
+    act_until = purchases.act_until(now, facts)
+    return Instance(
+        id=derive(view.fleet.id, "instance", num),
+        project_id=view.fleet.project_id,
+        fleet_id=view.fleet.id,
+        fleet_name=view.fleet.name,
+        num=num,
+        name=f"{view.fleet.name}-{num}",
+        offer=offer.with_(blocks=blocks, total_blocks=blocks),
+        total_blocks=blocks,
+        claims=claims,
+        tags=merged_fleet(view.spec).tags or {},
+        env={name: str(value) for name, value in view.spec.configuration.env.items()},
+        idle_seconds=idle,
+        created_at=now,
+        last_processed_at=now,
+        act_until=act_until,
+        deadline=now + facts.provisioning_timeout,
+        due_at=act_until,
+    )

@@ -1,0 +1,164 @@
+"""Where a job can go: a free place on a ready machine, the cheapest first; a free place on a starting machine; a new
+machine, the cheapest first, in a fleet with room for one. Failing all three, the job waits for something that fits but
+isn't free, or nothing will ever fit.
+
+An answer depends only on the floor as it is now, not on earlier questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import JobReason
+from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.matching.bitmaps import rows_of
+from chalicelib.planning.matching.colocation import is_cluster
+from chalicelib.planning.matching.offer_book import slice_of
+from chalicelib.planning.matching.pools import Pool
+from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing.buying import Buy, is_full, may_grow, tried_by
+from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.why_not import refusals
+
+TO_BE_HEARD: Micros = 10 * MINUTE  # that a job waits for a backend's first offers; most have them in seconds
+LOOK_FOR_OFFERS: Micros = 5 * SECOND
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place on an existing instance: these blocks of it, as this offer."""
+
+    instance: Instance
+    blocks: tuple[int, ...]
+    offer: Offer
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Something fits, but isn't free now."""
+
+    fleet: str
+    text: str
+    look: Micros | None = None  # when to look again, if sooner than usual
+
+
+@dataclass(frozen=True)
+class Hopeless:
+    """Nothing here can ever take it; one note per candidate."""
+
+    notes: tuple[Note, ...]
+    reason: JobReason = JobReason.failed_to_start_due_to_no_capacity
+    unheard: Waits | None = None  # unless what this waits for changes that: a backend has yet to say what it sells
+
+    def so_far(self, job: Job, now: Micros) -> Waits | Hopeless:
+        """What to tell a job: that nothing will do is certain once every backend has been heard, or had its time."""
+        return self.unheard if self.unheard and now - job.submitted_at < TO_BE_HEARD else self
+
+
+Verdict = Spot | Buy | Waits | Hopeless
+
+
+def find(floor: Floor, wants: Wants, job: Job) -> Verdict:
+    question = _Question(floor, wants, job)
+    return question.spot() or question.purchase() or question.wait() or hopeless(floor, wants, job)
+
+
+def hopeless(floor: Floor, wants: Wants, job: Job, *, together: bool = False) -> Hopeless:
+    """`together`: the run has several nodes, which only a cluster takes."""
+    notes = refusals(floor, wants, job, together=together)
+    return Hopeless(notes, unheard=_unheard(floor, wants, together) if floor.book.awaited else None)
+
+
+def _unheard(floor: Floor, wants: Wants, together: bool) -> Waits | None:
+    for at, pool in enumerate(floor.pools):
+        query, count = floor.asked(wants).query(at), floor.count[pool.view.fleet.id]
+        grows = may_grow(pool, count, wants) and (is_cluster(pool.view.spec) or not together)
+        if grows and isinstance(query, Query) and (awaited := floor.book.awaited_by(query)):
+            return Waits(pool.view.fleet.name, f"for the first offers of {awaited}", LOOK_FOR_OFFERS)
+    return None
+
+
+class _Question:
+    """One job's question about the floor as it is now."""
+
+    def __init__(self, floor: Floor, wants: Wants, job: Job) -> None:
+        self.floor, self.asked = floor, floor.asked(wants)
+        self.tried, self.ports = tried_by(job), wants.ports
+
+    def spot(self) -> Spot | None:
+        return self._spot(lambda pool: pool.ready) or self._spot(lambda pool: pool.coming & ~self._failed(pool))
+
+    def _spot(self, among: Callable[[Pool], int]) -> Spot | None:
+        best: tuple[float, int, int, int] | None = None
+        where: Pool | None = None
+        for at, pool in enumerate(self.floor.pools):
+            rows = pool.not_full(among(pool))
+            if self.ports and rows:
+                rows &= ~pool.listening(self.ports)
+            found = pool.best(self.asked.shares(at), rows) if rows else None
+            if found and (best is None or found[:2] < best[:2]):
+                best, where = found, pool
+        if best is None or where is None:
+            return None
+        _, _, row, needed = best
+        instance = self.floor.instances[where.machines[row].id]
+        blocks = self.floor.free(instance)[:needed]
+        return Spot(instance, blocks, slice_of(instance.offer, needed, instance.total_blocks))
+
+    def _failed(self, pool: Pool) -> int:
+        """Machines on their way of an offer that failed for this very job; another may still take them."""
+        if not self.tried or not pool.coming:
+            return 0
+        return sum(1 << row for row in rows_of(pool.coming) if pool.machines[row].offer.key in self.tried)
+
+    def purchase(self) -> Buy | None:
+        best: Buy | None = None
+        for at, pool in enumerate(self.floor.pools):
+            count = self.floor.count[pool.view.fleet.id]
+            grows = may_grow(pool, count, self.asked.wants) and not is_full(pool, count)
+            if grows and not self.floor.founding(pool):
+                found = self.asked.buy(at, self.tried)
+                if found and (best is None or found.price < best.price):
+                    best = found
+        return best
+
+    def wait(self) -> Waits | None:
+        for at, pool in enumerate(self.floor.pools):
+            query = self.asked.query(at)
+            text = self._awaited(at, pool) if isinstance(query, Query) else ""
+            if text or (text := self._room(at, pool)):
+                return Waits(pool.view.fleet.name, text)
+            if isinstance(query, Query) and (coming := pool.undecided(self.asked.wants, query)):
+                return Waits(pool.view.fleet.name, pool.zone_of(coming))
+        return None
+
+    def _awaited(self, at: int, pool: Pool) -> str:
+        """What it waits for there: a port, if that is all that keeps it from a place."""
+        shares = self.asked.shares(at)
+        taken = pool.listening(self.ports) if self.ports else 0
+        found = pool.best(shares, pool.not_full(pool.ready & taken)) if taken else None
+        if found is not None:
+            instance = pool.machines[found[2]]
+            port = next(port for port in self.ports if pool.listening((port,)) >> found[2] & 1)
+            where = f"on {instance.name} in fleet `{pool.view.fleet.name}`"
+            return f"for port {port} {where}, where another job listens on it"
+        text = pool.awaited(shares, pool.chosen(self.asked.wants))
+        held = self.floor.held.get(pool.view.fleet.id)
+        return f"{text}; machines are held back for {held}" if text and held else text
+
+    def _room(self, at: int, pool: Pool) -> str:
+        """What a job waits for if the fleet is full and would otherwise buy a machine; empty if not."""
+        count, nodes = self.floor.count[pool.view.fleet.id], pool.view.spec.configuration.nodes
+        if nodes is None or not may_grow(pool, count, self.asked.wants):
+            return ""
+        if self.floor.founding(pool):
+            return f"for the first machine of cluster `{pool.view.fleet.name}` to be created"
+        if not self.asked.buy(at, self.tried):
+            return ""
+        return f"for room in fleet `{pool.view.fleet.name}` ({nodes.max} of {nodes.max} nodes)"

@@ -1,0 +1,200 @@
+"""The queue's decisions: which jobs are placed, which wait, and which can never fit.
+
+A unit, the waiting jobs of one replica, is placed whole or not at all; the nodes of a task are `gathering`'s part.
+Units are taken in order, higher priority first, then older, and one that finds no place doesn't block those behind it.
+Each placement is a step (the unit's jobs, the instances, for a new machine the fleet), so that losing a race for one
+place costs one unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.jobs import Job, Mounted
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import JobReason
+from chalicelib.errors import Bug
+from chalicelib.machines.job import LOOK_HEAD, LOOK_REST, TO_START
+from chalicelib.planning.kernel.plan import Note, Plan, Step
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.offer_book import slice_of
+from chalicelib.planning.matching.pools import READY
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.all_or_none import Unplaced, place_together
+from chalicelib.planning.placing.buying import Buy
+from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.claims import assignment_to, claim_of
+from chalicelib.planning.placing.gang_placement import Gathering
+from chalicelib.planning.placing.gangs import is_gang
+from chalicelib.planning.placing.new_machine import order_for
+from chalicelib.planning.placing.options import Spot, Waits
+from chalicelib.planning.placing.quotas import Allowance, Amounts, gpus_of
+from chalicelib.planning.placing.run_progress import follow
+from chalicelib.planning.placing.snapshot import QueueSnapshot
+from chalicelib.planning.placing.why_not import say
+from chalicelib.planning.volumes.attachments import mounted, take
+from chalicelib.planning.volumes.sites import Volumes, chosen_for, sites, together
+
+
+def decide_queue(snapshot: QueueSnapshot) -> Plan:
+    floor = Floor(snapshot.fleets, snapshot.offers, snapshot.facts, snapshot.volumes)
+    todo, before = (located(units(part), snapshot.volumes) for part in (snapshot.queue, snapshot.ahead))
+    allowance = Allowance(snapshot.usage)
+    gathering = Gathering(floor, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance)
+    steps: list[Step] = []
+    notes: list[Note] = []
+    waiting: dict[str, int] = {}
+    look = LOOK_HEAD
+    begun: dict[str, str] = {}  # runs whose jobs reach each other → the fleet where the first of them has its place
+    for each in todo:
+        unit = [replace(item, fleet_id=begun.get(item.run.id) or item.fleet_id) for item in each] if begun else each
+        answer = gathering.places(unit) if is_gang(unit) else _together(snapshot, floor, allowance, unit)
+        if not isinstance(answer, Unplaced):
+            steps += answer
+            if unit[0].spec.networked:
+                begun[unit[0].run.id] = _fleet_of(answer)
+            continue
+        verdict = answer.verdict(snapshot.now)
+        if isinstance(verdict, Waits):
+            fleet, message = verdict.fleet, f"waiting {verdict.text}"
+            ahead = waiting.get(fleet, 0)
+            waiting[fleet] = ahead + 1
+            notes.append(Note(answer.item.job.name, f"{message}; {ahead} ahead of it"))
+            usual = LOOK_HEAD if sum(waiting.values()) == 1 else LOOK_REST
+            look = min(look, verdict.look or usual)
+            for item in _queued(unit):
+                steps += _wait(snapshot.now, item.job, message, verdict.look or usual)
+        else:
+            notes += verdict.notes
+            reason, why = verdict.reason, say(verdict.notes).strip()
+            message = why if reason is JobReason.volume_error else f"nowhere to run: {why}"
+            steps += [_fail(snapshot.now, item.job, reason, message) for item in _queued(unit)]
+    return Plan(tuple(steps), tuple(notes), snapshot.now + look if waiting else None)
+
+
+def _together(
+    snapshot: QueueSnapshot, floor: Floor, allowance: Allowance, unit: list[QueuedJob]
+) -> tuple[Step, ...] | Unplaced:
+    draft, mark, lead = Draft(snapshot.now), floor.mark(), unit[0]
+    answer = place_together(floor, unit, partial(place, draft, floor, snapshot.facts))
+    if isinstance(answer, Unplaced):
+        return answer
+    need = Amounts(sum(map(_gpus, answer)), len(unit))
+    if wait := allowance.refuses(lead.run, need):
+        floor.back(mark)
+        return Unplaced(lead, Waits("", wait))
+    allowance.takes(lead.run, need)
+    allowance.sign(draft)
+    return (draft.step(),)
+
+
+def _fleet_of(steps: tuple[Step, ...]) -> str:
+    """Where a unit was placed."""
+    jobs = (noun for step in steps for noun in step.saves if isinstance(noun, Job))
+    return next(job.assignment.fleet_id for job in jobs if job.assignment is not None)
+
+
+def _gpus(where: Spot | Buy) -> int:
+    return gpus_of(where.offer, where.blocks, where.total) if isinstance(where, Buy) else gpus_of(where.offer, 1, 1)
+
+
+def _queued(unit: list[QueuedJob]) -> list[QueuedJob]:
+    """Those that stand in the queue themselves: of several nodes, the run's own pass ends the others."""
+    return unit[:1] if is_gang(unit) else unit
+
+
+def units(queue: Iterable[QueuedJob]) -> list[list[QueuedJob]]:
+    """The queue grouped into units, each at the position of its first job."""
+    found: dict[object, list[QueuedJob]] = {}
+    for item in queue:
+        if item.run.finished or item.run.status == "terminating":
+            continue  # the run's own pass ends its jobs
+        found.setdefault((item.run.id, item.job.replica_num), []).append(item)
+    return list(found.values())
+
+
+def located(found: list[list[QueuedJob]], volumes: Volumes) -> list[list[QueuedJob]]:
+    """The units, each job with the places where its volumes are. Nodes are together, so theirs must be, too."""
+    return [_located(unit, volumes) if any(item.volumes for item in unit) else unit for unit in found]
+
+
+def _located(unit: list[QueuedJob], volumes: Volumes) -> list[QueuedJob]:
+    where = [sites(item.volumes, volumes) if item.volumes else None for item in unit]
+    if is_gang(unit):
+        having = iter(together([each for each in where if each is not None]))
+        where = [each if each is None else next(having) for each in where]
+    return [replace(item, sites=each) for item, each in zip(unit, where, strict=True)]
+
+
+def place(draft: Draft, floor: Floor, facts: Mapping[str, BackendFacts], item: QueuedJob, where: Spot | Buy) -> None:
+    if isinstance(where, Spot):
+        job = _take(draft, floor, item, where)
+    else:
+        job = _buy(draft, floor, facts.get(where.offer.backend) or BackendFacts(name=where.offer.backend), item, where)
+    if item.alone:
+        follow(draft, item.run, job)
+
+
+def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> Job:
+    before, claim = spot.instance, claim_of(item, spot.blocks)
+    started = before.status in READY
+    due = draft.now + TO_START if started else before.deadline or draft.now + TO_START
+    job, before = _assign(draft, floor, item, before, spot.offer, due)
+    claims = (*before.claims, claim)
+    if before.status == InstanceStatus.idle:
+        instance = draft.move_instance(before, "claimed", claims=claims, idle_since=None)
+    else:
+        instance = before.with_(claims=claims, last_processed_at=draft.now)
+        draft.save(instance)
+    floor.took(instance, spot.blocks)
+    return job
+
+
+def _buy(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, buy: Buy) -> Job:
+    instance = order_for(draft, floor, facts, item, buy)
+    offer = slice_of(buy.offer, buy.blocks, buy.total)
+    return _assign(draft, floor, item, instance, offer, instance.deadline or draft.now + TO_START)[0]
+
+
+def _assign(
+    draft: Draft, floor: Floor, item: QueuedJob, instance: Instance, offer: Offer, due_at: Micros
+) -> tuple[Job, Instance]:
+    """The job has its place, and its volumes with it; returns it and the machine, which may have them as disks."""
+    job, volumes = item.job, tuple[Mounted, ...]()
+    draft.wake(f"run/{job.run_id}")
+    if item.volumes:
+        chosen = chosen_for(item.volumes, floor.volumes, lambda site: site.has(instance))
+        if chosen is None:
+            raise Bug(f"{instance.name} was chosen for {job.name}, but its volumes aren't there")
+        taken, instance = take(draft, chosen, job, instance)
+        floor.mounted(taken, instance)
+        volumes = mounted(item.spec.volumes, taken)
+    share = f", {offer.blocks} of {offer.total_blocks} blocks" if offer.total_blocks > 1 else ""
+    note = f"placed on {instance.name}{share}"
+    assignment = assignment_to(instance, offer, draft.now, volumes)
+    run = item.run
+    looked_at = item.alone and run.due_at is not None and draft.now < run.due_at <= due_at  # its run covers the job
+    due = None if looked_at else due_at
+    job = draft.move_job(job, "provision", instance, note=note, assignment=assignment, message="", due_at=due)
+    return job, instance
+
+
+def _wait(now: Micros, job: Job, message: str, pause: Micros) -> list[Step]:
+    """Record once what the job waits for, and when to look again, no more often than needed."""
+    look = now + pause
+    if job.message == message and job.due_at is not None and now < job.due_at <= look:
+        return []
+    return [Step((job.with_(message=message, due_at=look, last_processed_at=now),))]
+
+
+def _fail(now: Micros, job: Job, reason: JobReason, message: str) -> Step:
+    """Nothing here can ever take it; whether to retry is the run's decision."""
+    draft = Draft(now)
+    ending = draft.end_job(job, reason, message=message)
+    draft.finish_job(ending, None)
+    return draft.step()

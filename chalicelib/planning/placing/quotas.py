@@ -1,0 +1,208 @@
+"""What a project's quota leaves: the count of what is used, and who has to wait for it.
+
+A unit is counted whole, with the GPUs of the places that were found for it, and gets all of them or waits. What runs is
+never ended for a quota, not even once the day's money is spent: only new places need its leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.quotas import Limits, Quota, day_of
+from chalicelib.domain.runs import Run
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.placing.buying import Buy
+
+
+class Amounts(NamedTuple):
+    gpus: int = 0
+    jobs: int = 0
+    money: float = 0.0  # dollars today
+
+    def plus(self, other: Amounts) -> Amounts:
+        return Amounts(self.gpus + other.gpus, self.jobs + other.jobs, self.money + other.money)
+
+
+@dataclass(frozen=True)
+class QuotaUsage:
+    """What a project's jobs use, by user. `quota` has the version that was there before they were counted."""
+
+    quota: Quota
+    users: Mapping[str, Amounts]
+
+    @property
+    def all(self) -> Amounts:
+        return total(self.users.values())
+
+    def room(self) -> int | None:
+        """How many jobs more the whole project may have at the very most. None: no bound."""
+        limits, used = self.quota.limits, self.all
+        if limits.money is not None and used.money >= limits.money:
+            return 0
+        return None if limits.jobs is None else max(0, limits.jobs - used.jobs)
+
+
+def total(amounts: Iterable[Amounts]) -> Amounts:
+    found = Amounts()
+    for each in amounts:
+        found = found.plus(each)
+    return found
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeldPlace:
+    """A place that a job has."""
+
+    user_id: str
+    job: Job
+    gpus: int
+
+
+class EndedJob(NamedTuple):
+    """A job that has ended, and whose it was."""
+
+    user_id: str
+    job: Job
+
+
+def held(instances: Iterable[Instance], jobs: Mapping[str, Job], users: Mapping[str, str]) -> Iterator[HeldPlace]:
+    """The places that these jobs have; their ids and those of their runs lead to them and to their users."""
+    for instance in instances:
+        for claim in instance.claims:
+            job = jobs.get(claim.job_id)
+            if job is not None:
+                gpus = gpus_of(instance.offer, len(claim.blocks), instance.total_blocks)
+                yield HeldPlace(users.get(job.run_id, ""), job, gpus)
+
+
+def counted(quota: Quota, places: Iterable[HeldPlace], ended: Iterable[EndedJob], now: Micros) -> QuotaUsage:
+    """`ended`: the jobs that ended today and whose cost the quota doesn't have yet."""
+    spent, _ = quota.on(now)
+    users = {user_id: Amounts(money=dollars) for user_id, dollars in spent.items()}
+    used = [(place.user_id, Amounts(place.gpus, 1, cost_today(place.job, now))) for place in places]
+    used += [(each.user_id, Amounts(money=cost_today(each.job, now))) for each in ended]
+    for user_id, more in used:
+        users[user_id] = users.get(user_id, Amounts()).plus(more)
+    return QuotaUsage(quota, users)
+
+
+def settled(quota: Quota, ended: Iterable[EndedJob], now: Micros, to: Micros) -> Quota:
+    """The quota with the cost of jobs that ended today. `to`: up to when these are all."""
+    before, _ = quota.on(now)
+    spent = dict(before)
+    for each in ended:
+        spent[each.user_id] = round(spent.get(each.user_id, 0.0) + cost_today(each.job, now), 6)
+    return quota.with_(spent=spent, counted_to=to)
+
+
+def cost_today(job: Job, now: Micros) -> float:
+    """The part of a job's cost, as `dstack ps` shows it, that falls on the day of `now`."""
+    if job.assignment is None:
+        return 0.0
+    since = max(job.assignment.assigned_at, day_of(now))
+    until = now if job.finished_at is None else job.finished_at
+    return job.assignment.offer.price * max(0, until - since) / HOUR
+
+
+def gpus_of(offer: Offer, blocks: int, of: int) -> int:
+    """How many GPUs a share of a machine has."""
+    return len(offer.instance.resources.gpus) * blocks // of
+
+
+# --- deciding --------------------------------------------------------------------------------------------------------
+
+
+class Allowance:
+    """What a queue pass may still hand out."""
+
+    def __init__(self, usage: QuotaUsage | None) -> None:
+        self._quota = None if usage is None else usage.quota
+        self._users = {} if usage is None else dict(usage.users)
+
+    def refuses(self, run: Run, need: Amounts) -> str:
+        """What the run has to wait for; empty if there is enough left for it."""
+        if self._quota is None:
+            return ""
+        return refusal(QuotaUsage(self._quota, self._users), run.user_id, run.user_name, need)
+
+    def takes(self, run: Run, need: Amounts) -> None:
+        """It gets that."""
+        if self._quota is None:
+            return
+        self._users[run.user_id] = self._users.get(run.user_id, Amounts()).plus(need)
+
+    def sign(self, draft: Draft) -> None:
+        """The draft gives places away: it is committed only if nobody else has given any since the count."""
+        if self._quota is not None:
+            draft.save(self._quota)
+
+
+def needed(places: Sequence[Instance | Buy], jobs: int) -> Amounts:
+    """By a unit of so many jobs for which these places were found: those of the rest are like the largest of them."""
+    gpus = [_gpus_at(place) for place in places]
+    return Amounts(sum(gpus) + max(gpus, default=0) * (jobs - len(places)), jobs)
+
+
+def _gpus_at(place: Instance | Buy) -> int:
+    return gpus_of(place.offer, 1, 1)
+
+
+def refusal(usage: QuotaUsage, user_id: str, user: str, need: Amounts) -> str:
+    project = f"project {usage.quota.project_name}"
+    whole = _over(usage.quota.limits, usage.all, need, project)
+    if whole or not usage.quota.by_user:
+        return whole
+    used = usage.users.get(user_id, Amounts())
+    return _over(usage.quota.of(user_id), used, need, f"{user} in {project}")
+
+
+def _over(limits: Limits, used: Amounts, need: Amounts, who: str) -> str:
+    if limits.money is not None and used.money >= limits.money:
+        return f"for quota: the ${limits.money:g} a day of {who} are spent; the next day begins at 00:00 UTC"
+    if limits.jobs is not None and used.jobs + need.jobs > limits.jobs:
+        return _said(limits.jobs, used.jobs, need.jobs, "job", who)
+    if limits.gpus is not None and need.gpus and used.gpus + need.gpus > limits.gpus:
+        return _said(limits.gpus, used.gpus, need.gpus, "GPU", who)
+    return ""
+
+
+def _said(most: int, used: int, need: int, what: str, who: str) -> str:
+    if need > most:
+        return f"for quota: it needs {_many(need, what)}, and {who} may have {most} at once"
+    wants = "" if used >= most else f", and it needs {need}"
+    doing = "in use" if what == "GPU" else "running"
+    return f"for quota: {used} of {_many(most, what)} of {who} {'is' if most == 1 else 'are'} {doing}{wants}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+# --- showing ---------------------------------------------------------------------------------------------------------
+
+
+def shown(usage: QuotaUsage, user_id: str, user: str) -> list[str]:
+    """How much of it is used, for a plan: a line for the project, and one for the user."""
+    lines = [_line(usage.quota.limits, usage.all, f"project {usage.quota.project_name}")]
+    lines.append(_line(usage.quota.of(user_id), usage.users.get(user_id, Amounts()), f"{user} in this project"))
+    return [line for line in lines if line]
+
+
+def _line(limits: Limits, used: Amounts, who: str) -> str:
+    parts = []
+    if limits.gpus is not None:
+        parts.append(f"{used.gpus} of {_many(limits.gpus, 'GPU')}")
+    if limits.jobs is not None:
+        parts.append(f"{used.jobs} of {_many(limits.jobs, 'job')}")
+    if limits.money is not None:
+        parts.append(f"${used.money:.2f} of ${limits.money:g} a day")
+    return f"{who} uses {', '.join(parts)}" if parts else ""

@@ -1,0 +1,1 @@
+"""Decisions about projects: deletion, what may be erased, and the subscriptions to their events."""

@@ -1,0 +1,92 @@
+"""The look of a run at the starts of its gangs: what their executions are told, and what follows when one gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib.domain.gangs import Gang, GangStatus, gang_lead
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.reasons import JobReason
+from chalicelib.machines.workflow import COMES_WITHIN
+from chalicelib.planning.kernel.executions import NOT_YET, StepAnswer, StepCall, answer_execution, refusal
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.step_parts import in_parts
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.placing.cluster_start import START_CLUSTER, GangStart, reached, stage
+from chalicelib.planning.runs.endings import bury, end
+from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.snapshot import RunSnapshot
+
+
+def at_stage(look: RunLook) -> str:
+    """Which stage a start is at, for people; empty if no node waits for the others any more."""
+    for gang in look.snapshot.gangs:
+        at = stage(gang, look.instances) if gang.status is not GangStatus.starting else None
+        if at is not None:
+            number, of = START_CLUSTER.index(at.name) + 1, len(START_CLUSTER.steps)
+            return f"starting its nodes together, stage {number} of {of}: {at.says}"
+    return ""
+
+
+def gang_of(snapshot: RunSnapshot, start: GangStart) -> Gang | None:
+    """The gang of that attempt, unless it is over or at another attempt."""
+    return next((gang for gang in snapshot.gangs if GangStart.of(gang) == start), None)
+
+
+def start_answered(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> StepAnswer:
+    """What the gang says about that stage."""
+    gang = gang_of(snapshot, start)
+    return _ended() if gang is None and not call.undo else _answered(gang, snapshot.instances, call)
+
+
+def _ended(message: str = "") -> StepAnswer:
+    return refusal(None, message or "this attempt to start the nodes has ended")
+
+
+def _answered(gang: Gang | None, instances: Mapping[str, Instance], call: StepCall) -> StepAnswer:
+    over = StepAnswer({}, settled=True)
+    if call.undo:
+        held = gang is not None and gang.holds
+        return StepAnswer(error=NOT_YET, message="its places are being given back") if held else over
+    assert gang is not None
+    if gang.status is GangStatus.undone:
+        return _ended(gang.message)
+    if reached(gang, instances) > START_CLUSTER.index(call.step):
+        return over
+    return StepAnswer() if call.token and gang.token == call.token else StepAnswer(error=NOT_YET)
+
+
+def await_stage(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
+    """Keep the token of a state that has to wait."""
+    gang = gang_of(snapshot, start)
+    if gang is None or not call.token or start_answered(snapshot, start, call).settled:
+        return Plan()
+    draft = Draft(snapshot.now)
+    draft.save(gang.with_(token=call.token, awaits=call.step))
+    return draft.plan()
+
+
+def tell_executions(look: RunLook) -> None:
+    """Send the callbacks of stages that are over, and of attempts."""
+    for gang in look.snapshot.gangs:
+        if gang.token:
+            answer = _answered(gang, look.instances, StepCall(gang.awaits))
+            if answer.settled:
+                about = gang.unit, "", look.now + COMES_WITHIN, gang.project_id
+                look.draft.act(answer_execution(about, gang.token, answer))
+                look.draft.save(gang.with_(token="", awaits=""))
+
+
+def give_up(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
+    """End the attempt, as any failure of a node does, because its execution has given it up."""
+    gang, look = gang_of(snapshot, start), RunLook(snapshot)
+    lead = look.jobs.get(gang_lead(gang)) if gang is not None and gang.holds else None
+    if gang is None or lead is None or lead.finished or lead.status is JobStatus.terminating:
+        return Plan()
+    at = stage(gang, look.instances)
+    if at is None:
+        return Plan()
+    end(look, lead, JobReason.waiting_instance_limit_exceeded, f"its nodes couldn't start together: {at.says}")
+    bury(look, look.jobs[lead.id])
+    return Plan(tuple(in_parts(look.draft.step(), snapshot.run)))

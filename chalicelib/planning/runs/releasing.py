@@ -1,0 +1,235 @@
+"""How the nodes of a task start together: the run's part, once every place is reserved.
+
+A gang that is sealed waits until every node has an address (the barrier). Then the addresses are published, and the
+jobs are released in `startup_order`: a job gets its place, and its agent its task, only then. The volumes are attached
+from the seal on; if one is lost before the barrier, the attempt begins again. All of it goes on from
+what is stored, so a process that dies in between is followed by another. Whatever ends the attempt first undoes the
+gang, which gives back the places of jobs that weren't released; the others give theirs back when they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from chalicelib.domain.gangs import Gang, GangStatus
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.jobs import Job, JobStatus, Mounted
+from chalicelib.domain.reasons import JobReason, job_outcome
+from chalicelib.domain.runs import RunStatus
+from chalicelib.domain.volumes import Volume
+from chalicelib.machines.gang import GANG
+from chalicelib.machines.job import TO_START
+from chalicelib.planning.jobs.nodes import address_of
+from chalicelib.planning.kernel.plan import Step
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.pools import READY
+from chalicelib.planning.placing.claims import assignment_to
+from chalicelib.planning.placing.gang_placement import CHUNK, CHUNK_WITH_DISKS, of_gang
+from chalicelib.planning.runs.endings import bury, end
+from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.volumes.attachments import attached_for, give_up_early, mounted, take
+from chalicelib.planning.volumes.mounts import named_volumes
+from chalicelib.planning.volumes.sites import choose, site_of
+
+_ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
+_STARTED = (JobStatus.running, JobStatus.terminating)
+
+
+def settle(look: RunLook) -> list[Step]:
+    """What must be committed about the run's gangs before anything else is decided about it."""
+    for gang in look.snapshot.gangs:
+        if steps := list(_settled(look, gang)):
+            return steps
+    return []
+
+
+def _settled(look: RunLook, gang: Gang) -> Iterator[Step]:
+    jobs = members(look, gang)
+    if gang.status is GangStatus.undone:
+        if gang.places:
+            yield from _give_back(look, gang, jobs)
+    elif gang.status is not GangStatus.released and _over(look, gang, jobs):
+        yield from _give_back(look, gang, jobs)
+    elif _must_begin_again(look, gang, jobs):
+        yield from _give_back(look, gang, jobs, again=True)
+    elif (gang.status is GangStatus.sealed and all_met(look, gang)) or (
+        gang.status is GangStatus.starting and all(job.status in _STARTED or job.finished for job in _first(look, jobs))
+    ):
+        volumes = _volumes(look, gang, jobs)
+        if volumes is not None:
+            yield from _release(look, gang, jobs, volumes)
+        elif gang.status is GangStatus.sealed:
+            yield from _give_back(look, gang, jobs, again=True)
+
+
+def await_nodes(look: RunLook) -> None:
+    """End the attempt if a node can't come any more, or hasn't in time."""
+    for gang in look.snapshot.gangs:
+        if gang.status is GangStatus.sealed:
+            for job, place in zip(members(look, gang), gang.places, strict=True):
+                if why := _never_comes(look, gang, place):
+                    end(look, job, JobReason.waiting_instance_limit_exceeded, why)
+                    bury(look, look.jobs[job.id])
+        if gang.status in (GangStatus.gathering, GangStatus.sealed) and gang.until is not None:
+            look.deadlines.append(gang.until)
+
+
+def holds(look: RunLook) -> bool:
+    """Are there places to be given back before the run may end?"""
+    return any(gang.holds for gang in look.snapshot.gangs)
+
+
+def members(look: RunLook, gang: Gang) -> list[Job]:
+    """Its jobs by rank."""
+    own = (job for job in look.jobs.values() if job.replica_num == gang.replica_num)
+    return sorted((job for job in own if job.submission_num == gang.submission_num), key=lambda job: job.job_num)
+
+
+def _over(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> bool:
+    """Is the attempt over, or out of time to seal?"""
+    if look.run.status in (RunStatus.terminating, RunStatus.pending):
+        return True
+    late = gang.status is GangStatus.gathering and gang.until is not None and look.now >= gang.until
+    return late or any(job.reason is not None and job_outcome(job.reason) != "done" for job in jobs)
+
+
+def _must_begin_again(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> bool:
+    """Is a place lost before all were reserved, or one whose purchase was refused? Then the attempt goes on without."""
+    if gang.status not in (GangStatus.gathering, GangStatus.sealed):
+        return False
+    for job, place in zip(jobs, gang.places, strict=False):
+        instance = look.instances.get(place)
+        if instance is not None and instance.status not in _ENDING:
+            continue
+        if gang.status is GangStatus.gathering or (instance is not None and _refused(instance, job)):
+            return True
+    return False
+
+
+def _refused(instance: Instance, job: Job) -> bool:
+    tried = {attempt.offer_key for attempt in job.attempts}
+    return instance.for_run and instance.started_at is None and instance.offer.key in tried
+
+
+# --- the barrier -----------------------------------------------------------------------------------------------------
+
+
+def all_met(look: RunLook, gang: Gang) -> bool:
+    found = [look.instances.get(place) for place in gang.places]
+    return all(instance is not None and instance.status in READY and address_of(instance) for instance in found)
+
+
+def _never_comes(look: RunLook, gang: Gang, place: str) -> str:
+    """Why this node can't start any more; empty if it may."""
+    instance = look.instances.get(place)
+    if instance is None:
+        return "its host no longer exists"
+    if instance.status in _ENDING:
+        return f"{instance.name} was ended: {instance.message or 'by a user'}"
+    if gang.until is None or look.now < gang.until:
+        return ""
+    if instance.status not in READY:
+        return f"{instance.name} hasn't reported in time"
+    if address_of(instance):
+        return ""
+    return f"{instance.name} has no address that the other nodes could reach"
+
+
+# --- the release -----------------------------------------------------------------------------------------------------
+
+
+def _first(look: RunLook, jobs: Sequence[Job]) -> list[Job]:
+    """Those that start first."""
+    order = look.snapshot.run_spec.configuration.startup_order
+    if order == "master-first":
+        return [job for job in jobs if job.job_num == 0]
+    return [job for job in jobs if job.job_num > 0 or order != "workers-first"]
+
+
+def _rest(look: RunLook, jobs: Sequence[Job]) -> list[Job]:
+    first = {job.id for job in _first(look, jobs)}
+    return [job for job in jobs if job.id not in first]
+
+
+def _volumes(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volume]] | None:
+    """The volumes that each node was given with its place; None: one of them is gone."""
+    found: dict[str, list[Volume]] = {}
+    for job, place in zip(jobs, gang.places, strict=True):
+        names = named_volumes(look.starting[job.slot].volumes)
+        if not names:
+            continue
+        own = [volume for volume in look.snapshot.named.values() if attached_for(volume, job.id, place)]
+        by_mount = [[volume for volume in own if volume.name in each] for each in names]
+        chosen = choose(by_mount, site_of(own[0])) if own else None
+        if chosen is None:
+            return None
+        found[job.id] = chosen
+    return found
+
+
+def _release(look: RunLook, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, list[Volume]]) -> Iterator[Step]:
+    """Publish the addresses and let the next jobs go, some at a time; the gang moves on with the last of them."""
+    where = [look.instances[place] for place in gang.places]
+    if gang.status is GangStatus.sealed:
+        gang = gang.with_(addresses=tuple(map(address_of, where)), gpus=tuple(map(gpus_of, where)))
+    wave = _first(look, jobs) if gang.status is GangStatus.sealed else _rest(look, jobs)
+    going = [job for job in wave if job.status is JobStatus.submitted]
+    last = len(wave) == len(jobs) or gang.status is GangStatus.starting
+    chunk = CHUNK_WITH_DISKS if volumes else CHUNK
+    taken: dict[str, Volume] = {}
+    for start in range(0, max(1, len(going)), chunk):
+        draft = Draft(look.now)
+        for job in going[start : start + chunk]:
+            instance, chosen = where[job.job_num], [taken.get(each.id, each) for each in volumes.get(job.id, ())]
+            saved, instance = take(draft, chosen, job, instance)
+            taken.update((each.id, each) for each in saved)
+            _let_go(draft, job, instance, mounted(look.starting[job.slot].volumes, saved))
+        if start + chunk >= len(going):
+            draft.move(GANG, gang, "release" if last else "start", until=None, due_at=None)
+        else:
+            draft.save(gang)
+        draft.wake(look.snapshot.unit)
+        yield draft.step()
+
+
+def gpus_of(instance: Instance) -> int:
+    return len(instance.offer.instance.resources.gpus)
+
+
+def _let_go(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounted, ...]) -> None:
+    assignment = assignment_to(instance, instance.offer, draft.now, volumes)
+    note, due_at = f"placed on {instance.name}", draft.now + TO_START
+    draft.move_job(
+        job, "provision", instance, note=note, assignment=assignment, message="", reserved=False, due_at=due_at
+    )
+
+
+# --- the undoing -----------------------------------------------------------------------------------------------------
+
+
+def _give_back(look: RunLook, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
+    """Undo the gang, so that nobody can seal it, and take its claims off the machines and volumes, some at a time.
+    `again`: its first node's job goes back to the queue."""
+    placed = {job.id for job in jobs if job.assignment is not None}
+    waiting = {job.id for job in jobs if job.id not in placed}
+    places, volumes = gang.places, dict(look.snapshot.named)
+    size = CHUNK_WITH_DISKS if volumes else CHUNK
+    for start in range(0, max(1, len(places)), size):
+        draft, left = Draft(look.now), places[start + size :]
+        if again and start == 0 and jobs[0].reserved:
+            draft.save(jobs[0].with_(reserved=False, due_at=look.now, last_processed_at=look.now))
+        for place in places[start : start + size]:
+            for name, volume in volumes.items():
+                volumes[name] = give_up_early(draft, volume, waiting, place)
+            if (instance := look.instances.get(place)) is not None:
+                for claim in instance.claims:
+                    if of_gang(claim, gang) and claim.job_id not in placed:
+                        draft.release(instance, claim.job_id)
+        changes: dict[str, Any] = {"places": left, "until": None, "due_at": look.now if left else None}
+        if start == 0 and gang.status is not GangStatus.undone:
+            gang = draft.move(GANG, gang, "undo", **changes)
+        else:
+            draft.save(gang.with_(**changes))
+        draft.wake(look.snapshot.unit, f"queue/{gang.project_id}")
+        yield draft.step()

@@ -1,0 +1,61 @@
+"""What a plan says beside its offers: rules that surprise people, and what they will miss once something fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.domain.specs.workloads import RunConfiguration
+from chalicelib.planning.jobs.replica_groups import discovery, groups_of
+from chalicelib.planning.matching.cards import vendor_of
+from chalicelib.planning.matching.fitting import disk_wanted
+
+WITH_USE = ("nvidia", "amd", "intel")  # vendors whose tools say how busy a GPU is
+
+_DISK = (
+    "`disk: {size}GB..`, the default, is asked only of machines that are bought; one that is there already is taken "
+    "with the disk that it has."
+)
+_RETRY = (
+    "Without `retry` the whole service ends as soon as one of its replicas fails; with `retry: true` it gets another."
+)
+_NO_GPU = "`utilization_policy` judges GPUs only: a job on a machine without one isn't ended by it."
+_UNREPORTED = "`utilization_policy` has nothing to judge {vendor} GPUs by: nobody reports how busy they are."
+
+
+def remarks(config: RunConfiguration, jobs: Iterable[tuple[JobSpec, Sequence[Offer]]]) -> Iterator[str]:
+    """`config` has its profile merged in. `jobs`: those that differ, with what they are offered."""
+    found = [text for spec, offers in jobs for text in (*_disks(spec, offers), *_policy(spec, offers))]
+    if isinstance(config, ServiceConfiguration) and _ends_with_one(config):
+        found.append(_RETRY)
+    yield from dict.fromkeys(found)
+
+
+def _ends_with_one(config: ServiceConfiguration) -> bool:
+    """Does the end of one replica end others, which `retry` would prevent? It doesn't go with every router."""
+    several = sum(count.max or 0 for count in groups_of(config).values()) > 1
+    return several and config.retry is None and discovery(config) is None
+
+
+def _disks(spec: JobSpec, offers: Iterable[Offer]) -> Iterator[str]:
+    """That machines are offered which have less than the requirements shown above them."""
+    asked = spec.requirements.resources
+    if asked.disk is None or disk_wanted(asked, provisioned=False) is not None:
+        return
+    there = (Availability.idle, Availability.busy)
+    own = (offer.instance.resources.disk.size_mib / 1024 for offer in offers if offer.availability in there)
+    if any(not asked.disk.size.holds(size) for size in own):
+        yield _DISK.format(size=round(asked.disk.size.min or 0))
+
+
+def _policy(spec: JobSpec, offers: Sequence[Offer]) -> Iterator[str]:
+    if spec.utilization_policy is None:
+        return
+    machines = [offer.instance.resources.gpus for offer in offers]
+    if not all(machines):
+        yield _NO_GPU
+    vendors = {(gpus[0].vendor or vendor_of(gpus[0].name) or "") for gpus in machines if gpus}
+    for vendor in sorted(vendors - {*WITH_USE, ""}):
+        yield _UNREPORTED.format(vendor=vendor)

@@ -1,0 +1,202 @@
+"""Replicas and retry. A run consists of replicas: single nodes, or gangs of nodes that start and end together.
+
+Each replica has its own submissions, back-off, and time since which it has been failing. When a job of a replica fails
+and retry covers it, the replica's other jobs end at once; when all of them have left their machines, the replica waits
+out its back-off and is resubmitted whole. Other replicas are unaffected. A failure that retry doesn't cover ends the
+run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason, RunReason, job_outcome, retry_event, short_text
+from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
+from chalicelib.machines.run import BACKOFF
+from chalicelib.planning.runs.endings import bury, end
+from chalicelib.planning.runs.run_pass import RunLook
+
+
+def backoff(attempt: int) -> Micros:
+    """How long to wait before the next submission, after `attempt` retries in a row (1 for the first)."""
+    return BACKOFF[min(max(attempt, 1), len(BACKOFF)) - 1]
+
+
+@dataclass(frozen=True)
+class Replica:
+    num: int
+    jobs: tuple[Job, ...]  # the newest submission of each node
+    submissions: tuple[Job, ...]  # every submission of every node
+    retry: ReplicaRetry | None
+
+    @property
+    def waiting(self) -> Micros | None:
+        """When it will be resubmitted, if it waits for that."""
+        return None if self.retry is None else self.retry.resume_at
+
+    @property
+    def live(self) -> list[Job]:
+        return [job for job in self.jobs if not ended(job)]
+
+    @property
+    def done(self) -> bool:
+        return all(ended(job) and _outcome(job) == "done" for job in self.jobs)
+
+    @property
+    def failures(self) -> list[Job]:
+        """The jobs that failed themselves, not those that ended because another failed."""
+        return [job for job in self.jobs if ended(job) and _outcome(job) != "done" and not job.ended_with_replica]
+
+
+def replicas(look: RunLook) -> list[Replica]:
+    jobs: dict[int, list[Job]] = {}
+    for job in look.jobs.values():
+        jobs.setdefault(job.replica_num, []).append(job)
+    latest: dict[int, list[Job]] = {}
+    for job in look.latest():
+        latest.setdefault(job.replica_num, []).append(job)
+    retries = {retry.replica: retry for retry in look.run.retries}
+    return [Replica(num, tuple(latest[num]), tuple(jobs[num]), retries.get(num)) for num in latest]
+
+
+# --- a failure -------------------------------------------------------------------------------------------------------
+
+
+def refusal(look: RunLook, replica: Replica, job: Job) -> RunReason | None:
+    """Why this failure ends the run; None: `retry` covers it."""
+    spec = look.spec_of(job)
+    retry = None if spec is None else spec.retry
+    event = retry_event(job.reason) if job.reason else None
+    if retry is None or event is None or event.value not in retry.on_events:
+        return RunReason.job_failed
+    elapsed = look.now - _failing_since(look, replica)
+    return RunReason.retry_limit_exceeded if elapsed > retry.duration * SECOND else None
+
+
+def _failing_since(look: RunLook, replica: Replica) -> Micros:
+    """The last time it had a machine, else when the run was submitted, or started by its schedule; of a service, when
+    this replica was first asked for."""
+    since = look.run.triggered_at or look.run.submitted_at
+    if look.run.scales:
+        since = max(since, _asked_for(replica))
+    placed = [job for job in replica.submissions if job.assignment is not None and job.submitted_at >= since]
+    return max((job.finished_at or job.last_processed_at for job in placed), default=since)
+
+
+def _asked_for(replica: Replica) -> Micros:
+    """Its number may have been another's before, which wasn't wanted any more: only the retries since count."""
+    attempts = 0 if replica.retry is None else replica.retry.attempt
+    first = max(job.submission_num for job in replica.submissions) - attempts
+    return min(job.submitted_at for job in replica.submissions if job.submission_num >= first)
+
+
+def retire(look: RunLook, replica: Replica) -> None:
+    """End the jobs of a replica that will be retried; once all have left their machines, it waits."""
+    for job in replica.live:
+        ending = end(look, job, JobReason.terminated_by_server, "to be resubmitted")
+        look.keep(ending.with_(ended_with_replica=True))
+        bury(look, look.jobs[job.id])
+    jobs = [look.jobs[job.id] for job in replica.jobs]
+    if all(job.finished for job in jobs):
+        attempt = 1 + (replica.retry.attempt if replica.retry else 0)
+        resume_at = max(job.last_processed_at for job in jobs) + backoff(attempt)
+        note(look, ReplicaRetry(replica=replica.num, attempt=attempt, resume_at=resume_at))
+
+
+def note(look: RunLook, retry: ReplicaRetry) -> None:
+    """Keep what is known of a replica that failed."""
+    others = (other for other in look.run.retries if other.replica != retry.replica)
+    look.run = look.run.with_(retries=(*others, retry))
+    look.draft.save(look.run)
+
+
+# --- a retry ---------------------------------------------------------------------------------------------------------
+
+
+def submit_again(look: RunLook, replica: Replica) -> None:
+    """Submit every job of the replica again. The count of attempts is kept until it has a place."""
+    nums = {job.submission_num for job in replica.jobs}
+    num = max(nums) + (len(nums) == 1)  # else a commit in parts was cut short: the rest follows
+    for old in replica.jobs:
+        if old.submission_num < num:
+            submit(look, old.slot, num, old.replica_group)
+    if replica.retry is not None:
+        note(look, replica.retry.with_(resume_at=None))
+
+
+def submit_all(look: RunLook, since: Micros) -> None:
+    """Submit every job anew, but for those that were since then: a commit in parts may have been cut short."""
+    latest = {job.slot: job for job in look.latest()}
+    for slot, spec in look.starting.items():
+        last = latest.get(slot)
+        if last is None or last.submitted_at < since:
+            submit(look, slot, 0 if last is None else last.submission_num + 1, spec.replica_group)
+
+
+def complete(look: RunLook) -> None:
+    """Submit the nodes of a new run that its user's own commit had no room for."""
+    if look.run.status != RunStatus.submitted or look.run.scales:
+        return
+    there = {job.slot for job in look.jobs.values()}
+    begun = {job.replica_num for job in look.jobs.values() if job.submission_num == 0}
+    for slot, spec in look.starting.items():
+        if spec.replica_num in begun and slot not in there:
+            submit(look, slot, 0, spec.replica_group)
+
+
+def submit(look: RunLook, slot: tuple[int, int], num: int, group: str, *, anew: bool = False) -> None:
+    """Submit a job for the first time, or again. `anew`: the number was another's before."""
+    replica_num, job_num = slot
+    job = Job(
+        id=job_id(look.run, replica_num, job_num, num),
+        run_id=look.run.id,
+        run_name=look.run.name,
+        project_id=look.run.project_id,
+        replica_num=replica_num,
+        job_num=job_num,
+        submission_num=num,
+        replica_group=group,
+        deployment_num=look.run.deployment_num,
+        priority=look.run.priority,
+        submitted_at=look.now,
+        last_processed_at=look.now,
+        due_at=look.now if job_num == 0 else None,
+    )
+    look.keep(job)
+    if num and not anew:
+        look.draft.tell(EventType.resubmitted, job, number=num + 1)
+    else:
+        look.draft.tell(EventType.created, job)
+    look.draft.wake(f"queue/{look.run.project_id}")
+
+
+def job_id(run: Run, replica_num: int, job_num: int, submission_num: int) -> str:
+    """A job's id follows from its place in the run, so a repeated plan names the same job."""
+    return derive(run.id, "job", replica_num, job_num, submission_num)
+
+
+# --- ends, in words --------------------------------------------------------------------------------------------------
+
+
+def ended(job: Job) -> bool:
+    """It has ended, or is about to."""
+    return job.finished or job.status == JobStatus.terminating
+
+
+def wasnt_wanted(job: Job) -> bool:
+    """It was scaled down, or ended by itself while it was to be."""
+    return ended(job) and (job.reason is JobReason.scaled_down or job.draining_at is not None)
+
+
+def _outcome(job: Job) -> str:
+    return job_outcome(job.reason) if job.reason else "failed"
+
+
+def why(job: Job) -> str:
+    """Why a job ended, in words."""
+    assert job.reason is not None, "none ends without"
+    return job.message or f"{job.name} {short_text(job.reason, job.exit_status) or job.reason.value.replace('_', ' ')}"

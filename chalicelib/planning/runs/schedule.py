@@ -1,0 +1,69 @@
+"""Runs with a `schedule`: they wait as `pending` for their next start, and wait again when that has ended.
+
+The next start is counted from the end of the one before. So starts never overlap, and one that would have come
+meanwhile is skipped. Stopping the run ends its schedule; a failure doesn't.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.reasons import RunReason
+from chalicelib.domain.specs import cron
+from chalicelib.domain.specs.profiles import Schedule
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.runs.replicas import submit_all
+from chalicelib.planning.runs.run_pass import RunLook
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_GO_ON = (RunReason.all_jobs_done, RunReason.job_failed, RunReason.retry_limit_exceeded)
+
+
+def schedule_of(spec: RunSpec) -> Schedule | None:
+    """The configuration's, or else the profile's."""
+    return spec.configuration.schedule or (spec.profile.schedule if spec.profile else None)
+
+
+def next_start(schedule: Schedule, at: Micros) -> Micros | None:
+    """The first start after `at`; None if there is none any more."""
+    after = _EPOCH + timedelta(microseconds=at)
+    found = [cron.next_after(expression, after, schedule.timezone or "UTC") for expression in schedule.cron]
+    return min(((moment - _EPOCH) // timedelta(microseconds=1) for moment in found if moment), default=None)
+
+
+def waiting_text(at: Micros) -> str:
+    return f"the next start is at {_EPOCH + timedelta(microseconds=at):%Y-%m-%d %H:%M} UTC"
+
+
+def start(look: RunLook) -> None:
+    """The scheduled time has come: every node of every replica is submitted anew."""
+    since = look.run.resume_at or look.now
+    look.run = look.draft.move_run(
+        look.run, "resubmit", note="started by its schedule", resume_at=None, triggered_at=since, message=""
+    )
+    submit_all(look, since)
+
+
+def wait_again(look: RunLook) -> bool:
+    """Instead of ending, an ended start waits for the next. False if there is none."""
+    schedule = schedule_of(look.snapshot.run_spec)
+    if schedule is None or look.run.reason not in _GO_ON:
+        return False
+    at = next_start(schedule, look.now)
+    if at is None:
+        return False
+    ended = look.run.reason.value.replace("_", " ")
+    look.run = look.draft.move_run(
+        look.run,
+        "reschedule",
+        note=f"{look.run.message or ended}; {waiting_text(at)}",
+        message=waiting_text(at),
+        reason=None,
+        resume_at=at,
+        retries=(),
+        stop_at=None,
+        fleet_id=None,
+        fleet_name=None,
+    )
+    return True

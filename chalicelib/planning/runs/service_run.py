@@ -1,0 +1,423 @@
+"""A service's part of a look at its run: how many replicas it should have, which of its replicas count, and the next
+step.
+
+`scaling` and `rollout` decide over plain values; here those are made from jobs, and the decisions are carried out. What
+a replica is follows from its last job, and from the run only where a job can't say it, because an ended one never
+changes:
+
+- one that was scaled down, ended by itself before it could be, or was given up while it waited for a retry, counts for
+  nothing; its number is free;
+- one that is live, or waits for a retry, is there;
+- one whose work is done rests for a moment before its number is free, so that no application that ends at once is
+  started over and over; the run is done if all are;
+- one that failed for good ends the run; but not while replicas of an older version serve, for then it is the new
+  version that doesn't work, nor if it was itself of an older version, or none is asked for any more;
+- one that found no machine is tried again for as long as others of its group serve: to have fewer than wanted is better
+  than to have none.
+
+Groups that the configuration doesn't have any more go, but not before the others can take their requests: as many of
+their replicas stay as the others are short of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, count
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.instants import SECOND, Micros, spoken
+from chalicelib.domain.job_specs import spec_of
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason, RunReason
+from chalicelib.domain.runs import ReplicaRetry, RunStatus
+from chalicelib.domain.services import ROUTER, STALE, Scale, Traffic
+from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
+from chalicelib.errors import Bug
+from chalicelib.machines.run import BACKOFF
+from chalicelib.planning.jobs.replica_groups import groups_of, without
+from chalicelib.planning.matching.requirements import merged_run
+from chalicelib.planning.runs.endings import bury, end
+from chalicelib.planning.runs.replicas import (
+    Replica,
+    ended,
+    note,
+    refusal,
+    replicas,
+    retire,
+    submit,
+    submit_again,
+    wasnt_wanted,
+    why,
+)
+from chalicelib.planning.runs.rollout import (
+    DRAIN,
+    UNKNOWN,
+    LiveGroup,
+    LiveReplica,
+    Standing,
+    drained_by,
+    is_let_go,
+    ready_by,
+    roll,
+)
+from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.scaling import GroupState, scale
+from chalicelib.planning.runs.status import end_run, observe_jobs, pause, rest
+
+REST: Micros = BACKOFF[0]  # before a replica whose work is done is started again
+
+
+@dataclass
+class _Group:
+    """The replicas of one group, sorted by what they are."""
+
+    desired: int
+    parts: dict[int, Replica] = field(default_factory=dict)
+    members: list[LiveReplica] = field(default_factory=list)
+    leaving: int = 0
+    free: list[int] = field(default_factory=list)
+    retried: list[Replica] = field(default_factory=list)
+    resting: list[Job] = field(default_factory=list)  # done a moment ago
+    done: list[Job] = field(default_factory=list)
+    failed: list[tuple[RunReason, Job]] = field(default_factory=list)
+    former: bool = False  # the configuration doesn't have it any more
+    stood_in: bool = False  # replicas of such a group get its requests
+
+    @property
+    def serving(self) -> int:
+        return sum(member.serves for member in self.members)
+
+    @property
+    def rolls(self) -> bool:
+        """Do replicas of an older version serve?"""
+        return self.stood_in or any(member.serves and not member.current for member in self.members)
+
+    @property
+    def bad(self) -> Job | None:
+        """The replica of the new version that shows that this doesn't work."""
+        return next(iter([job for _, job in self.failed] + self.done), None) if self.rolls else None
+
+
+def tend(look: RunLook) -> None:
+    """Of a service that isn't ending, and doesn't wait for its schedule."""
+    _rescale(look)
+    _renumber(look)
+    groups = _sorted(look)
+    fatal = [each for group in groups.values() if not group.rolls for each in group.failed]
+    for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
+        worst = next((job for verdict, job in fatal if verdict is reason), None)
+        if worst is not None:
+            end_run(look, reason, words + why(worst))
+            return
+    if _all_done(groups):
+        end_run(look, RunReason.all_jobs_done, "")
+        return
+    numbers = _numbers(look, groups)
+    for name, group in groups.items():
+        _step(look, name, group, numbers)
+    for part in replicas(look):
+        if part.waiting is not None and part.waiting <= look.now:
+            submit_again(look, part)
+    _status(look, groups)
+
+
+# --- how many --------------------------------------------------------------------------------------------------------
+
+
+def _config(look: RunLook) -> ServiceConfiguration:
+    config = look.snapshot.run_spec.configuration
+    if not isinstance(config, ServiceConfiguration):
+        raise Bug(f"run {look.run.name} has replicas to scale, but is a {config.type}")
+    return config
+
+
+def _rescale(look: RunLook) -> None:
+    """What each group of the configuration should have now; groups that it hasn't any more are forgotten."""
+    before = {each.group: each for each in look.run.scales}
+    rules = _rules(_config(look))
+    after = tuple(
+        _scaled(look, before.get(name) or Scale(group=name, desired=bounds[0]), spec, bounds)
+        for name, (spec, bounds) in rules.items()
+    )
+    if after == look.run.scales:
+        return
+    for each in after:
+        was = before.get(each.group)
+        if was is None or was.desired != each.desired or (each.stale and not was.stale):
+            group = f"group {each.group}: " if len(after) > 1 else ""
+            counts = {"before": str(was.desired if was else 0), "after": str(each.desired)}
+            look.draft.tell(EventType.scaled, look.run, detail=group + each.why, **counts)
+    look.run = look.run.with_(scales=after)
+    look.draft.save(look.run)
+
+
+def _rules(config: ServiceConfiguration) -> dict[str, tuple[ScalingSpec | None, tuple[int, int]]]:
+    own = {group.name or str(at): group.scaling for at, group in enumerate(config.groups or ())}
+    return {
+        name: (own.get(name, config.scaling), (found.min or 0, found.max or 0))
+        for name, found in groups_of(config).items()
+    }
+
+
+def _scaled(look: RunLook, before: Scale, spec: ScalingSpec | None, bounds: tuple[int, int]) -> Scale:
+    there = [job for job in look.latest() if job.replica_group == before.group and not ended(job)]
+    ready = [job.ready_at for job in there if job.ready_at is not None and job.draining_at is None]
+    since = max(ready) if ready and len(ready) == len(there) else None
+    seen = GroupState(len(ready), sum(job.queue or 0 for job in there), since)
+    told = scale(spec, bounds, _doors(look), before, seen, look.now)
+    if told.look_at is not None:
+        look.deadlines.append(told.look_at)
+    if spec is None:  # what a scaler has left behind doesn't matter any more
+        return Scale(
+            group=before.group, desired=told.desired, at=before.at if told.desired == before.desired else look.now
+        )
+    return told.after(before, look.now)
+
+
+# --- what there is ---------------------------------------------------------------------------------------------------
+
+
+def _renumber(look: RunLook) -> None:
+    """A replica whose spec is the same in the new version is of the new version."""
+    now = look.run.deployment_num
+    for job in look.latest():
+        if job.deployment_num != now and not ended(job):
+            spec = spec_of(look.snapshot.job_specs, job)
+            if spec is not None and spec == look.spec_of(job):
+                look.keep(job.with_(deployment_num=now))
+
+
+def _sorted(look: RunLook) -> dict[str, _Group]:
+    groups = {each.group: _Group(each.desired) for each in look.run.scales}
+    for part in replicas(look):
+        group = groups.setdefault(part.jobs[0].replica_group, _Group(0, former=True))
+        group.parts[part.num] = part
+        _sort(look, group, part)
+    _stand_in(groups.values())
+    return groups
+
+
+def _stand_in(groups: Collection[_Group]) -> None:
+    """Groups that aren't there any more serve for those that can't yet."""
+    there = [group for group in groups if not group.former]
+    missing = sum(max(0, group.desired - group.serving) for group in there)
+    for group in groups:
+        if group.former:
+            group.desired = min(missing, group.serving)
+            missing -= group.desired
+    stood_in = any(group.desired for group in groups if group.former)
+    for group in there:
+        group.stood_in = stood_in
+
+
+def _sort(look: RunLook, group: _Group, part: Replica) -> None:
+    job = part.jobs[0]
+    earlier = (
+        look.run.triggered_at is not None and job.submitted_at < look.run.triggered_at
+    )  # its schedule's last start
+    if not ended(job):
+        group.members.append(_member(look, job))
+    elif wasnt_wanted(job) or (part.retry and part.retry.given_up) or (earlier and job.finished):
+        _gone(group, job)
+    elif group.former:
+        if part.waiting is not None:
+            _give_up(look, part)
+        _gone(group, job)
+    elif part.done:
+        _done(look, group, job)
+    elif part.waiting is not None:
+        group.members.append(LiveReplica(part.num, Standing.submitted))
+    else:
+        _failed(look, group, part, job)
+
+
+def _gone(group: _Group, job: Job) -> None:
+    if job.finished:
+        group.free.append(job.replica_num)
+    else:
+        group.leaving += 1
+
+
+def _done(look: RunLook, group: _Group, job: Job) -> None:
+    until = (job.finished_at or look.now) + REST
+    if job.deployment_num != look.run.deployment_num or (job.finished and until <= look.now):
+        _gone(group, job)
+    else:
+        group.resting.append(job)
+        group.members.append(LiveReplica(job.replica_num, Standing.submitted))
+        look.deadlines.append(until)
+    if job.deployment_num == look.run.deployment_num:
+        group.done.append(job)
+
+
+def _failed(look: RunLook, group: _Group, part: Replica, job: Job) -> None:
+    verdict = refusal(look, part, job)
+    if verdict is None or (job.reason is JobReason.failed_to_start_due_to_no_capacity and _others_serve(look, job)):
+        group.retried.append(part)
+        group.members.append(LiveReplica(part.num, Standing.submitted))
+    elif job.deployment_num != look.run.deployment_num:
+        _gone(group, job)
+    elif group.desired == 0:
+        _give_up(look, part)
+        _gone(group, job)
+    else:
+        group.failed.append((verdict, job))
+
+
+def _others_serve(look: RunLook, job: Job) -> bool:
+    mine = (other for other in look.latest() if other.replica_group == job.replica_group and not ended(other))
+    return any(_member(look, other).serves for other in mine)
+
+
+def _member(look: RunLook, job: Job) -> LiveReplica:
+    draining = job.draining_at is not None
+    return LiveReplica(
+        job.replica_num,
+        _standing(job),
+        current=job.deployment_num == look.run.deployment_num,
+        draining=draining,
+        let_go=draining and _let_go(look, job),
+    )
+
+
+def _standing(job: Job) -> Standing:
+    if job.status is JobStatus.submitted:
+        return Standing.submitted
+    if job.status is not JobStatus.running:
+        return Standing.starting
+    return Standing.running if job.ready_at is None else Standing.serving
+
+
+def _let_go(look: RunLook, job: Job) -> bool:
+    since, patience = job.draining_at or look.now, _patience(look, job)
+    spec = look.spec_of(job)
+    if spec is not None and spec.routing == "worker" and spec.discovery is not None:
+        return True  # told to stop, it leaves its router by itself and ends what it has begun
+    if is_let_go(job.id, since, patience, _doors_to(look, job), look.now):
+        return True
+    look.deadlines.append(drained_by(since, patience))
+    return False
+
+
+def _doors_to(look: RunLook, job: Job) -> list[Traffic]:
+    """Those that send requests to this replica, whether or not they have ever reported: behind a router, each router
+    that is ready. A door that says that it has requests is one, too, though its agent may just have started again."""
+    names = list(look.snapshot.doors)
+    busy = [each for each in _doors(look) if not each.quiet and look.now - each.at <= STALE and each.door not in names]
+    look.deadlines += [each.at + STALE + 1 for each in busy]
+    names += [each.door for each in busy]
+    if _routes(look, job, "worker"):
+        there = (other for other in look.latest() if _standing(other) is Standing.serving)
+        names = [f"{ROUTER}{other.id}" for other in there if _routes(look, other, "router")]
+    known = {each.door: each for each in look.snapshot.traffic}
+    return [known.get(name) or Traffic(run_id=job.run_id, door=name, at=0) for name in names]
+
+
+def _doors(look: RunLook) -> list[Traffic]:
+    """Those that clients come to."""
+    return [each for each in look.snapshot.traffic if not each.door.startswith(ROUTER)]
+
+
+def _routes(look: RunLook, job: Job, part: str) -> bool:
+    spec = look.spec_of(job)
+    return spec is not None and spec.routing == part
+
+
+def _patience(look: RunLook, job: Job) -> Micros:
+    """How long it may take to stop."""
+    longest = DRAIN if _doors(look) or _routes(look, job, "worker") else UNKNOWN
+    asked = merged_run(look.snapshot.run_spec).stop_duration  # the default is for what has no requests under way
+    return min(longest, asked * SECOND) if isinstance(asked, int) else longest
+
+
+def _all_done(groups: dict[str, _Group]) -> bool:
+    """Each replica that there is has ended its work a moment ago, and nothing else is on its way."""
+    rest = sum(len(group.resting) for group in groups.values())
+    return rest > 0 and not any(len(group.members) > len(group.resting) for group in groups.values())
+
+
+# --- the next step ---------------------------------------------------------------------------------------------------
+
+
+def _numbers(look: RunLook, groups: dict[str, _Group]) -> Iterator[int]:
+    """For replicas whose group has no free ones: those of groups that are no longer there, then those nobody had."""
+    left = sorted(num for group in groups.values() if group.former for num in group.free)
+    return chain(left, count(max((job.replica_num for job in look.jobs.values()), default=-1) + 1))
+
+
+def _step(look: RunLook, name: str, group: _Group, numbers: Iterator[int]) -> None:
+    bad = group.bad is not None
+    steps = roll(
+        LiveGroup(group.desired, group.members, group.leaving, bad, group.free, group.stood_in, former=group.former)
+    )
+    stopped = {*steps.stop}
+    for part in group.retried:
+        if part.num not in stopped:
+            retire(look, part)
+    for num in steps.drain:
+        job = group.parts[num].jobs[0]
+        look.keep(job.with_(draining_at=look.now))
+        look.deadlines.append(drained_by(look.now, _patience(look, job)))
+    out_of_date = {member.num for member in group.members if not member.current}
+    for num in steps.stop:
+        _stop(look, group.parts[num], "replaced by a newer version" if num in out_of_date else "")
+    fresh = [next(numbers) for _ in range(steps.create - len(steps.revive))]
+    for num in (*steps.revive, *fresh):
+        had = [job.submission_num for job in look.jobs.values() if job.replica_num == num]
+        look.run = look.run.with_(retries=tuple(each for each in look.run.retries if each.replica != num))
+        submit(look, (num, 0), max(had, default=-1) + 1, name, anew=True)
+    if steps.create or steps.drain or steps.stop:
+        look.draft.save(look.run)  # this is right for the run as it was read only: it mustn't have changed meanwhile
+
+
+def _stop(look: RunLook, part: Replica, message: str) -> None:
+    job = look.jobs[part.jobs[0].id]
+    if not ended(job):
+        end(look, job, JobReason.scaled_down, message)
+        bury(look, look.jobs[job.id])
+    elif not part.done:
+        _give_up(look, part)
+
+
+def _give_up(look: RunLook, part: Replica) -> None:
+    note(look, ReplicaRetry(replica=part.num, attempt=0, given_up=True))
+
+
+def _status(look: RunLook, groups: dict[str, _Group]) -> None:
+    parts = replicas(look)
+    if any(part.live for part in parts):
+        if look.run.status == RunStatus.pending:
+            look.run = look.draft.move_run(look.run, "resubmit", note=_wakes(look), resume_at=None)
+        trouble = next(filter(None, (_trouble(look, group) for group in groups.values())), "")
+        if trouble and trouble != look.run.message:
+            look.draft.tell(EventType.paused, look.run, detail=trouble)
+        observe_jobs(look, parts, trouble)
+    elif all(job.finished for job in look.jobs.values()):
+        if any(part.waiting is not None for part in parts):
+            pause(look, parts)
+        elif not any(group.resting for group in groups.values()):
+            rest(look, None, without(_config(look)))
+
+
+def _wakes(look: RunLook) -> str:
+    reasons = (scale.why for scale in look.run.scales if scale.desired)
+    return "retrying" if look.run.resume_at is not None else next(reasons, "")
+
+
+def _trouble(look: RunLook, group: _Group) -> str:
+    """Why a rollout doesn't go on; empty if it does."""
+    if group.bad is not None:
+        return f"the new version doesn't work, so the one before stays: {why(group.bad)}"
+    if not group.rolls:
+        return ""
+    for member in group.members:
+        job = group.parts[member.num].jobs[0]
+        if member.current and member.standing is Standing.running and job.running_at is not None:
+            spec = look.spec_of(job)
+            late = ready_by(() if spec is None else spec.probes, job.running_at)
+            if look.now >= late:
+                after = spoken((late - job.running_at) // SECOND * SECOND)
+                return f"replica {member.num} of the new version isn't ready after {after}, so the one before stays"
+            look.deadlines.append(late)
+    return ""

@@ -1,0 +1,428 @@
+"""Which parts of the language are built: one table of every field of a run and a fleet.
+
+A field is either supported (it has an effect, and `proof` names the test that shows it) or refused by name, with what
+to do instead. Nothing is accepted and ignored. A path covers everything below it. A test walks the models and fails for
+a field that isn't listed, so a new field can't slip in.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+
+from chalicelib.domain.editors import EDITORS, VERSION
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.specs.env import unresolved
+from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetConfiguration, FleetSpec
+from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, NodeGroup, RunSpec, TaskConfiguration
+from chalicelib.domain.specs.services import ReplicaGroup, ServiceConfiguration, of_group
+from chalicelib.domain.specs.workloads import RunConfiguration
+from chalicelib.errors import Problem
+from chalicelib.planning.jobs import command_lists, neighbours, replica_groups
+from chalicelib.planning.jobs.jobs import RESERVED_PORTS
+from chalicelib.planning.jobs.nodes import unknown_nodes
+from chalicelib.planning.kernel.field_support import NotBuilt, Support, Supported, not_built, refused
+from chalicelib.planning.matching.requirements import merged_fleet, merged_run
+from chalicelib.planning.runs.schedule import schedule_of
+from chalicelib.planning.runs.utilization import LONGEST_WINDOW
+from chalicelib.planning.volumes.mounts import first_folder, wrong_mounts
+
+MOST_NODES = 500  # of a task
+MOST_REPLICAS = 500  # of a service
+LONGEST_PROBE = 300  # seconds
+EFFECTS = "tests/planning/test_effects.py"
+
+
+AnyConfiguration = TaskConfiguration | DevEnvironmentConfiguration | ServiceConfiguration
+
+
+def _effects(prefix: str, *names: str) -> dict[str, Support]:
+    """Fields whose effect `test_effects` shows, each in a case named after it."""
+    return {f"{prefix}{name}": Supported(f"{EFFECTS}::test_effect[{prefix}{name}]") for name in names}
+
+
+def _scaled(prefix: str) -> dict[str, Support]:
+    names = ("metric", "target", "window", "scale_up_delay", "scale_down_delay")
+    return {f"{prefix}{name}": Supported(f"{SERVICES}::test_setting[{prefix}{name}]") for name in names}
+
+
+GANGS = "tests/engine/test_gangs.py"
+HOSTS = "tests/planning/machines/test_hosts.py"
+SERVICES = "tests/planning/runs/test_service_run.py"
+SCHEDULE = "tests/planning/runs/test_schedule.py"
+DOORS = "tests/usecases/test_serving.py"
+_GATEWAYS = "tests/usecases/test_service_gateways.py"
+UTILIZATION = "tests/planning/runs/test_utilization.py"
+_LOGIN = ("user", "port", "identity_file", "ssh_key.public", "ssh_key.private")
+_DOOR = ("auth", "strip_prefix", "rate_limits")
+_JUMP = tuple(f"proxy_jump.{name}" for name in ("hostname", *_LOGIN))
+_HOST = ("hostname", *_LOGIN, *_JUMP, "internal_ip", "blocks")
+_HOSTS = (*_LOGIN, *_JUMP, "network", *(f"hosts.{name}" for name in _HOST))
+
+
+def _of_hosts(prefix: str) -> dict[str, Support]:
+    """The same for the hosts of SSH fleets, in `test_hosts`."""
+    return {f"{prefix}{name}": Supported(f"{HOSTS}::test_setting[{prefix}{name}]") for name in _HOSTS}
+
+
+_SHARED = "are in their hosts' network, where an engine of their own would change that of the hosts"
+_REMOVE = "remove it; it will be accepted once it has an effect"
+
+_RESOURCES = [
+    "cpu.arch",
+    "cpu.count.min",
+    "cpu.count.max",
+    "memory.min",
+    "memory.max",
+    "shm_size",
+    "gpu.vendor",
+    "gpu.name",
+    "gpu.count.min",
+    "gpu.count.max",
+    "gpu.memory.min",
+    "gpu.memory.max",
+    "gpu.total_memory.min",
+    "gpu.total_memory.max",
+    "gpu.compute_capability",
+    "disk.size.min",
+    "disk.size.max",
+]
+
+# Shared by runs, profiles and, in part, fleets.
+_PLACING = [
+    "backends",
+    "regions",
+    "availability_zones",
+    "instance_types",
+    "spot_policy",
+    "max_price",
+    "idle_duration",
+    "tags",
+    "reservation",
+]
+_RUN_PARAMS = ["retry", "max_duration", "stop_duration", "creation_policy"]
+_PARAMS_REFUSED: dict[str, Support] = {
+    "backend_options": NotBuilt("no backend has options yet", _REMOVE),
+}
+
+
+_RUNS_OWN = (*_RUN_PARAMS, "fleets", "utilization_policy", "startup_order", "stop_criteria", "schedule", "instances")
+
+
+def _params(prefix: str) -> dict[str, Support]:
+    return {
+        **_effects(prefix, *_PLACING, *_RUN_PARAMS, "fleets.name", "fleets.project"),
+        **_effects(f"{prefix}instances.", "name", "hostname", "fleet.project", "fleet.name", "instance"),
+        **{f"{prefix}{name}": verdict for name, verdict in _PARAMS_REFUSED.items()},
+        f"{prefix}schedule.cron": Supported(
+            f"{SCHEDULE}::test_a_run_waits_for_its_next_start_and_again_once_that_has_ended"
+        ),
+        f"{prefix}schedule.timezone": Supported(f"{SCHEDULE}::test_times_are_those_of_the_zone"),
+        f"{prefix}startup_order": Supported(
+            f"{GANGS}::test_nodes_start_in_order_and_the_later_hold_their_hosts_meanwhile"
+        ),
+        f"{prefix}stop_criteria": Supported(f"{GANGS}::test_with_master_done_the_first_node_decides"),
+        f"{prefix}utilization_policy": Supported(f"{UTILIZATION}::test_a_gpu_below_for_the_whole_window_ends_the_job"),
+    }
+
+
+RUN: dict[str, Support] = {
+    **_effects("", "run_name", "repo_id", "file_archives.id", "file_archives.path", "ssh_key_pub"),
+    **_effects("", "repo_data.repo_type", "configuration_path", "repo_code_hash", "repo_dir"),
+    **_effects(
+        "repo_data.", "repo_name", "repo_branch", "repo_hash", "repo_config_name", "repo_config_email", "repo_dir"
+    ),
+    "repo_data.repo_diff": NotBuilt(
+        "a patch is uploaded apart from the run", "send it to repos/upload_code, and its SHA-256 in `repo_code_hash`"
+    ),
+    "working_dir": NotBuilt("the working directory is part of the configuration", "set `configuration.working_dir`"),
+    **_effects(
+        "configuration.",
+        *[
+            "type",
+            "name",
+            "image",
+            "user",
+            "privileged",
+            "docker",
+            "home_dir",
+            "ports",
+            "entrypoint",
+            "working_dir",
+            "registry_auth",
+            "python",
+            "nvcc",
+            "env",
+            "shell",
+            "single_branch",
+        ],
+        *(f"resources.{name}" for name in _RESOURCES),
+        *["priority", "commands", "files.local_path", "files.path", "ide", "version", "init"],
+        *("nodes", *(f"groups.{name}" for name in ("name", "nodes", "resources", "commands", "ports"))),
+        *(f"repos.{name}" for name in ("local_path", "url", "branch", "hash", "path", "if_exists")),
+    ),
+    **_effects("configuration.", "port", "probes", "replicas", "groups.replicas"),
+    **_effects("configuration.groups.", "image", "python", "nvcc", "docker", "privileged", "spot_policy"),
+    **_effects("configuration.", "groups.reservation", "model.type", "model.name", "model.prefix"),
+    "configuration.model.format": NotBuilt(
+        "only OpenAI's API is passed on", "write `format: openai`, which TGI serves too", ("openai",)
+    ),
+    "configuration.model.chat_template": NotBuilt("the model server applies its own template", "configure it there"),
+    "configuration.model.eos_token": NotBuilt("the model server has its own", "configure it there"),
+    **{
+        f"configuration.{name}": Supported(f"{_GATEWAYS}::test_a_service_is_where_its_configuration_says")
+        for name in ("gateway", "https")
+    },
+    **_scaled("configuration.scaling."),
+    **_scaled("configuration.groups.scaling."),
+    "configuration.groups.router.type": Supported(
+        "tests/planning/jobs/test_neighbours.py::test_workers_of_dynamo_are_told_their_routers_address_and_nobody_tells_it_of_them"
+    ),
+    **{
+        f"configuration.{name}": Supported(f"{DOORS}::test_doors_are_told_what_the_configuration_says")
+        for name in _DOOR
+    },
+    **_effects("configuration.volumes.", "name", "instance_path", "optional", "path"),
+    "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
+    "configuration.inactivity_duration": Supported(
+        "tests/planning/jobs/test_dev_environments.py::test_one_that_nobody_uses_ends"
+    ),
+    "configuration.setup": NotBuilt("there is no stage before the commands", "put them first in `commands` or `init`"),
+    **_params("configuration."),
+    **_params("profile."),
+    **_effects("profile.", "name", "default"),
+}
+
+FLEET: dict[str, Support] = {
+    **_effects("fleet.", "configuration_path", "autocreated"),
+    **_effects(
+        "fleet.configuration.",
+        *["type", "name", "blocks", "nodes.min", "nodes.target", "nodes.max", "env"],
+        *(f"resources.{name}" for name in _RESOURCES if name != "shm_size"),
+        *_PLACING,
+    ),
+    "fleet.configuration.resources.shm_size": NotBuilt(
+        "shared memory belongs to a job", "set it in the run's `resources`"
+    ),
+    "fleet.configuration.placement": Supported(
+        "tests/planning/matching/test_colocation.py::test_the_first_machine_says_where_the_others_are_bought"
+    ),
+    "fleet.configuration.retry": NotBuilt(
+        "a fleet below its target always retries, at its own pace", "remove it", (False, True)
+    ),
+    "fleet.configuration.backend_options": _PARAMS_REFUSED["backend_options"],
+    **_of_hosts("fleet.configuration.ssh_config."),
+    **_effects("fleet.profile.", *_PLACING),
+    "fleet.profile.backend_options": _PARAMS_REFUSED["backend_options"],
+    **{
+        f"fleet.profile.{name}": Supported(f"{EFFECTS}::test_a_fleet_leaves_to_runs_what_is_theirs")
+        for name in _RUNS_OWN
+    },
+    **_effects("fleet.profile.", "name", "default"),
+}
+
+
+_RUN_NOT_BUILT = not_built(RUN, "")
+_FLEET_NOT_BUILT = not_built(FLEET, "fleet.")
+
+
+def refusals(run_spec: RunSpec) -> list[Problem]:
+    """Every field of a run that isn't built and is set to something."""
+    config = run_spec.configuration
+    found = [*refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_too_long(run_spec)]
+    found += [*wrong_mounts(config.volumes), *_shell_refusals(config)]
+    if isinstance(config, DevEnvironmentConfiguration):
+        found += _editor_refusals(config)
+    elif isinstance(config, TaskConfiguration):
+        found += _node_refusals(config)
+    else:
+        found += _replica_refusals(run_spec, config)
+    # Report a value from the profile once, where it was written.
+    written = {problem.path.removeprefix("profile.") for problem in found if problem.path.startswith("profile.")}
+    kept = [p for p in found if p.path.removeprefix("configuration.") not in written or p.path.startswith("profile.")]
+    return kept + unresolved(run_spec.configuration.env, "configuration.env")
+
+
+def _port_refusals(config: AnyConfiguration) -> Iterator[Problem]:
+    if isinstance(config, ServiceConfiguration):
+        written = [("port", config.port)]
+    else:
+        written = [(f"ports.{place}", port) for place, port in enumerate(config.ports)]
+    for number, group in enumerate((config.groups or ()) if isinstance(config, TaskConfiguration) else ()):
+        written += [(f"groups.{number}.ports.{place}", port) for place, port in enumerate(group.ports)]
+    for path, port in written:
+        if port.container_port in RESERVED_PORTS:
+            text = f"the port {port.container_port} of a job is reserved, as are all from 10000 to 10999"
+            hint = "have the job listen on another"
+            yield Problem(text, path=f"configuration.{path}", hint=hint, code="unsupported")
+
+
+def _editor_refusals(config: DevEnvironmentConfiguration) -> Iterator[Problem]:
+    if config.ide is None or config.version is None:
+        return
+    editor = EDITORS[config.ide]
+    if not editor.server:
+        text = f"`version` doesn't apply to {editor.name}, which brings its own server"
+        yield Problem(text, path="configuration.version", hint="remove it", code="unsupported")
+    elif not VERSION.fullmatch(config.version):  # it becomes part of a command and of an address
+        text = f"`{config.version[:60]}` isn't a version of {editor.name}"
+        hint = f"write the commit that `{editor.command} --version` prints"
+        yield Problem(text, path="configuration.version", hint=hint)
+
+
+def _shell_refusals(config: AnyConfiguration) -> Iterator[Problem]:
+    """A shell that can't run a list of commands, and what can't be passed to any program."""
+    if posixpath.basename(config.shell or "") in command_lists.FOREIGN:
+        text = f"`commands` are in the language of POSIX shells, and `{config.shell}` has one of its own"
+        hint = f"leave `shell` out, and run a script: `{posixpath.basename(config.shell or '')} SCRIPT`"
+        yield Problem(text, path="configuration.shell", hint=hint, code="unsupported")
+    if isinstance(config, DevEnvironmentConfiguration):
+        yield from command_lists.unusable("configuration.init", config.init)
+    else:
+        arguments = config.entrypoint is not None
+        yield from command_lists.unusable("configuration.commands", config.commands, arguments=arguments)
+        groups: Sequence[NodeGroup | ReplicaGroup] = config.groups or ()
+        for at, group in enumerate(groups):
+            yield from command_lists.unusable(f"configuration.groups.{at}.commands", group.commands)
+    for name, value in config.env.items():
+        yield from command_lists.too_long(f"configuration.env.{name}", f"{name}={value}", "a variable")
+
+
+def _too_long(run_spec: RunSpec) -> Iterator[Problem]:
+    """Windows that look further back than samples go."""
+    for path, part in (("configuration", run_spec.configuration), ("profile", run_spec.profile)):
+        policy = getattr(part, "utilization_policy", None)
+        if policy is not None and policy.time_window > LONGEST_WINDOW:
+            text = f"the use of GPUs is known for the last hour, and the window is {policy.time_window} s"
+            where = f"{path}.utilization_policy.time_window"
+            yield Problem(text, path=where, hint="set `time_window: 1h` or less", code="too-large")
+
+
+def _node_refusals(config: TaskConfiguration) -> Iterator[Problem]:
+    """Too many nodes, addresses of nodes that don't exist, and what would disturb the hosts."""
+    nodes = (config.nodes or 1,) if config.groups is None else tuple(group.nodes for group in config.groups)
+    field = "nodes" if config.groups is None else "groups"
+    if sum(nodes) > MOST_NODES:
+        text = f"a task has at most {MOST_NODES} nodes, and this one has {sum(nodes)}"
+        yield Problem(text, path=f"configuration.{field}", hint="split it into several runs", code="too-large")
+    if config.docker and sum(nodes) > 1:
+        text = f"several nodes {_SHARED}"
+        hint = "remove it, or run the task on one node"
+        yield Problem(text, path="configuration.docker", hint=hint)
+    there = ", ".join(f"groups[{at}].nodes[0..{count - 1}]" for at, count in enumerate(nodes[:5]))
+    for path, command in _commands(config):
+        for unknown in unknown_nodes(command, nodes):
+            text, hint = f"`{unknown}` isn't a node of this task", f"there are {there}: both count from 0"
+            yield Problem(text, path=f"configuration.{path}", hint=hint)
+
+
+def _commands(config: TaskConfiguration | ServiceConfiguration) -> Iterator[tuple[str, str]]:
+    """Every command, with its path in the configuration."""
+    yield from ((f"commands.{at}", command) for at, command in enumerate(config.commands))
+    groups: Sequence[NodeGroup | ReplicaGroup] = config.groups or ()
+    for number, group in enumerate(groups):
+        yield from ((f"groups.{number}.commands.{at}", command) for at, command in enumerate(group.commands))
+
+
+def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterator[Problem]:
+    """Too many replicas, probes that take too long, addresses of replicas that may be missing, two reasons to start."""
+    groups = replica_groups.groups_of(config)
+    field = "replicas" if config.groups is None else "groups"
+    most = sum(count.max or 0 for count in groups.values())
+    if most > MOST_REPLICAS:
+        text = f"a service has at most {MOST_REPLICAS} replicas, and this one may have {most}"
+        yield Problem(text, path=f"configuration.{field}", hint="split it into several services", code="too-large")
+    yield from _own_engines(config)
+    for at, probe in enumerate(config.probes or ()):
+        if probe.timeout is not None and probe.timeout > LONGEST_PROBE:
+            text = f"a probe waits at most {LONGEST_PROBE} s for its response, not {probe.timeout} s"
+            path = f"configuration.probes.{at}.timeout"
+            yield Problem(text, path=path, hint="set `timeout: 5m` or less", code="too-large")
+    least = [count.min or 0 for count in groups.values()]
+    there = [f"groups[{at}].replicas[0..{count - 1}]" for at, count in enumerate(least) if count]
+    hint = f"there are {', '.join(there[:5])}: both count from 0" if there else "let `replicas` begin at 1"
+    for path, command in _commands(config):
+        for unknown in neighbours.unknown(command, least):
+            text = f"`{unknown}` isn't a replica that this service always has"
+            yield Problem(text, path=f"configuration.{path}", hint=hint)
+    if schedule_of(run_spec) is not None and not any(count.min for count in groups.values()):
+        text = "a service that may have no replicas starts with its first request, not by a schedule"
+        hint = f"let `{field}` begin at 1, or remove `schedule`"
+        yield Problem(text, path="configuration.schedule", hint=hint, code="exclusive")
+
+
+def _own_engines(config: ServiceConfiguration) -> Iterator[Problem]:
+    if not replica_groups.networked(config):
+        return
+    asked = {"configuration": config.docker}
+    asked |= {f"configuration.groups.{at}": group.docker for at, group in enumerate(config.groups or ())}
+    for path, docker in asked.items():
+        if docker:
+            text = f"replicas that reach each other, as a router and its workers do, {_SHARED}"
+            hint = "remove it, or name no replica in `commands` and have no router"
+            yield Problem(text, path=f"{path}.docker", hint=hint)
+
+
+def privileged(run_spec: RunSpec) -> list[Problem]:
+    """What a run asks for that gives it its host, for a user who may not have that."""
+    hint = "remove it, or ask the server's operator for `allow_non_admins_run_privileged`"
+    if path := first_folder(run_spec.configuration.volumes):
+        text = "folders of hosts are for the project's admins here: a job could read or change anything on its host"
+        return [Problem(text, path=path, hint=hint, code="not-permitted")]
+    config = run_spec.configuration
+    groups = (config.groups or ()) if isinstance(config, ServiceConfiguration) else ()
+    parts = [("configuration", config), *((f"configuration.groups.{at}", group) for at, group in enumerate(groups))]
+    for path, part in parts:
+        for name in ("privileged", "docker"):
+            if getattr(part, name):
+                text = f"`{name}` is for the project's admins here: the container could take over its host"
+                return [Problem(text, path=f"{path}.{name}", hint=hint, code="not-permitted")]
+    return []
+
+
+def doorless(run_spec: RunSpec) -> list[Problem]:
+    """A service that nobody could reach, because this control plane takes no requests for services itself."""
+    config = run_spec.configuration
+    if not isinstance(config, ServiceConfiguration) or config.gateway:
+        return []
+    text = "a service needs a gateway here: this control plane runs in AWS Lambda, which can't pass requests on"
+    hint = "apply a configuration with `type: gateway`, then add `gateway: NAME` to this one"
+    return [Problem(text, path="configuration.gateway", hint=hint, code="missing")]
+
+
+def fleet_refusals(spec: FleetSpec) -> list[Problem]:
+    """The same for a fleet."""
+    found = list(refused(spec, _FLEET_NOT_BUILT))
+    if spec.configuration.nodes is None and spec.configuration.ssh_config is None:
+        found.append(Problem(NEEDS_NODES[1], path="configuration", hint=NEEDS_NODES[2], code=NEEDS_NODES[0]))
+    return found + unresolved(spec.configuration.env, "configuration.env")
+
+
+def reservation_refusals(spec: RunSpec | FleetSpec, facts: Iterable[BackendFacts]) -> list[Problem]:
+    """Why its reservation can't be used, whatever it is, by a project with these backends."""
+    config = merged_run(spec) if isinstance(spec, RunSpec) else merged_fleet(spec)
+    in_profile = spec.profile is not None and spec.profile.reservation == config.reservation
+    parts = [(f"{'profile' if in_profile else 'configuration'}.reservation", config)]
+    if isinstance(config, ServiceConfiguration):
+        names = replica_groups.groups_of(config) if config.groups else ()
+        own = (of_group(config, name) for name in names)
+        parts += [(f"configuration.groups.{at}.reservation", group) for at, group in enumerate(own)]
+    able = {each.name for each in facts if each.reservations}
+    problems = (_reservation_refusal(path, part, able) for path, part in parts)
+    return [problem for problem in problems if problem is not None][:1]
+
+
+def _reservation_refusal(path: str, config: RunConfiguration | FleetConfiguration, able: set[str]) -> Problem | None:
+    if config.reservation is None:
+        return None
+    if config.spot_policy == "spot":
+        text = "a machine in a reservation is never a spot machine"
+        return Problem(text, path=path, hint="remove `reservation`, or set `spot_policy: on-demand`", code="exclusive")
+    if able if config.backends is None else able & set(config.backends):
+        return None
+    which = "the backends that `backends` names" if config.backends is not None else "this project's backends"
+    text, hint = (
+        f"none of {which} can launch machines into reservations",
+        "remove it, or add a backend that can, such as AWS",
+    )
+    return Problem(text, path=path, hint=hint, code="unsupported")

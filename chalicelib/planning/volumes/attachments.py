@@ -1,0 +1,338 @@
+"""Attaching a volume to the machines of the jobs that have it, and detaching it when they end.
+
+A job gets its volumes in the commit that gives it its place: each volume has an attachment for it, and the machine has
+the volume among its disks. From then on this half of the volume's decisions acts: the disk is attached once the machine
+exists, and detached once nobody there uses it. An attempt is committed before it is made, only its committer makes it,
+and nothing follows it before its effect must show at the provider. So no disk is attached anywhere before its provider
+has shown it detached from everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import SECOND, Micros, spoken
+from chalicelib.domain.jobs import Job, Mounted
+from chalicelib.domain.specs.mounts import MountPoint, VolumeMountPoint
+from chalicelib.domain.volumes import Attachment, AttachmentState, Device, Volume, VolumeStatus
+from chalicelib.machines.volume import LOOK_ATTACHED, LOOK_WAITING, MOVE_EVERY, TO_ATTACH
+from chalicelib.planning.kernel import purchases
+from chalicelib.planning.kernel.failures import meaning
+from chalicelib.planning.kernel.plan import Effect, Failed, Outcome
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.volumes.snapshot import VolumeSnapshot
+
+_THERE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
+
+
+@dataclass(frozen=True)
+class AttachVolume(Effect):
+    """Have the disk attached to this machine, and see whether it is."""
+
+    instance_id: str = ""
+
+
+@dataclass(frozen=True)
+class DetachVolume(Effect):
+    """Have it detached from there, and see whether it is."""
+
+    instance_id: str = ""
+
+
+@dataclass(frozen=True)
+class DiskAt(Outcome):
+    """The attempt, to attach it or not, was made. `there`: the provider shows the disk at this machine."""
+
+    instance_id: str
+    act_until: Micros
+    attaching: bool
+    there: bool
+    device: Device | None = None
+
+
+@dataclass(frozen=True)
+class DiskNotMoved(Failed):
+    """The attempt failed."""
+
+    instance_id: str = ""
+    act_until: Micros = 0
+    attaching: bool = True
+
+
+# --- with a job's place ----------------------------------------------------------------------------------------------
+
+
+def mounted(mounts: Sequence[MountPoint], chosen: Sequence[Volume]) -> tuple[Mounted, ...]:
+    paths = [mount.path for mount in mounts if isinstance(mount, VolumeMountPoint)]
+    return tuple(Mounted(id=v.id, name=v.name, path=path) for v, path in zip(chosen, paths, strict=True))
+
+
+def take(
+    draft: Draft, chosen: Sequence[Volume], job: Job, instance: Instance, *, early: bool = False
+) -> tuple[list[Volume], Instance]:
+    """The volumes and the machine, each with the other: to be committed with the job's place."""
+    taken = []
+    for volume in chosen:
+        others = [each for each in volume.attachments if (each.job_id, each.instance_id) != (job.id, instance.id)]
+        beside = next((each for each in volume.attachments if each.instance_id == instance.id), None)
+        mine = _attachment(job, instance, draft.now, early=early)
+        if beside is not None:
+            mine = mine.with_(**_shared(beside))
+        taken.append(volume.with_(attachments=(*others, mine), last_processed_at=draft.now, due_at=draft.now))
+        draft.save(taken[-1])
+        draft.wake(volume.unit)
+    disks = tuple(dict.fromkeys((*instance.disks, *(volume.id for volume in taken))))
+    if disks != instance.disks:
+        instance = instance.with_(disks=disks, last_processed_at=draft.now)
+        draft.save(instance)
+    return taken, instance
+
+
+def _attachment(job: Job, instance: Instance, now: Micros, *, early: bool) -> Attachment:
+    return Attachment(
+        instance_id=instance.id,
+        instance_name=instance.name,
+        instance_num=instance.num,
+        fleet_id=instance.fleet_id,
+        fleet_name=instance.fleet_name,
+        job_id=job.id,
+        run_id=job.run_id,
+        run_name=job.run_name,
+        replica_num=job.replica_num,
+        job_num=job.job_num,
+        submission_num=job.submission_num,
+        early=early,
+        since=now,
+    )
+
+
+def _shared(one: Attachment) -> dict[str, Any]:
+    """What is true of a disk at a machine, whichever job it is for."""
+    names = ("state", "device", "name", "message", "error", "deadline", "act_until", "shows_by")
+    return {name: getattr(one, name) for name in names}
+
+
+def attached_for(volume: Volume, job_id: str, instance_id: str) -> Attachment | None:
+    """For a job at a machine: where it had its place before, the volume may not have left yet."""
+    here = (each for each in volume.attachments if each.instance_id == instance_id)
+    return next((each for each in here if each.job_id == job_id), None)
+
+
+def kept_by(volume: Volume, job: Job, why: str) -> Volume:
+    """`why` the job's machine can't unmount it yet; empty: nothing keeps it there."""
+    told = (each.with_(held=why) if each.job_id == job.id else each for each in volume.attachments)
+    return volume.with_(attachments=tuple(told))
+
+
+def give_up_early(draft: Draft, volume: Volume, jobs: Collection[str], instance_id: str) -> Volume:
+    """These jobs won't get their place at this machine: nothing keeps the volume there for them any more."""
+    after = tuple(
+        each.with_(early=False) if each.instance_id == instance_id and each.job_id in jobs else each
+        for each in volume.attachments
+    )
+    if after != volume.attachments:
+        volume = volume.with_(attachments=after, last_processed_at=draft.now, due_at=draft.now)
+        draft.save(volume)
+        draft.wake(volume.unit)
+    return volume
+
+
+def disks_of(job: Job, volumes: Mapping[str, Volume], install: str) -> list[dict[str, Any]] | None:
+    """The job's volumes as its agent gets them; None: they aren't all attached yet. `install`: whose they are."""
+    found: list[dict[str, Any]] = []
+    if job.assignment is None:
+        return found
+    for each in job.assignment.volumes:
+        volume = volumes.get(each.id)
+        attachment = None if volume is None else attached_for(volume, job.id, job.assignment.instance_id)
+        if volume is None or attachment is None or attachment.state is not AttachmentState.attached:
+            return None
+        found.append(
+            {
+                "kind": "disk",
+                "volume": volume.id,
+                "name": volume.name,
+                "path": each.path,
+                "device": {} if attachment.device is None else attachment.device.model_dump(exclude_defaults=True),
+                "format": volume.blank,
+                "install": install,
+                "read_only": volume.read_only,
+            }
+        )
+    return found
+
+
+# --- from then on ----------------------------------------------------------------------------------------------------
+
+
+def may_move(volume: Volume, effect: AttachVolume | DetachVolume, facts: BackendFacts, now: Micros) -> bool:
+    """Is this the committed attempt, and is there time for it before others may act?"""
+    state = AttachmentState.attaching if isinstance(effect, AttachVolume) else AttachmentState.detaching
+    intended = any(
+        (each.instance_id, each.state, each.act_until) == (effect.instance_id, state, effect.act_until)
+        for each in volume.attachments
+    )
+    return intended and now <= effect.act_until - facts.visibility_lag - facts.create_timeout // 2
+
+
+def tend(snapshot: VolumeSnapshot, draft: Draft, volume: Volume) -> tuple[Volume, Micros | None]:
+    """What is next at each of its machines; and when to look again at the latest."""
+    tending = _Tending(snapshot, draft, volume)
+    for instance_id in dict.fromkeys(each.instance_id for each in volume.attachments):
+        tending.at(instance_id)
+    return tending.volume, min(tending.looks, default=None)
+
+
+def moved(snapshot: VolumeSnapshot, draft: Draft, volume: Volume, outcome: DiskAt | DiskNotMoved) -> Volume:
+    """What follows from an attempt. One that was overtaken has no consequences."""
+    tending = _Tending(snapshot, draft, volume)
+    here = tending.entries(outcome.instance_id)
+    if here and here[0].act_until == outcome.act_until:
+        if isinstance(outcome, DiskAt):
+            tending.seen(here[0], outcome)
+        else:
+            tending.not_moved(here[0], outcome)
+        draft.wake(volume.unit)
+    return tending.volume
+
+
+class _Tending:
+    def __init__(self, snapshot: VolumeSnapshot, draft: Draft, volume: Volume) -> None:
+        self.snapshot, self.now, self.draft, self.volume = snapshot, snapshot.now, draft, volume
+        self.facts = snapshot.facts or BackendFacts(name=volume.backend)
+        self.looks: list[Micros] = []
+
+    def entries(self, instance_id: str) -> list[Attachment]:
+        return [each for each in self.volume.attachments if each.instance_id == instance_id]
+
+    def _change(self, instance_id: str, **changes: Any) -> None:
+        """The same for whatever jobs it is at this machine."""
+        after = [each.with_(**changes) if each.instance_id == instance_id else each for each in self.volume.attachments]
+        self.volume = self.volume.with_(attachments=tuple(after), last_processed_at=self.now)
+        self.draft.save(self.volume)
+
+    # --- what is next ------------------------------------------------------------------------------------------------
+
+    def at(self, instance_id: str) -> None:
+        here = self.entries(instance_id)
+        over = [each for each in here if self._over(each)]
+        if over and here[0].state is not AttachmentState.detaching:
+            if len(over) < len(here) or _untouched(here[0]):
+                self._drop(instance_id, over)
+            else:
+                self._change(instance_id, state=AttachmentState.detaching)
+        here = self.entries(instance_id)
+        if here and (quiet := max(here[0].act_until or 0, here[0].shows_by or 0)) > self.now:
+            if here[0].state is AttachmentState.attaching and (here[0].act_until or 0) <= self.now:
+                self._attaching(here[0])  # an attempt to attach may be repeated before the last one shows
+            else:
+                self.looks.append(quiet)
+        elif here and here[0].state is AttachmentState.attaching:
+            self._attaching(here[0])
+        elif here and here[0].state is AttachmentState.detaching:
+            self._attempt(here[0], DetachVolume)
+        elif here:
+            self.looks.append(self.now + LOOK_ATTACHED)
+
+    def _over(self, one: Attachment) -> bool:
+        """Has its job ended, or lost this place?"""
+        job = self.snapshot.jobs.get(one.job_id)
+        if job is None or job.finished:
+            return True
+        if job.assignment is None:
+            return not one.early
+        return job.assignment.instance_id != one.instance_id
+
+    def _attaching(self, one: Attachment) -> None:
+        instance = self.snapshot.instances.get(one.instance_id)
+        if one.error or instance is None or instance.status not in _THERE:
+            self.looks.append(self.now + LOOK_WAITING)
+        elif self.volume.status is not VolumeStatus.active:
+            self._give_up(one, f"it is {self.volume.status.value}")
+        elif one.deadline is not None and self.now >= one.deadline:
+            why = f": {one.message}" if one.message else ""
+            self._give_up(one, f"it wasn't attached to {one.instance_name} within {spoken(TO_ATTACH)}{why}")
+        elif self.volume.due_at is not None and self.volume.due_at > self.now and one.deadline is not None:
+            self.looks.append(self.volume.due_at)
+        else:
+            self._attempt(one, AttachVolume, deadline=one.deadline or self.now + TO_ATTACH)
+
+    def _attempt(self, one: Attachment, effect: type[AttachVolume | DetachVolume], **changes: Any) -> None:
+        until = purchases.act_until(self.now, self.facts)
+        self._change(one.instance_id, act_until=until, **changes)
+        self.looks.append(until)
+        volume = self.volume
+        self.draft.act(effect(volume.unit, volume.backend, until, volume.project_id, one.instance_id))
+
+    def _give_up(self, one: Attachment, why: str) -> None:
+        error = f"volume {self.volume.name}: {why}"[:500]
+        self._change(one.instance_id, error=error, act_until=None)
+        self.draft.tell(EventType.failed, self.volume, reason="volume_error", detail=error)
+        self.draft.wake(*(f"run/{each.run_id}" for each in self.entries(one.instance_id)))
+        self.looks.append(self.now + LOOK_WAITING)
+
+    def _drop(self, instance_id: str, gone: Sequence[Attachment]) -> None:
+        """These jobs have it no more; nor has the machine, if no other job there does."""
+        ids = {each.job_id for each in gone}
+        left = [e for e in self.volume.attachments if not (e.instance_id == instance_id and e.job_id in ids)]
+        self.volume = self.volume.with_(attachments=tuple(left), used_at=self.now, last_processed_at=self.now)
+        self.draft.save(self.volume)
+        self.draft.wake(f"queue/{self.volume.project_id}", self.volume.unit)
+        instance = self.snapshot.instances.get(instance_id)
+        if instance is not None and not self.entries(instance_id) and self.volume.id in instance.disks:
+            disks = tuple(disk for disk in instance.disks if disk != self.volume.id)
+            self.draft.save(instance.with_(disks=disks, last_processed_at=self.now))
+            self.draft.wake(f"instance/{instance_id}")
+
+    # --- what came of it ---------------------------------------------------------------------------------------------
+
+    def seen(self, one: Attachment, seen: DiskAt) -> None:
+        if one.state is AttachmentState.detaching and not seen.attaching and not seen.there:
+            self._drop(one.instance_id, self.entries(one.instance_id))
+        elif one.state is AttachmentState.attaching and seen.attaching and seen.there:
+            changes = {"state": AttachmentState.attached, "device": seen.device, "name": _device_name(seen.device)}
+            self._change(one.instance_id, **changes, message="", act_until=None, shows_by=None)
+            self.draft.wake(*(f"run/{each.run_id}" for each in self.entries(one.instance_id)))
+        else:
+            pause = max(MOVE_EVERY, self.facts.visibility_lag) if seen.attaching else MOVE_EVERY
+            self._change(one.instance_id, act_until=None, shows_by=self.now + pause)
+        self._soon(MOVE_EVERY)
+
+    def not_moved(self, one: Attachment, failed: DiskNotMoved) -> None:
+        if failed.error == "Gone" and not failed.attaching and self._believed(one):
+            self._drop(one.instance_id, self.entries(one.instance_id))
+            self._soon(MOVE_EVERY)
+            return
+        means = meaning(failed.error)
+        until = None if means.settled else one.act_until
+        pause = means.retry_after if failed.retry_after is None else failed.retry_after
+        wait = max(MOVE_EVERY, round(pause * SECOND))
+        self._change(one.instance_id, message=failed.message[:500], act_until=until, shows_by=self.now + wait)
+        if one.state is AttachmentState.attaching and not means.repeat:
+            self._give_up(one, failed.message)
+        self._soon(wait)
+
+    def _believed(self, one: Attachment) -> bool:
+        """Is it proof enough that its provider doesn't know the disk? An answer may be wrong once, and a disk that is
+        attached would stay so. If it is gone indeed, its record says so soon, or the machine ends."""
+        instance = self.snapshot.instances.get(one.instance_id)
+        ended = instance is None or instance.status is InstanceStatus.terminated
+        return ended or self.volume.status is VolumeStatus.failed
+
+    def _soon(self, pause: Micros) -> None:
+        self.volume = self.volume.with_(due_at=self.now + pause)
+        self.draft.save(self.volume)
+
+
+def _untouched(one: Attachment) -> bool:
+    """Was it never asked for at the provider?"""
+    return one.state is AttachmentState.attaching and one.deadline is None
+
+
+def _device_name(device: Device | None) -> str:
+    return "" if device is None else device.serial or device.by_id or device.backing_file or device.folder

@@ -1,0 +1,68 @@
+"""Machines that their cloud takes back: the time that their jobs have, and what is asked before it."""
+
+from __future__ import annotations
+
+from chalicelib.domain.instances import Handle, InstanceStatus
+from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.planning.kernel.purchases import Describe, Seen, Terminate
+from chalicelib.planning.machines.instance import TO_BE_WARNED
+from chalicelib.planning.machines.interruptions import NOTICE
+from tests.planning.machines.test_instance import World, effects
+from tests.world import nouns as b
+
+SPOT = b.offer(has=b.resources(spot=True))
+
+
+def taken_back(at: Micros = b.NOW + b.MINUTE) -> World:
+    """A spot machine whose cloud takes it back then, while a job runs there."""
+    return World("terminating", due_at=b.NOW, offer=SPOT, taken_back_at=at).with_job("terminating")
+
+
+def test_a_machine_that_is_taken_back_is_left_to_its_jobs_until_they_have_stopped() -> None:
+    world = taken_back()
+    assert effects(world.decide()) == []
+    assert world.instance.due_at == b.NOW + b.MINUTE
+    world.jobs, world.instance = (), world.instance.with_(claims=())
+    assert effects(world.decide()) == [Terminate]
+    assert effects(world.decide()) == []  # it has been asked for
+
+
+def test_a_machine_that_is_taken_back_is_released_when_its_time_is_over() -> None:
+    world = taken_back()
+    assert effects(world.decide()) == []
+    world.now = b.NOW + b.MINUTE
+    assert effects(world.decide()) == [Terminate]
+
+
+def test_a_notice_of_the_cloud_leaves_time_and_an_end_leaves_none() -> None:
+    announced = World("busy", offer=SPOT, handles=(Handle(kind="vm", id="v1"),)).with_job("running")
+    announced.outcome(Seen("x", 0, "running", interrupted=True))
+    assert announced.instance.taken_back_at == announced.now + NOTICE
+    gone = World("busy", offer=SPOT, handles=(Handle(kind="vm", id="v1"),)).with_job("running")
+    gone.now += HOUR
+    plan = gone.outcome(Seen("x", 0, "gone"))
+    assert gone.instance.taken_back_at is None
+    assert effects(plan) == [Terminate]
+
+
+BLOCK = b.offer().with_(backend_data={"reservation": "cr-1", "ends_at": b.NOW + HOUR})
+
+
+def test_a_machine_that_was_bought_until_then_is_asked_about_before_and_no_earlier() -> None:
+    """Its end may have been put off since: it is asked about as long as it lives."""
+    world = World("busy", offer=BLOCK, due_at=b.NOW).with_job("running").heard(promise=b.DAY)
+    assert effects(world.decide()) == []
+    assert world.instance.due_at == b.NOW + HOUR - TO_BE_WARNED
+    for _ in range(3):
+        world.now = world.instance.due_at or 0
+        assert effects(world.decide()) == [Describe]
+        assert effects(world.decide()) == [], "once"
+        world.seen("running")
+    assert world.instance.status is InstanceStatus.busy
+
+
+def test_a_machine_has_until_then_if_its_cloud_says_when_it_goes() -> None:
+    for goes_at, until in ((b.NOW + HOUR, b.NOW + HOUR), (b.NOW, b.NOW + b.SECOND + NOTICE)):
+        world = World("busy", offer=BLOCK, handles=(Handle(kind="vm", id="v1"),)).with_job("running")
+        world.outcome(Seen("x", 0, "running", interrupted=True, goes_at=goes_at))
+        assert (world.instance.taken_back_at, world.instance.message) == (until, "its reservation cr-1 ends")

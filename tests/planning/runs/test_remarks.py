@@ -1,0 +1,79 @@
+"""What a plan says beside its offers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.offers import Availability, Disk
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.jobs.jobs import effective
+from chalicelib.planning.runs.remarks import remarks
+from tests.world import nouns as b
+from tests.world.services import service
+
+SMALL = b.resources(disk=Disk(size_mib=73 * 1024))
+
+
+def said(spec: RunSpec, *offers: Any) -> list[str]:
+    spec = effective(spec)
+    return list(remarks(spec.configuration, [(b.job_spec(spec), offers)]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "state", "has", "said_so"),
+    [
+        ({}, Availability.idle, SMALL, True),
+        ({"disk": "100GB.."}, Availability.busy, SMALL, True),
+        ({"disk": "50GB.."}, Availability.idle, SMALL, False),
+        ({}, Availability.available, SMALL, False),
+        ({}, Availability.idle, b.resources(disk=Disk(size_mib=200 * 1024)), False),
+    ],
+)
+def test_that_a_host_is_taken_with_a_smaller_disk_than_the_plan_shows(
+    asked: Any, state: Availability, has: Any, said_so: bool
+) -> None:
+    found = said(b.run_spec(resources=asked), b.offer(availability=state, has=has))
+    assert bool(found) is said_so and all(
+        text.startswith("`disk: 100GB..`, the default, is asked only") for text in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "proposed"),
+    [
+        ({"replicas": 2}, True),
+        ({"replicas": "0..2", "scaling": {"metric": "rps", "target": 1}}, True),
+        ({"replicas": 1}, False),
+        ({}, False),
+        ({"replicas": 2, "retry": True}, False),
+        ({"replicas": 2, "retry": False}, False),
+        (
+            {
+                "groups": [
+                    {"replicas": 1, "commands": ["a"], "router": {"type": "dynamo"}},
+                    {"replicas": 2, "commands": ["b"]},
+                ]
+            },
+            False,
+        ),
+        ({"groups": [{"replicas": 1, "commands": ["a"]}, {"replicas": 1, "commands": ["b"]}]}, True),
+    ],
+)
+def test_retry_is_proposed_to_a_service_of_several_replicas(config: dict[str, Any], proposed: bool) -> None:
+    found = said(service(**config), b.offer())
+    assert bool(found) is proposed and all("`retry: true`" in text for text in found)
+
+
+def test_a_policy_without_a_gpu_or_with_one_that_nobody_measures_is_remarked() -> None:
+    spec = b.run_spec(utilization_policy={"min_gpu_utilization": 10, "time_window": "10m"})
+    plain, nvidia = b.offer(), b.offer(has=b.resources(gpus=1))
+    assert said(spec, nvidia) == []
+    assert "judges GPUs only" in said(spec, nvidia, plain)[0]
+    has = b.resources(gpus=1)
+    other = b.offer(has=has.with_(gpus=tuple(gpu.with_(vendor="tenstorrent") for gpu in has.gpus)))
+    assert said(spec, other) == [
+        "`utilization_policy` has nothing to judge tenstorrent GPUs by: nobody reports how busy they are."
+    ]
+    assert said(b.run_spec(), plain) == []
