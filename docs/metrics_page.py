@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chalicelib.usecases.exposition import FAMILIES
+from chalicelib.usecases.operator.exposition import FAMILIES
 
 PAGE = Path(__file__).parent / "reference" / "prometheus.md"
 HEAD = """\

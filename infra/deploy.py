@@ -32,8 +32,8 @@ from chalicelib.errors import Invalid, Refused
 from chalicelib.runtime.root import install_id
 from chalicelib.runtime.settings import emulator
 from chalicelib.store.blobs import S3Blobs
-from chalicelib.usecases.agent_files import publish
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.agents.downloads import publish
+from chalicelib.usecases.operator.first_start import first_start
 from infra import account, artefacts, command, installed, spending, stateful, uploads, vpc
 from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact

@@ -10,7 +10,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-from chalicelib.usecases.first_start import ADMIN, first_start
+from chalicelib.usecases.operator.first_start import ADMIN, first_start
 from infra import account, command, installed
 from infra.account import explained
 

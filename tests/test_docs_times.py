@@ -38,9 +38,12 @@ from chalicelib.planning.volumes import volumes
 from chalicelib.runtime import asgi, connection, embedded, local_host, relays, webhooks
 from chalicelib.serving import access, choosing, door, exchange, headers
 from chalicelib.store import sqlite
-from chalicelib.usecases import agent, gateway_words, health, metrics, service_tokens
+from chalicelib.usecases.agents import calls, gateway_sync
 from chalicelib.usecases.context import SizeLimits
+from chalicelib.usecases.machines import health
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, STEADY_AFTER
+from chalicelib.usecases.runs import metrics
+from chalicelib.usecases.services import service_tokens
 from infra import stateful, stateless
 from infra.functions import FUNCTIONS
 
@@ -120,8 +123,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("after that every 10 s", PER_CALL.pause(changing=False, since=0)),
         ("Output is stored every 15 minutes", PER_CALL.log),
         ("every 2 s while somebody reads", PER_CALL.followed),
-        ("replica asks every 5 s", agent.ASKED_PAUSE),
-        ("asks every 10 s what to serve", gateway_words.PAUSE),
+        ("replica asks every 5 s", calls.ASKED_PAUSE),
+        ("asks every 10 s what to serve", gateway_sync.PAUSE),
         ("every 10 s it reports", us(services.BUCKET)),
         ("kept for three months", costs.KEPT_MONTHS * 30 * DAY),
         ("dropped after two weeks", stateless.KEPT_DAYS * DAY),

@@ -135,18 +135,18 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/watching.py",  # that nobody expects reports of an ended machine
         "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
         "chalicelib/hosts/steps.py",  # what first contact with a host showed
-        "chalicelib/usecases/agent.py",  # metrics that one commit didn't take
-        "chalicelib/usecases/agent_credentials.py",  # presence
-        "chalicelib/usecases/stream_orders.py",  # streams that gateways want, until the replicas' agents see to them
-        "chalicelib/usecases/automate.py",  # that a rule is done with an event, where nothing had to change
-        "chalicelib/usecases/automations.py",  # configurations that rules apply
-        "chalicelib/usecases/certificates.py",  # a dropped one goes, for a new one
-        "chalicelib/usecases/backends.py",  # the settings of backends
+        "chalicelib/usecases/agents/calls.py",  # metrics that one commit didn't take
+        "chalicelib/usecases/agents/credentials.py",  # presence
+        "chalicelib/usecases/agents/stream_orders.py",  # streams that gateways want
+        "chalicelib/usecases/runs/rules.py",  # that a rule is done with an event, where nothing had to change
+        "chalicelib/usecases/runs/automations.py",  # configurations that rules apply
+        "chalicelib/usecases/services/certificates.py",  # a dropped one goes, for a new one
+        "chalicelib/usecases/operator/backends.py",  # the settings of backends
         "chalicelib/store/log_blobs.py",  # where the parts of a log are
-        "chalicelib/usecases/exports.py",  # which hosts are whose to use
-        "chalicelib/usecases/logs.py",  # presence: that somebody reads
-        "chalicelib/usecases/traffic.py",  # what doors see
-        "chalicelib/usecases/joins.py",  # commands with which machines join
+        "chalicelib/usecases/machines/exports.py",  # which hosts are whose to use
+        "chalicelib/usecases/runs/logs.py",  # presence: that somebody reads
+        "chalicelib/usecases/services/traffic.py",  # what doors see
+        "chalicelib/usecases/agents/joins.py",  # commands with which machines join
         "chalicelib/store/gathered.py",  # presence: promises renewed
     }
     assert direct <= tenants | beside, direct - tenants - beside

@@ -24,7 +24,7 @@ from chalicelib.runtime import local_host
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.settings import ServerSettings
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.engine.test_erasing import archive, closed, turn

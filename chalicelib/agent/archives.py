@@ -1,9 +1,9 @@
 """What an archive may hold before a byte of it is unpacked: files, folders, and links that stay inside it.
 
-The server checked each archive at upload (`usecases/archives.py`), but nothing is taken on trust here; the same table
-of tests covers both. No compression, no files with holes, and no file that claims more bytes than the archive has: so
-the unpacked size never exceeds the fetched one. No name changes its kind, and nothing lies below a link or a file: so a
-path that looks as if it were inside can't lead elsewhere.
+The server checked each archive at upload (`usecases/runs/archives.py`), but nothing is taken on trust here; the same
+table of tests covers both. No compression, no files with holes, and no file that claims more bytes than the archive
+has: so the unpacked size never exceeds the fetched one. No name changes its kind, and nothing lies below a link or a
+file: so a path that looks as if it were inside can't lead elsewhere.
 """
 
 from __future__ import annotations

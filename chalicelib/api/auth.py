@@ -21,7 +21,7 @@ from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import nouns
 from chalicelib.store.kept import Lru
 from chalicelib.store.port import Record, Store
-from chalicelib.usecases import rights
+from chalicelib.usecases.people import rights
 
 FIRST_MESSAGE = 256 * 1024  # bytes: facts and texts, no output
 _ENOUGH = {
@@ -82,7 +82,7 @@ def check_agent(store: Store, headers: Mapping[str, str], size: int) -> None:
     """Raises Forbidden for a credential that no instance has. A bootstrap token can only be checked together with its
     message, which says whose it is; so it is let through, with a message of the size that a first one has."""
     from chalicelib.domain.instances import Presence
-    from chalicelib.usecases.agent_credentials import holds, instance_of
+    from chalicelib.usecases.agents.credentials import holds, instance_of
 
     credential = bearer(headers)
     instance_id = instance_of(credential)

@@ -29,7 +29,7 @@ from chalicelib.runtime.health import PATH, HealthEndpoint
 from chalicelib.runtime.lanes import Busy, Lane
 from chalicelib.runtime.streams import StreamBroker
 from chalicelib.serving.ports import Receive, Scope, Send, UpgradedEnd
-from chalicelib.usecases.gateway_words import GATEWAYS
+from chalicelib.usecases.agents.gateway_sync import GATEWAYS
 
 if TYPE_CHECKING:
     from chalicelib.serving.door import Door

@@ -14,9 +14,9 @@ from chalicelib.serving.door import Door, DoorSettings
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete, Put
-from chalicelib.usecases import serving, traffic
+from chalicelib.usecases.agents.gateway_sync import GATEWAYS
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.gateway_words import GATEWAYS
+from chalicelib.usecases.services import doors, traffic
 
 RUN = "run/"
 OF_GATEWAYS = ("gateway/", "certificate/")
@@ -31,19 +31,19 @@ class StoredServices:
         self._plane = plane
 
     def named(self, project: str, run: str) -> Served | None:
-        return serving.named(self._plane(), project, run)
+        return doors.named(self._plane(), project, run)
 
     def elsewhere(self, project: str, run: str) -> str:
-        return serving.elsewhere(self._plane(), project, run)
+        return doors.elsewhere(self._plane(), project, run)
 
     def of(self, run_id: str) -> Served | None:
-        return serving.served(self._plane(), run_id)
+        return doors.served(self._plane(), run_id)
 
     def with_models(self, project: str) -> Sequence[Served]:
-        return serving.with_models(self._plane(), project)
+        return doors.with_models(self._plane(), project)
 
     def member(self, token: str, project: str, run: str) -> bool:
-        return serving.member(self._plane(), token, project, run)
+        return doors.member(self._plane(), token, project, run)
 
     def report(self, told: Sequence[Traffic]) -> None:
         traffic.report(self._plane(), SERVER, told)

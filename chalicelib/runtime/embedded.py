@@ -33,7 +33,7 @@ from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.streams import MOST, StreamBroker
 from chalicelib.serving.door import DoorSettings
 from chalicelib.usecases.pace import EMBEDDED
-from chalicelib.usecases.traffic import opened
+from chalicelib.usecases.services.traffic import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +77,8 @@ class EmbeddedRoot(Root):
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
         from chalicelib.store.sqlite import SqliteStore
-        from chalicelib.usecases.agent_files import publish
-        from chalicelib.usecases.server_config import sealing_keys
+        from chalicelib.usecases.agents.downloads import publish
+        from chalicelib.usecases.operator.server_config import sealing_keys
 
         folder, self._database = settings.data_dir, SqliteStore(settings.data_dir / "plane.db")
         clock = clock or SystemClock(after=self._database.newest_event())

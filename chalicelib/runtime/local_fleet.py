@@ -27,7 +27,7 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.fitting import Blocks, total_blocks
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.fleets import holder
+from chalicelib.usecases.machines.fleets import holder
 
 log = logging.getLogger(__name__)
 

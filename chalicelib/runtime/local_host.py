@@ -29,9 +29,9 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.planning.machines.instance import resources_of
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns
-from chalicelib.usecases import runs
-from chalicelib.usecases.agent_credentials import readmit
+from chalicelib.usecases.agents.credentials import readmit
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.runs import runs
 
 log = logging.getLogger(__name__)
 

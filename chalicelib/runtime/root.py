@@ -77,7 +77,7 @@ class Root:
     @property
     def _joining(self) -> Joining:
         from chalicelib.hosts.joining import HostJoining
-        from chalicelib.usecases.agent_files import served
+        from chalicelib.usecases.agents.downloads import served
 
         ports = self.ports
         program = (lambda: self._program) if ports.publishes else partial(served, ports.blobs)
@@ -173,7 +173,7 @@ class Root:
     def _program(self) -> str:
         """The digest of this release's agent. Only what gets machines an agent calls this."""
         from chalicelib.agent.build import build
-        from chalicelib.usecases.agent_files import publish
+        from chalicelib.usecases.agents.downloads import publish
 
         return publish(self.ports.blobs, build())
 
@@ -201,7 +201,7 @@ class Root:
         """Carry out what a rule asks for. Returns what has become of it."""
         from chalicelib.configuration.reading import read
         from chalicelib.domain.specs.automation import AutomationOrder
-        from chalicelib.usecases.automate import carry_out
+        from chalicelib.usecases.runs.rules import carry_out
 
         done = carry_out(self.plane, read(AutomationOrder, dict(order)))
         return {"refused": "its project is gone" if done is None else done.refused}

@@ -27,7 +27,7 @@ from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.web import WebServer
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 
 FOLLOW_EVERY = 2.0  # seconds between looks at the server's file
 STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs

@@ -30,7 +30,7 @@ def declared(settings: ServerSettings, types: Collection[str] | None = None) -> 
         return nothing
     from chalicelib.backends.registry import built
     from chalicelib.configuration.server import parse_server_bytes
-    from chalicelib.usecases.server_config import refusals
+    from chalicelib.usecases.operator.server_config import refusals
 
     file = parse_server_bytes(raw, filename=str(path))
     known = built() if types is None else types
@@ -95,7 +95,7 @@ class Followed:
         log.info("%s has changed and is applied", _path(self._settings))
 
     def _apply(self, config: ServerConfig) -> None:
-        from chalicelib.usecases.server_config import ensure_backends, ensure_projects
+        from chalicelib.usecases.operator.server_config import ensure_backends, ensure_projects
 
         ensure_projects(self._plane, self._admin, config)
         left = ensure_backends(self._plane, config)

@@ -18,8 +18,8 @@ from chalicelib.runtime.webhooks import Send, sender
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete
-from chalicelib.usecases.automate import carry_out
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.runs.rules import carry_out
 
 EVERY = 0.5  # seconds between looks: each is one read of an index while nothing happens
 

@@ -19,8 +19,8 @@ from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.connection import HttpConnection
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
-from chalicelib.usecases.agent import has_news
 from chalicelib.usecases.agent_message import MAX_MESSAGE
+from chalicelib.usecases.agents.calls import has_news
 
 API_THREADS, AGENT_THREADS = 4, 2
 API_MEMORY, AGENT_MEMORY = 48 * 2**20, 24 * 2**20  # bytes that bodies and answers may hold at once

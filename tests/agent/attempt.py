@@ -11,7 +11,7 @@ from typing import Any
 
 from chalicelib.domain.gangs import Gang
 from chalicelib.planning.jobs.nodes import Nodes
-from chalicelib.usecases import node_keys
+from chalicelib.usecases.runs import node_keys
 from tests.agent.runtime_conformance import Workshop
 from tests.agent.session_conformance import HOLD
 

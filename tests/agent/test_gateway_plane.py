@@ -12,7 +12,7 @@ import pytest
 from chalicelib.agent.gateway.plane import WAIT, PlaneClient
 from chalicelib.agent.link import LinkError
 from chalicelib.domain.tenants import hash_token
-from chalicelib.usecases.service_tokens import LONGEST, PREFIX, claims_of
+from chalicelib.usecases.services.service_tokens import LONGEST, PREFIX, claims_of
 from tests.agent.played_plane import Answer, Plane
 
 

@@ -16,7 +16,7 @@ from chalicelib.domain.offers import Disk, Offer
 from chalicelib.domain.tenants import Member, Project, ProjectRole, User, hash_token
 from chalicelib.store import nouns
 from chalicelib.store.port import Record
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from tests.world import nouns as b
 from tests.world.plane import World
 from tests.world.ports import Books, accounts

@@ -20,7 +20,7 @@ from chalicelib.api.routes import ROUTES
 from chalicelib.errors import Refused
 from chalicelib.store.port import Change
 from chalicelib.store.sqlite import SqliteStore
-from chalicelib.usecases.agent_files import publish
+from chalicelib.usecases.agents.downloads import publish
 from tests.api.rig import fleet, task
 from tests.api.uploads import BOUNDARY, multipart, tar
 from tests.fuzz.tenants import Town

@@ -20,8 +20,8 @@ from chalicelib.domain.tenants import Archive
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.store import nouns
-from chalicelib.usecases.agent_files import publish
-from chalicelib.usecases.files import archive_id
+from chalicelib.usecases.agents.downloads import publish
+from chalicelib.usecases.runs.files import archive_id
 from tests.api.rig import ADMIN, Response, Rig, fleet, submit, task
 from tests.api.uploads import multipart, send, tar, upload
 from tests.harness.lambda_host import api_event

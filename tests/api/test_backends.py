@@ -37,8 +37,8 @@ from chalicelib.runtime.accounts import StoredAccounts, providers
 from chalicelib.store import nouns
 from chalicelib.store.port import Page, Store
 from chalicelib.store.seal import Sealer
-from chalicelib.usecases import backends
-from chalicelib.usecases.projects import delete_projects
+from chalicelib.usecases.operator import backends
+from chalicelib.usecases.people.projects import delete_projects
 from tests.api.rig import Rig
 from tests.world import disks as d
 from tests.world import nouns as b

@@ -12,7 +12,7 @@ from chalicelib.domain.runs import RunBody, RunStatus
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.usecases import costs
+from chalicelib.usecases.operator import costs
 from chalicelib.usecases.pace import EMBEDDED
 from tests.api.rig import Rig, submit, task
 from tests.world import gateway_seats

@@ -23,7 +23,9 @@ from chalicelib.planning.jobs.jobs import agent_task
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from chalicelib.usecases import exports, quotas, specs, users
+from chalicelib.usecases import specs
+from chalicelib.usecases.machines import exports
+from chalicelib.usecases.people import quotas, users
 from tests.api.rig import ADMIN, Rig, fleet, task
 from tests.api.test_fleets import create
 from tests.api.test_races import contended

@@ -9,8 +9,8 @@ import pytest
 from chalicelib.domain.instances import Health, Instance, Trouble
 from chalicelib.domain.instants import MINUTE, iso
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.usecases import health
-from chalicelib.usecases.health import check_put
+from chalicelib.usecases.machines import health
+from chalicelib.usecases.machines.health import check_put
 from tests.api.rig import Rig, fleet
 from tests.api.test_fleets import add_instance, create
 

@@ -25,7 +25,7 @@ from chalicelib.planning.machines.instance import decide_instance
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from chalicelib.usecases import joins
+from chalicelib.usecases.agents import joins
 from tests.api.rig import ADMIN, Rig, fleet
 from tests.api.test_fleets import create
 

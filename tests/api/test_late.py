@@ -11,9 +11,10 @@ import pytest
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.tenants import Archive, User, archive_id
 from chalicelib.errors import Bug, Contended
-from chalicelib.usecases import files, users
-from chalicelib.usecases.files import UPLOAD_TRIES
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
+from chalicelib.usecases.people import users
+from chalicelib.usecases.runs import files
+from chalicelib.usecases.runs.files import UPLOAD_TRIES
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import create
 from tests.api.test_gateways import asked

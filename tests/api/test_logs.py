@@ -19,10 +19,10 @@ from chalicelib.domain.usage import Part, StorageUsage
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN
 from chalicelib.store.port import MAX_CHANGES, Page, Store
-from chalicelib.usecases import events
 from chalicelib.usecases.agent_message import MetricPoint
-from chalicelib.usecases.logs import MAX_BYTES
-from chalicelib.usecases.metrics import metric_puts
+from chalicelib.usecases.operator import events
+from chalicelib.usecases.runs.logs import MAX_BYTES
+from chalicelib.usecases.runs.metrics import metric_puts
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.uploads import message, send
 from tests.world.time import NOW

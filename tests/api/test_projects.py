@@ -15,8 +15,8 @@ from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from chalicelib.usecases.projects import set_public, view, visible
-from chalicelib.usecases.users import named_user
+from chalicelib.usecases.people.projects import set_public, view, visible
+from chalicelib.usecases.people.users import named_user
 from tests.api.rig import Rig, fleet, submit, task
 
 KEYS = {"project_id", "project_name", "owner", "created_at", "backends", "members", "is_public", "templates_repo"}

@@ -20,9 +20,9 @@ from chalicelib.engine.figures import Figures
 from chalicelib.engine.reconcile import Pass
 from chalicelib.planning.kernel.plan import Effect, Failed
 from chalicelib.usecases.agent_message import MetricPoint
-from chalicelib.usecases.exposition import FAMILIES, Exposition
-from chalicelib.usecases.metrics import metric_puts
-from chalicelib.usecases.traffic import report
+from chalicelib.usecases.operator.exposition import FAMILIES, Exposition
+from chalicelib.usecases.runs.metrics import metric_puts
+from chalicelib.usecases.services.traffic import report
 from docs import metrics_page
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create

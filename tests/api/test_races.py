@@ -19,7 +19,8 @@ from chalicelib.errors import Conflict, NotFound, Refused
 from chalicelib.planning.projects.deletion import ClosingSnapshot, decide_closing
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete, Store
-from chalicelib.usecases import projects, run_plans, runs, users
+from chalicelib.usecases.people import projects, users
+from chalicelib.usecases.runs import plans, runs
 from tests.api.rig import Response, Rig, fleet, submit, task
 
 CALLERS = 8
@@ -163,13 +164,13 @@ def test_a_run_that_comes_after_its_projects_deletion_is_stopped(rig: Rig) -> No
     before.armed = True
     late = replace(plane, store=before)
     with pytest.raises(NotFound, match="no project 'main'"):
-        run_plans.apply_plan(late, actor, rig.project, task("train"), None)
+        plans.apply_plan(late, actor, rig.project, task("train"), None)
     (run,) = plane.read.live_runs(rig.project.id)
     assert run.status is RunStatus.terminating
     # So it is found in between, and for good if that call crashed.
     rig.save(run.with_(status=RunStatus.submitted, reason=None))
     with pytest.raises(NotFound, match="no project 'main'"):
-        run_plans.apply_plan(plane, actor, rig.project, task("train"), None)
+        plans.apply_plan(plane, actor, rig.project, task("train"), None)
     assert ended(rig, rig.project.id, plane.read.live_runs(rig.project.id)) == {run.id}
 
 

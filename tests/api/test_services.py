@@ -11,7 +11,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
-from chalicelib.usecases import run_plans
+from chalicelib.usecases.runs import plans
 from tests.api.rig import Rig, fleet, submit, task
 
 MODEL = {"type": "chat", "name": "my-org/tiny", "format": "openai", "prefix": "/v1"}
@@ -64,10 +64,10 @@ def test_every_replica_is_a_job_of_its_group(rig: Rig) -> None:
 
 
 def test_many_replicas_are_not_all_written_at_once(rig: Rig) -> None:
-    made = submit(rig, service(replicas=run_plans.JOBS_AT_ONCE + 5))
-    assert len(made["jobs"]) == run_plans.JOBS_AT_ONCE
+    made = submit(rig, service(replicas=plans.JOBS_AT_ONCE + 5))
+    assert len(made["jobs"]) == plans.JOBS_AT_ONCE
     (scale,) = run_of(rig, made["id"]).scales
-    assert scale.desired == run_plans.JOBS_AT_ONCE + 5
+    assert scale.desired == plans.JOBS_AT_ONCE + 5
 
 
 def test_clients_learn_where_it_is_and_what_model_it_serves(rig: Rig) -> None:

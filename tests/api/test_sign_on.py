@@ -18,7 +18,7 @@ from chalicelib.domain.tenants import hash_token
 from chalicelib.errors import Conflict, Forbidden, Refused
 from chalicelib.store.port import Put
 from chalicelib.usecases.context import DeviceCode
-from chalicelib.usecases.users import named_user, refresh_token
+from chalicelib.usecases.people.users import named_user, refresh_token
 from tests.api.rig import ADMIN, Rig
 
 DAY = 86_400

@@ -14,8 +14,9 @@ from chalicelib.domain.runs import RunBody
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import ProjectRole, User
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases import fleet_plans, specs
-from chalicelib.usecases.run_plans import PlanView, get_plan
+from chalicelib.usecases import specs
+from chalicelib.usecases.machines import fleet_plans
+from chalicelib.usecases.runs.plans import PlanView, get_plan
 from tests.api.rig import ADMIN, Rig, submit, task
 from tests.api.test_agent_routes import Host
 from tests.api.test_runs import finish, run_of

@@ -42,7 +42,7 @@ def main(folder: Path, call: str) -> None:
     plane = _plane(folder)
     done("plane")
     if call == "prepare":
-        from chalicelib.usecases.first_start import first_start
+        from chalicelib.usecases.operator.first_start import first_start
 
         first_start(plane, TOKEN)
     from chalicelib.runtime.control_plane import ControlPlane

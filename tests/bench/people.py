@@ -21,8 +21,8 @@ from chalicelib.runtime.settings import server_settings
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Store
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.first_start import first_start
-from chalicelib.usecases.projects import name_of
+from chalicelib.usecases.operator.first_start import first_start
+from chalicelib.usecases.people.projects import name_of
 from tests.bench.measure import cpu_ms, report
 
 TOKEN = "bench-token"

@@ -17,7 +17,7 @@ from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import server_settings
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from tests.bench.measure import cpu_ms, report, task
 from tests.bench.offers import catalog
 

@@ -18,8 +18,8 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus, PullProgress
 from chalicelib.domain.runs import RunStatus
 from chalicelib.usecases.agent_message import MetricPoint
-from chalicelib.usecases.backends import store
-from chalicelib.usecases.metrics import metric_puts
+from chalicelib.usecases.operator.backends import store
+from chalicelib.usecases.runs.metrics import metric_puts
 from cli.config import ProjectEntry, config_path, save_projects
 from cli.shapes import SHAPES
 from tests.api.rig import ADMIN, Rig, fleet

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.usecases import serving
+from chalicelib.usecases.services import doors
 from cli.config import ProjectEntry, config_path, save_projects
 from tests.api.rig import ADMIN, Rig, submit
 from tests.cli.conftest import Dstack
@@ -36,7 +36,7 @@ def member(bare: Dstack, plane: RealPlane) -> Dstack:
 def test_a_token_alone_is_printed(member: Dstack, plane: RealPlane, words: tuple[str, ...], good_for: set[str]) -> None:
     token = member("service", "token", *words, "--expires-in", "15m").out.strip()
     known = plane.rig.world.plane
-    assert {run for run in ("web", "other", "") if serving.member(known, token, "main", run)} == good_for
+    assert {run for run in ("web", "other", "") if doors.member(known, token, "main", run)} == good_for
 
 
 def test_an_unknown_run_is_named(member: Dstack) -> None:

@@ -37,7 +37,7 @@ from chalicelib.planning.gateways.snapshots import CertificateSnapshot
 from chalicelib.planning.kernel.plan import Outcome
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
-from chalicelib.usecases import certificates
+from chalicelib.usecases.services import certificates
 from tests.world import nouns as b
 from tests.world.certificates import HOST, LIFE, Killed, Stage
 from tests.world.gateways import carrying, gateway

@@ -19,7 +19,7 @@ from chalicelib.engine.erasing import BATCH, Erased, Eraser
 from chalicelib.errors import Forbidden, Refused
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.store import nouns
-from chalicelib.usecases.agent import sync
+from chalicelib.usecases.agents.calls import sync
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create, fleet_of, instance_of
 from tests.api.test_runs import finish, job_of

@@ -18,7 +18,7 @@ from chalicelib.planning.kernel.requests import delete_gateway
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
-from chalicelib.usecases.backends import uses
+from chalicelib.usecases.operator.backends import uses
 from tests.world.embedded import EmbeddedSite
 
 LONG = 60 * MINUTE

@@ -20,7 +20,7 @@ from chalicelib.engine.leftovers import Leftovers
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from chalicelib.usecases import agent_files
+from chalicelib.usecases.agents import downloads
 from tests.api.rig import Rig, fleet
 from tests.api.test_fleets import add_instance, create
 from tests.api.uploads import multipart, tar, upload
@@ -161,7 +161,7 @@ def test_a_draft_that_nobody_finished_goes_too(rig: Rig) -> None:
 
 
 def release(rig: Rig, content: bytes) -> str:
-    digest = agent_files.publish(rig.world.plane.blobs, content)
+    digest = downloads.publish(rig.world.plane.blobs, content)
     dated(rig)
     return blob_of(digest)
 
@@ -244,11 +244,11 @@ def test_a_program_may_have_been_the_newest_since_it_was_written(rig: Rig) -> No
 
 def test_the_newest_is_served_by_its_digest_even_if_only_the_newest_is_left(rig: Rig) -> None:
     plane = rig.world.plane
-    digest = agent_files.publish(plane.blobs, b"one")
+    digest = downloads.publish(plane.blobs, b"one")
     plane.blobs.delete(blob_of(digest))
-    assert agent_files.program(plane, digest) == b"one"
+    assert downloads.program(plane, digest) == b"one"
     with pytest.raises(NotFound):
-        agent_files.program(plane, "0" * 64)
+        downloads.program(plane, "0" * 64)
 
 
 def test_blobs_of_a_bucket_are_swept_by_the_same_rules() -> None:

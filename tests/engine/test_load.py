@@ -23,7 +23,7 @@ from chalicelib.planning.runs.snapshot import Sample
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent_message import MetricPoint
-from chalicelib.usecases.metrics import metric_puts
+from chalicelib.usecases.runs.metrics import metric_puts
 from tests.world import gateway_seats
 from tests.world import nouns as b
 from tests.world.engine import Engine

@@ -30,7 +30,7 @@ from chalicelib.planning.volumes.volumes import (
 )
 from chalicelib.store import nouns
 from chalicelib.store.sqlite import SqliteStore
-from chalicelib.usecases import volumes
+from chalicelib.usecases.machines import volumes
 from tests.world import nouns as b
 from tests.world.volumes import REGION, Stage, attachment
 

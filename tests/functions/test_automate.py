@@ -22,8 +22,8 @@ from chalicelib.errors import Contended, Invalid
 from chalicelib.runtime.lambda_ import SOURCE
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from chalicelib.usecases.automate import carry_out
-from chalicelib.usecases.automations import LARGEST
+from chalicelib.usecases.runs.automations import LARGEST
+from chalicelib.usecases.runs.rules import carry_out
 from functions import automate
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import create

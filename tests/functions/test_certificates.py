@@ -19,15 +19,15 @@ from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lambda_ import InvokedEffects
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
-from chalicelib.usecases import certificates
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from chalicelib.usecases.pace import PER_CALL
+from chalicelib.usecases.services import certificates
 from functions import agent_sync, provision, reconcile
 from tests.api.rig import ADMIN, Rig, submit
 from tests.functions.test_handlers import Asked
 from tests.functions.test_policies import deployed
 from tests.harness.lambda_host import scheduled_event, url_event
-from tests.usecases.test_gateway_words import MACHINE, edge
+from tests.usecases.agents.test_gateway_sync import MACHINE, edge
 from tests.world import gateway_seats as seats
 from tests.world.calls import Policed
 from tests.world.certificates import LIFE, FakeAuthority

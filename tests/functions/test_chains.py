@@ -18,7 +18,7 @@ from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lambda_ import InvokedEffects, WakeUps
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from functions import provision, reconcile, refresh_catalog
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.harness.lambda_host import scheduled_event

@@ -30,7 +30,7 @@ from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lambda_ import InvokedEffects, WakeUps
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_runs import finish

@@ -33,7 +33,7 @@ from chalicelib.store import nouns
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.port import Change, Check, Delete, Put
 from chalicelib.store.seal import NoSealer
-from chalicelib.usecases.service_tokens import claims_of
+from chalicelib.usecases.services.service_tokens import claims_of
 from functions import dead_letters, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from infra import grants as may
 from infra.functions import FUNCTIONS, named

@@ -130,7 +130,7 @@ def first_start(environment: dict[str, str]) -> None:
     """What the deploy command does once: the admin and the project `main`."""
     from chalicelib.runtime.lambda_ import Boto, LambdaRoot, parameters
     from chalicelib.runtime.settings import LambdaSettings
-    from chalicelib.usecases.first_start import first_start as start
+    from chalicelib.usecases.operator.first_start import first_start as start
 
     clients = Boto(None)
     settings = LambdaSettings.read(parameters(clients), environment)

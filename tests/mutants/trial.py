@@ -66,7 +66,7 @@ TOO = {  # about files by other names
     ),
     "tests/serving/test_gateway_streams_real.py": ("agent/gateway/relays.py", "agent/gateway/nginx.py"),
     "tests/store/test_s3_real.py": ("store/blobs.py",),
-    "tests/usecases/test_limits.py": ("agent/session.py", "agent/tasks.py"),
+    "tests/usecases/people/test_limits.py": ("agent/session.py", "agent/tasks.py"),
 }
 SLOW = re.compile(r"^tests/agent/test_(agent|process)\.py$|^tests/simulation/")  # start processes, or play for long
 APART = re.compile(r"_real\.py$|/test_planted\.py$")  # need something of the machine, or minutes

@@ -30,7 +30,7 @@ from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.runs.endings import grace_of
 from chalicelib.planning.runs.support import FLEET, RUN
 from chalicelib.planning.volumes.mounts import named_volumes
-from chalicelib.usecases.fleet_plans import wanted_at_once
+from chalicelib.usecases.machines.fleet_plans import wanted_at_once
 from tests.world import nouns as b
 
 ARCHIVE = {"id": "a1", "path": "data"}

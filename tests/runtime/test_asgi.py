@@ -17,7 +17,7 @@ from chalicelib.api.dispatch import Reply, Request, RequestHead
 from chalicelib.runtime import health
 from chalicelib.runtime.asgi import DRAINED, GRAIN, SMALL, AsgiBridge, Polls, together
 from chalicelib.runtime.lanes import Lane
-from chalicelib.usecases.gateway_words import GATEWAYS
+from chalicelib.usecases.agents.gateway_sync import GATEWAYS
 from tests.world.embedded import FakeWire, Inline
 
 MB = 2**20

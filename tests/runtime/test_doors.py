@@ -9,7 +9,7 @@ from chalicelib.domain import keys
 from chalicelib.runtime.doors import GatewayNews
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from chalicelib.usecases.gateway_words import GATEWAYS
+from chalicelib.usecases.agents.gateway_sync import GATEWAYS
 from tests.api.rig import Rig, submit
 from tests.world import gateway_seats
 from tests.world import nouns as b

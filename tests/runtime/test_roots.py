@@ -31,9 +31,9 @@ from chalicelib.store.dynamo import DynamoStore
 from chalicelib.store.heard import HeardStore
 from chalicelib.store.history import HistoryStore
 from chalicelib.store.sqlite import SqliteStore
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
-from chalicelib.usecases.traffic import report
+from chalicelib.usecases.services.traffic import report
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_services import service
 from tests.harness.server import until

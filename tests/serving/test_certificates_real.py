@@ -12,7 +12,7 @@ from chalicelib.domain.certificates import CertificateStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.identity.acme import Acme
 from chalicelib.planning.gateways.certificates import renewal
-from chalicelib.usecases import certificates
+from chalicelib.usecases.services import certificates
 from tests.harness.pebble import Pebble, pebble
 from tests.harness.server import until
 from tests.serving.caller import Caller

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.domain.serving import Served, ServedModel
-from chalicelib.usecases.service_tokens import PREFIX
+from chalicelib.usecases.services.service_tokens import PREFIX
 from tests.serving.door import TOKEN, Replica, service
 from tests.serving.nginx_door import NginxDoor, installed
 

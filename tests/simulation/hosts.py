@@ -14,7 +14,7 @@ from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import DstackError, Forbidden
-from chalicelib.usecases.agent import has_news
+from chalicelib.usecases.agents.calls import has_news
 from tests.simulation.edges import Away
 from tests.simulation.plane import Site
 from tests.simulation.world import Crash, Invariant, World

@@ -30,7 +30,7 @@ from chalicelib.store.history import HistoryStore
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.seal import Sealer
-from chalicelib.usecases import agent
+from chalicelib.usecases.agents import calls
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, Pace
 from tests.simulation.edges import Away, Blobs, ShakyBackend, ShakyScript, ShakyStore
@@ -54,7 +54,7 @@ class Parts:
     families: Sequence[type[Family]] = FAMILIES
     reader: type[Reader] = Reader
     sweeper: type[Sweeper] = Sweeper
-    sync: Callable[..., dict[str, object]] = agent.sync
+    sync: Callable[..., dict[str, object]] = calls.sync
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from chalicelib.planning.volumes.attachments import DiskAt
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 from chalicelib.store import nouns
-from chalicelib.usecases import agent
+from chalicelib.usecases.agents import calls
 from tests.simulation.history import always, play
 from tests.simulation.plane import INSTALL, Parts
 from tests.simulation.stories import (
@@ -157,13 +157,13 @@ _FOR_EVER = itertools.count(1_000_000)
 def _credulous(plane: Any, instance_id: str, credential: str, body: bytes) -> dict[str, Any]:
     message = orjson.loads(body)
     message.update(seq=next(_FOR_EVER), boot="always the same")
-    return agent.sync(plane, instance_id, credential, orjson.dumps(message))
+    return calls.sync(plane, instance_id, credential, orjson.dumps(message))
 
 
 def _hopeful(plane: Any, instance_id: str, credential: str, body: bytes) -> dict[str, Any]:
     message = orjson.loads(body)
     message["tasks"] = [{**task, "log_end": 0} for task in message["tasks"]]
-    return agent.sync(plane, instance_id, credential, orjson.dumps(message))
+    return calls.sync(plane, instance_id, credential, orjson.dumps(message))
 
 
 # 6. --- relies on being woken; relies on its first look at a machine ------------------------------------------------
@@ -316,7 +316,7 @@ def _heedless(plane: Any, instance_id: str, credential: str, body: Any) -> dict[
     message = orjson.loads(body)
     for task in message["tasks"]:
         task.pop("held", None)
-    return agent.sync(plane, instance_id, credential, message)
+    return calls.sync(plane, instance_id, credential, message)
 
 
 def _trustful(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:

@@ -20,7 +20,8 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.store import nouns
-from chalicelib.usecases import fleet_plans, run_plans
+from chalicelib.usecases.machines import fleet_plans
+from chalicelib.usecases.runs import plans
 from tests.simulation.edges import nobody
 from tests.simulation.hosts import Host, Hosts, Work
 from tests.simulation.plane import Parts, Site, Terms
@@ -62,7 +63,7 @@ class Quiet:
         resources = {"cpu": "1..", "memory": "1GB..", "disk": None}
         configuration = {"type": "task", "commands": ["work"], "resources": resources, "spot_policy": "auto", **more}
         raw = {"run_name": name, "configuration": configuration}
-        run_plans.apply_plan(self.plane, self.user, self.project, raw, None)
+        plans.apply_plan(self.plane, self.user, self.project, raw, None)
 
     # --- what is lost ------------------------------------------------------------------------------------------------
 

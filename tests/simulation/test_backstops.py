@@ -20,8 +20,9 @@ from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.purchases import Create, Describe, Terminate
 from chalicelib.planning.machines.instance import decide_instance
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
-from chalicelib.usecases import fleets, runs
+from chalicelib.usecases.machines import fleets
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, Pace
+from chalicelib.usecases.runs import runs
 from tests.simulation.hosts import Work
 from tests.simulation.plane import Parts
 from tests.simulation.quiet import SIZE, Quiet

@@ -17,7 +17,7 @@ from chalicelib.domain.runs import RunBody, RunStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.store import nouns
-from chalicelib.usecases.agent import sync
+from chalicelib.usecases.agents.calls import sync
 from tests.world import nouns as b
 from tests.world.nouns import PROJECT
 from tests.world.plane import World

@@ -12,7 +12,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.runtime.embedded import RENEW_EVERY
-from chalicelib.usecases.agent import has_news
+from chalicelib.usecases.agents.calls import has_news
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, STEADY_AFTER, Pace
 from tests.usecases.cluster import Cluster, running
 from tests.world.plane import World

@@ -14,7 +14,9 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
-from chalicelib.usecases import fleet_plans, fleets, projects, run_plans, runs, secrets, users
+from chalicelib.usecases.machines import fleet_plans, fleets
+from chalicelib.usecases.people import projects, secrets, users
+from chalicelib.usecases.runs import plans, runs
 from tests.api.rig import Rig
 from tests.world import nouns as b
 
@@ -132,7 +134,7 @@ TASK: dict[str, Any] = {"run_name": "train", "configuration": {"type": "task", "
 
 
 def test_runs(desk: Desk) -> None:
-    row = run_plans.apply_plan(desk.plane, desk.root, desk.main, TASK, None)
+    row = plans.apply_plan(desk.plane, desk.root, desk.main, TASK, None)
     assert desk.told() == [
         "created job:train-0-0 by admin in main run",
         "created run:train by admin in main run",
@@ -148,10 +150,10 @@ def test_runs(desk: Desk) -> None:
         now + round(desk.plane.pace.unheard * SECOND),
     )
     more = {**TASK, "configuration": {**TASK["configuration"], "priority": 9}}
-    row = run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None)
+    row = plans.apply_plan(desk.plane, desk.root, desk.main, more, None)
     assert desk.told() == ["changed run:train by admin in main run priority"]
     assert (row.run.deployment_num, row.run.priority, row.jobs[0].priority) == (1, 9, 9)
-    assert run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None).run.deployment_num == 1
+    assert plans.apply_plan(desk.plane, desk.root, desk.main, more, None).run.deployment_num == 1
     assert desk.told() == []
     runs.stop(desk.plane, desk.root, desk.main, ["train", "train"], abort=False)
     assert desk.told() == ["status run:train by admin in main run submitted>terminating"]

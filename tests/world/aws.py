@@ -17,7 +17,7 @@ from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import CLOUDS, LambdaSettings
 from chalicelib.store.dynamo import create_table
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.emulators.ministack import Emulator
 from tests.harness.lambda_host import api_event, scheduled_event, url_event

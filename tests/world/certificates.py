@@ -21,8 +21,8 @@ from chalicelib.errors import Gone
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
-from chalicelib.usecases import certificates
-from chalicelib.usecases.certificates import Told
+from chalicelib.usecases.services import certificates
+from chalicelib.usecases.services.certificates import Told
 from tests.world.engine import Engine
 from tests.world.gateways import gateway
 from tests.world.nouns import PROJECT

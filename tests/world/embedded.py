@@ -21,8 +21,8 @@ from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.embedded import REFRESH_EVERY, SWEEP_EVERY, EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
 from chalicelib.runtime.settings import ServerSettings
-from chalicelib.usecases.agent import has_news
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.agents.calls import has_news
+from chalicelib.usecases.operator.first_start import first_start
 from tests.world.site import ADMIN, HOP, Answer, Site
 
 

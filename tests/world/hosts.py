@@ -17,7 +17,7 @@ from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import DstackError, Forbidden
-from chalicelib.usecases.agent import has_news
+from chalicelib.usecases.agents.calls import has_news
 from tests.world.time import Time
 
 TRIP = 0.01  # seconds that a message takes to arrive

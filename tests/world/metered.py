@@ -42,7 +42,7 @@ from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Index, Page, Put, Record
 from chalicelib.store.seal import Sealer
-from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.operator.first_start import first_start
 from chalicelib.usecases.pace import PER_CALL
 from functions import agent_sync
 from infra.functions import FUNCTIONS, named

@@ -21,7 +21,7 @@ from chalicelib.engine.sweep import Sweeper, Swept
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
-from chalicelib.usecases import volumes
+from chalicelib.usecases.machines import volumes
 from tests.world.engine import Engine
 from tests.world.nouns import PROJECT
 from tests.world.ports import Books

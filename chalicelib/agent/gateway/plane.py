@@ -18,7 +18,7 @@ from ..tasks import read_text
 
 WAIT = 25  # seconds that a poll may take
 SERVICE_TOKEN = "dstack-service."  # how tokens for services begin
-LONGEST = 1024  # characters of their claims, as in usecases/service_tokens.py
+LONGEST = 1024  # characters of their claims, as in usecases/services/service_tokens.py
 
 
 class PlaneClient:

@@ -6,19 +6,19 @@ from typing import Any
 
 from chalicelib.api.auth import bearer
 from chalicelib.api.route import Answer, Call
-from chalicelib.usecases import agent, agent_files
+from chalicelib.usecases.agents import calls, downloads
 
 _BYTES = "application/octet-stream"
 
 
 def sync(call: Call) -> Any:
-    return agent.take(call.plane, bearer(call.headers), call.body)
+    return calls.take(call.plane, bearer(call.headers), call.body)
 
 
 def file(call: Call) -> Answer:
-    content = agent_files.archive_content(call.plane, bearer(call.headers), call.params["archive_id"])
+    content = downloads.archive_content(call.plane, bearer(call.headers), call.params["archive_id"])
     return Answer(content, content_type=_BYTES)
 
 
 def program(call: Call) -> Answer:
-    return Answer(agent_files.program(call.plane, call.query.get("sha256", "")), content_type=_BYTES)
+    return Answer(downloads.program(call.plane, call.query.get("sha256", "")), content_type=_BYTES)

@@ -10,9 +10,9 @@ from chalicelib.api.auth import bearer
 from chalicelib.api.route import Answer, Call
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.services import Bucket, Traffic
-from chalicelib.usecases import gateway_words
-from chalicelib.usecases.gateway_words import GatewayCaller, GatewayStreamOrder, Seat
-from chalicelib.usecases.service_tokens import LONGEST
+from chalicelib.usecases.agents import gateway_sync
+from chalicelib.usecases.agents.gateway_sync import GatewayCaller, GatewayStreamOrder, Seat
+from chalicelib.usecases.services.service_tokens import LONGEST
 
 _NOTHING = Answer(b"", status=204)
 _Id = Annotated[str, Field(min_length=1, max_length=64)]
@@ -62,31 +62,31 @@ class _Streams(BaseModel):
 
 
 def word(call: Call) -> Any:
-    return gateway_words.word(call.plane, _seat(call), call.query.get("since", ""))
+    return gateway_sync.word(call.plane, _seat(call), call.query.get("since", ""))
 
 
 def traffic(call: Call) -> Answer:
     seat = _seat(call)
-    gateway_words.report(call.plane, seat, [_heard(seat, each) for each in call.parse(_Reports).reports])
+    gateway_sync.report(call.plane, seat, [_heard(seat, each) for each in call.parse(_Reports).reports])
     return _NOTHING
 
 
 def rights(call: Call) -> Any:
     seat, asked = _seat(call), call.parse(_Asked)
     caller = GatewayCaller(asked.token_hash, asked.claims)
-    return {"allowed": gateway_words.allowed(call.plane, seat, caller, asked.project, asked.run)}
+    return {"allowed": gateway_sync.allowed(call.plane, seat, caller, asked.project, asked.run)}
 
 
 def streams(call: Call) -> Answer:
     seat = _seat(call)
     asked = call.parse(_Streams)
     orders = [GatewayStreamOrder(**each.model_dump()) for each in asked.streams]
-    gateway_words.pass_on(call.plane, seat, orders, asked.pin)
+    gateway_sync.pass_on(call.plane, seat, orders, asked.pin)
     return _NOTHING
 
 
 def _seat(call: Call) -> Seat:
-    return gateway_words.seat_of(call.plane, bearer(call.headers))
+    return gateway_sync.seat_of(call.plane, bearer(call.headers))
 
 
 def _heard(seat: Seat, told: _Report) -> Traffic:

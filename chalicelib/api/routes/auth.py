@@ -17,7 +17,7 @@ from chalicelib.api.route import Answer, Call
 from chalicelib.api.wire.users import user_with_creds_json
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import User
-from chalicelib.usecases import sign_on, users
+from chalicelib.usecases.people import sign_on, users
 
 COOKIE = "dstack-sign-on"  # of the browser that began
 Text = Annotated[str, Field(max_length=8192)]

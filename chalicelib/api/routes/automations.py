@@ -10,7 +10,7 @@ from chalicelib.api.requests import Name, Object, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.domain.automations import Automation
 from chalicelib.domain.instants import iso
-from chalicelib.usecases import automations
+from chalicelib.usecases.runs import automations
 
 
 class AddAutomationBody(RequestBody):

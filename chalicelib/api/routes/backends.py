@@ -13,7 +13,7 @@ from chalicelib.api.wire.backends import backend_json
 from chalicelib.configuration.server import parse_backend, read_backend
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import Invalid
-from chalicelib.usecases import backends
+from chalicelib.usecases.operator import backends
 
 
 class YamlBody(RequestBody):

@@ -11,8 +11,8 @@ from chalicelib.api.route import Call
 from chalicelib.api.wire.events import OurTarget, event_json
 from chalicelib.domain.state_changes import of
 from chalicelib.domain.tenants import GlobalRole
-from chalicelib.usecases import events
-from chalicelib.usecases.projects import visible
+from chalicelib.usecases.operator import events
+from chalicelib.usecases.people.projects import visible
 
 Ids = Annotated[list[Id], Field(min_length=1, max_length=16)] | None
 TheirTarget = Literal[

@@ -11,8 +11,8 @@ from chalicelib.api.requests import Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.exports import export_json, import_json
 from chalicelib.errors import Invalid, NotSupported
-from chalicelib.usecases import exports
-from chalicelib.usecases.exports import ExportChange
+from chalicelib.usecases.machines import exports
+from chalicelib.usecases.machines.exports import ExportChange
 
 Names = Annotated[tuple[Name, ...], Field(max_length=100)]
 

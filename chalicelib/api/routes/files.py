@@ -8,7 +8,7 @@ from chalicelib.api.multipart import uploaded_file
 from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Call
 from chalicelib.domain.tenants import Archive
-from chalicelib.usecases import files
+from chalicelib.usecases.runs import files
 
 
 class ByHashBody(RequestBody):

@@ -11,8 +11,8 @@ from chalicelib.api.requests import At, Id, Name, Object, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.fleets import fleet_json, fleet_plan_json
 from chalicelib.domain.tenants import Project
-from chalicelib.usecases import fleet_plans, fleets
-from chalicelib.usecases.projects_seen import projects_seen
+from chalicelib.usecases.machines import fleet_plans, fleets
+from chalicelib.usecases.people.visible_projects import projects_seen
 
 
 class GetFleetPlanBody(RequestBody):

@@ -11,7 +11,7 @@ from chalicelib.api.route import Call
 from chalicelib.api.wire.gateways import certificate_json, gateway_json, gateway_plan_json
 from chalicelib.domain.gateways import Gateway
 from chalicelib.errors import NotSupported
-from chalicelib.usecases import certificates, gateway_plans, gateways
+from chalicelib.usecases.services import certificates, gateway_plans, gateways
 
 Domain = Annotated[str, Field(max_length=300)]
 

@@ -12,7 +12,7 @@ from chalicelib.api.routes.runs import refuse_unallocated
 from chalicelib.api.wire.gpus import gpus_json
 from chalicelib.api.wire.offers import ages_json
 from chalicelib.errors import Invalid, Problem
-from chalicelib.usecases import gpus
+from chalicelib.usecases.runs import gpus
 
 
 class ListGpusBody(RequestBody):

@@ -9,8 +9,8 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.instances import health_checks_json, instance_json
-from chalicelib.usecases import health, instances
-from chalicelib.usecases.projects_seen import projects_seen
+from chalicelib.usecases.machines import health, instances
+from chalicelib.usecases.people.visible_projects import projects_seen
 
 
 class GetInstanceBody(RequestBody):

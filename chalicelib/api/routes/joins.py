@@ -11,7 +11,7 @@ from chalicelib.api.requests import Id, Name, RequestBody
 from chalicelib.api.route import Answer, Call
 from chalicelib.domain.instants import iso
 from chalicelib.domain.joins import Join
-from chalicelib.usecases import joins
+from chalicelib.usecases.agents import joins
 
 _TEXT = "text/plain; charset=utf-8"
 

@@ -10,7 +10,7 @@ from chalicelib.api.requests import At, Id, Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.logs import log_page_json
 from chalicelib.store.logs import LogAsk
-from chalicelib.usecases import logs
+from chalicelib.usecases.runs import logs
 
 
 class PollBody(RequestBody):

@@ -10,7 +10,7 @@ from chalicelib.api.requests import At, Id, RequestBody
 from chalicelib.api.route import Answer, Call
 from chalicelib.api.wire.metrics import job_metrics_json
 from chalicelib.configuration.reading import read
-from chalicelib.usecases import metrics
+from chalicelib.usecases.runs import metrics
 
 Num = Annotated[int, Field(ge=0, le=99_999)]
 
@@ -40,6 +40,6 @@ def job(call: Call) -> Any:
 
 def prometheus(call: Call) -> Answer:
     from chalicelib.api.wire.prometheus import CONTENT_TYPE, text_of
-    from chalicelib.usecases.exposition import expose
+    from chalicelib.usecases.operator.exposition import expose
 
     return Answer(text_of(expose(call.plane, call.actor)), content_type=CONTENT_TYPE)

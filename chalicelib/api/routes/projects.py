@@ -13,8 +13,8 @@ from chalicelib.api.route import Call
 from chalicelib.api.wire.projects import project_json
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole
 from chalicelib.errors import Invalid, NotSupported
-from chalicelib.usecases import projects
-from chalicelib.usecases.users import own_or_admin
+from chalicelib.usecases.people import projects
+from chalicelib.usecases.people.users import own_or_admin
 
 
 class ListProjectsBody(PageBody):
@@ -65,7 +65,7 @@ def _seen(call: Call, project: Project) -> dict[str, Any]:
 def get(call: Call) -> Any:
     """With its quota, for those in it: visitors of a public project needn't know how busy it is."""
     from chalicelib.api.wire.quotas import quota_json  # with jobs, machines and plans: a list does without
-    from chalicelib.usecases import quotas
+    from chalicelib.usecases.people import quotas
 
     shown = _seen(call, call.tenant)
     inside = call.role is not None or call.actor.role is GlobalRole.admin

@@ -9,7 +9,7 @@ from pydantic import Field
 from chalicelib.api.requests import Id, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.users import public_key_json
-from chalicelib.usecases import public_keys
+from chalicelib.usecases.people import public_keys
 
 
 class AddPublicKeyBody(RequestBody):

@@ -10,7 +10,7 @@ from chalicelib.api.requests import Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.quotas import quota_json
 from chalicelib.errors import Invalid
-from chalicelib.usecases import quotas
+from chalicelib.usecases.people import quotas
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _LIMITS = ("gpus", "jobs", "money")

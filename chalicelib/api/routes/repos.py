@@ -13,7 +13,7 @@ from chalicelib.api.requests import Object, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.domain.tenants import Repo
 from chalicelib.errors import Invalid, Problem
-from chalicelib.usecases import repos
+from chalicelib.usecases.runs import repos
 
 
 class Creds(RequestBody):

@@ -11,9 +11,9 @@ from chalicelib.api.route import Call
 from chalicelib.api.wire.runs import run_json, run_plan_json
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotSupported
-from chalicelib.usecases import run_plans, runs
-from chalicelib.usecases.plans import DEFAULT_OFFERS
-from chalicelib.usecases.projects_seen import projects_seen
+from chalicelib.usecases.pages import DEFAULT_OFFERS
+from chalicelib.usecases.people.visible_projects import projects_seen
+from chalicelib.usecases.runs import plans, runs
 
 
 class GetRunPlanBody(RequestBody):
@@ -72,10 +72,10 @@ def get_plan(call: Call) -> Any:
     refuse_unallocated(asked.unallocated_resources)
     if asked.full_offers and not asked.for_offers_only:
         raise NotSupported("A run's plan shows only the share that the run takes.", hint="Leave out --full-offers.")
-    look = run_plans.PlanView(
+    look = plans.PlanView(
         asked.max_offers or DEFAULT_OFFERS, asked.reverse_offers, asked.for_offers_only, asked.full_offers
     )
-    plan = run_plans.get_plan(call.plane, call.actor, call.tenant, asked.run_spec, look, role=call.role)
+    plan = plans.get_plan(call.plane, call.actor, call.tenant, asked.run_spec, look, role=call.role)
     return run_plan_json(plan, call.tenant.name, call.actor.name, call.plane.clock.now())
 
 
@@ -89,8 +89,8 @@ def refuse_unallocated(asked: bool) -> None:
 def apply(call: Call) -> Any:
     asked = call.parse(ApplyRunBody)
     current = asked.plan.current_resource
-    seen = None if asked.force or current is None else run_plans.SeenRun(current.id, current.deployment_num)
-    row = run_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, role=call.role)
+    seen = None if asked.force or current is None else plans.SeenRun(current.id, current.deployment_num)
+    row = plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, role=call.role)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 

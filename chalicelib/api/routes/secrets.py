@@ -10,7 +10,7 @@ from pydantic import Field
 from chalicelib.api.listing import NamedPageBody
 from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Call
-from chalicelib.usecases import secrets
+from chalicelib.usecases.people import secrets
 
 
 class GetSecretBody(RequestBody):

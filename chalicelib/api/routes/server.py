@@ -7,7 +7,7 @@ from typing import Any
 
 from chalicelib.api.route import Call
 from chalicelib.domain import keys
-from chalicelib.usecases import costs, server
+from chalicelib.usecases.operator import costs, server
 
 
 def get_info(call: Call) -> Any:

@@ -9,7 +9,7 @@ from pydantic import Field
 from chalicelib.api.requests import Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.domain.instants import iso
-from chalicelib.usecases import service_tokens
+from chalicelib.usecases.services import service_tokens
 
 
 class CreateTokenBody(RequestBody):

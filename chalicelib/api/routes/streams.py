@@ -10,7 +10,7 @@ from chalicelib.api.route import Call
 from chalicelib.domain.instants import Micros, from_iso
 from chalicelib.domain.tenants import hash_token
 from chalicelib.errors import Invalid
-from chalicelib.usecases import streams
+from chalicelib.usecases.runs import streams
 
 
 def open_stream(call: Call) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.api.route import Call
-from chalicelib.usecases import templates
+from chalicelib.usecases.operator import templates
 
 
 def list_templates(call: Call) -> Any:

@@ -12,7 +12,7 @@ from chalicelib.api.requests import Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.users import user_json, user_with_creds_json
 from chalicelib.domain.tenants import GlobalRole, hash_token
-from chalicelib.usecases import users
+from chalicelib.usecases.people import users
 
 
 class GetUserBody(RequestBody):

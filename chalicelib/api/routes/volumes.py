@@ -10,8 +10,8 @@ from chalicelib.api.requests import At, Id, Name, Object, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.volumes import volume_json
 from chalicelib.domain.volumes import Volume
-from chalicelib.usecases import volumes
-from chalicelib.usecases.projects_seen import projects_seen
+from chalicelib.usecases.machines import volumes
+from chalicelib.usecases.people.visible_projects import projects_seen
 
 
 class CreateVolumeBody(RequestBody):

@@ -7,7 +7,7 @@ from typing import Any
 from chalicelib.domain.backends import Configured
 from chalicelib.domain.instants import iso
 from chalicelib.engine.ports import Age
-from chalicelib.usecases.backends import shown
+from chalicelib.usecases.operator.backends import shown
 
 
 def backend_json(backend: Configured, age: Age | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.usecases.exports import ExportView
+from chalicelib.usecases.machines.exports import ExportView
 
 
 def export_json(seen: ExportView) -> dict[str, Any]:

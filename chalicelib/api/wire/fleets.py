@@ -12,7 +12,7 @@ from chalicelib.api.wire.specs import spec_json
 from chalicelib.domain.instants import iso
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.engine.read import FleetRow
-from chalicelib.usecases.fleet_plans import FleetPlan
+from chalicelib.usecases.machines.fleet_plans import FleetPlan
 
 
 def fleet_json(row: FleetRow, project_name: str, *, env: bool = True) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import orjson
 
 from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewayStatus
 from chalicelib.domain.instants import iso
-from chalicelib.usecases.certificates import GIVEN, LETS_ENCRYPT, HostCertificate
-from chalicelib.usecases.gateway_plans import GatewayPlan, shown
+from chalicelib.usecases.services.certificates import GIVEN, LETS_ENCRYPT, HostCertificate
+from chalicelib.usecases.services.gateway_plans import GatewayPlan, shown
 
 
 def gateway_json(gateway: Gateway, project_name: str, *, default: bool) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.usecases.gpus import GpuGroup
+from chalicelib.usecases.runs.gpus import GpuGroup
 
 
 def gpus_json(groups: list[GpuGroup]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from chalicelib.api.wire.offers import text_of
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import iso
-from chalicelib.usecases.health import HealthCheck
+from chalicelib.usecases.machines.health import HealthCheck
 
 
 def instance_json(instance: Instance, project_name: str, job_name: str | None = None) -> dict[str, Any]:

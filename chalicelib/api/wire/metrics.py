@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.domain.instants import iso
-from chalicelib.usecases.metrics import JobUsage
+from chalicelib.usecases.runs.metrics import JobUsage
 
 
 def job_metrics_json(usage: JobUsage) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from chalicelib.api.wire.users import user_json
 from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Member, Permissions, User
-from chalicelib.usecases.projects import ProjectView
+from chalicelib.usecases.people.projects import ProjectView
 
 
 def project_json(seen: ProjectView, backends: Mapping[str, Sequence[str]], permissions: Permissions) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.usecases.exposition import FAMILIES, Exposition, Labels
+from chalicelib.usecases.operator.exposition import FAMILIES, Exposition, Labels
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from chalicelib.domain.quotas import EACH_USER, NONE, Limits
 from chalicelib.planning.placing.quotas import Amounts
-from chalicelib.usecases.quotas import QuotaView
+from chalicelib.usecases.people.quotas import QuotaView
 
 
 def quota_json(seen: QuotaView) -> dict[str, Any]:

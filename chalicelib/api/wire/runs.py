@@ -20,8 +20,8 @@ from chalicelib.domain.reasons import JobReason, RunReason, short_text
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
-from chalicelib.usecases.run_plans import RunPlan
-from chalicelib.usecases.runs import cost
+from chalicelib.usecases.runs.plans import RunPlan
+from chalicelib.usecases.runs.runs import cost
 
 _TOLD_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
 MOST_OFFERS = 10_000  # of a plan

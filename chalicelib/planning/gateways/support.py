@@ -6,7 +6,7 @@ from chalicelib.domain.specs.gateways import GatewaySpec
 from chalicelib.errors import Problem
 from chalicelib.planning.kernel.field_support import NotBuilt, Support, Supported, not_built, refused
 
-GIVEN = "tests/usecases/test_given_certificates.py"
+GIVEN = "tests/usecases/services/test_uploaded_certificates.py"
 PLANS = "tests/api/test_gateways.py"
 MACHINES = "tests/planning/gateways/test_gateway_machines.py"
 

@@ -1,3 +1,3 @@
-"""What every decision is made of: snapshots, plans, moves along the tables, effects on machines, workflows, and the rules
-that any plan keeps.
+"""What every decision is made of: snapshots, plans, moves along the tables, effects on machines, workflows, and the
+rules that any plan keeps.
 """

@@ -1,1 +1,1 @@
-"""Decisions about runs: their replicas, retries, time-outs, schedules and ends; services with their rollouts and scaling."""
+"""Decisions about runs: their replicas, retries, time-outs, schedules, ends, and services with rollouts and scaling."""

@@ -1,1 +1,1 @@
-"""Decisions about volumes: creation, registration, attachment, detachment and deletion; and where a job can mount them."""
+"""Decisions about volumes: creation, registration, attachment, detachment, deletion, and where a job can mount them."""

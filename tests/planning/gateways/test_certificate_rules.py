@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.certificates import Certificate, CertificateStatus
-from chalicelib.planning.gateways.rules import certificates
 from chalicelib.planning.gateways.certificates import (
     AUTHORITY,
     AnswerChallenge,
@@ -15,6 +14,7 @@ from chalicelib.planning.gateways.certificates import (
     LookAtOrder,
     PlaceOrder,
 )
+from chalicelib.planning.gateways.rules import certificates
 from chalicelib.planning.kernel.lint import Known
 from chalicelib.planning.kernel.plan import Step
 from tests.planning.situations.certificates import ORDER, PAIR, PROVED, certificate

@@ -15,8 +15,8 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.retention import Retention
 from chalicelib.machines.gateway import LOOK_AT_IT, LOOK_FOR_HOSTS, TO_LEAVE
-from chalicelib.planning.gateways.rules import gateways
 from chalicelib.planning.gateways.gateways import decide_gateway, heard, staying
+from chalicelib.planning.gateways.rules import gateways
 from chalicelib.planning.gateways.snapshots import GatewaySnapshot
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.requests import delete_gateway

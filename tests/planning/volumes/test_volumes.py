@@ -13,12 +13,12 @@ from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.errors import Bug
-from chalicelib.planning.volumes.rules import volumes
 from chalicelib.planning.kernel.plan import Effect, Outcome, Step
 from chalicelib.planning.kernel.requests import delete_volume
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.projects.deletion import LOOK_CLOSING, ClosingSnapshot, decide_closing
 from chalicelib.planning.projects.erasure import volume_goes
+from chalicelib.planning.volumes.rules import volumes
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import (
     CreateVolume,

@@ -17,8 +17,8 @@ from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import DstackError
 from chalicelib.store import nouns
-from chalicelib.usecases.first_start import first_start
-from chalicelib.usecases.projects import create_project
+from chalicelib.usecases.operator.first_start import first_start
+from chalicelib.usecases.people.projects import create_project
 from tests.simulation.edges import Away
 from tests.simulation.hosts import Hosts
 from tests.simulation.plane import Site

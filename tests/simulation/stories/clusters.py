@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.usecases import fleet_plans
+from chalicelib.usecases.machines import fleet_plans
 from tests.simulation.stories import gangs
 from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant

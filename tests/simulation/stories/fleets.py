@@ -11,7 +11,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.store import nouns
-from chalicelib.usecases import fleet_plans, fleets
+from chalicelib.usecases.machines import fleet_plans, fleets
 from tests.simulation.stories import Scene, Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant, Violation

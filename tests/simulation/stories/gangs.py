@@ -15,7 +15,8 @@ from chalicelib.domain.runs import RunBody
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.store import nouns
-from chalicelib.usecases import fleets, runs
+from chalicelib.usecases.machines import fleets
+from chalicelib.usecases.runs import runs
 from tests.simulation.hosts import Host, Work
 from tests.simulation.stories import Scene, Story
 from tests.simulation.watch import Commit

@@ -22,7 +22,10 @@ from chalicelib.domain.tenants import Project
 from chalicelib.planning.runs.rollout import DRAIN
 from chalicelib.runtime.local_fleet import FLEET as LOCAL
 from chalicelib.store import nouns
-from chalicelib.usecases import certificates, fleets, gateway_plans, gateway_words, gateways, run_plans, runs
+from chalicelib.usecases.agents import gateway_sync
+from chalicelib.usecases.machines import fleets
+from chalicelib.usecases.runs import plans, runs
+from chalicelib.usecases.services import certificates, gateway_plans, gateways
 from tests.simulation.hosts import Carried, Host, Work
 from tests.simulation.stories import Scene, Story
 from tests.simulation.stories.onprem import FLEET as METAL
@@ -124,7 +127,7 @@ class Gateways(Story):
             "retry": {"on_events": ["no-capacity", "interruption", "error"], "duration": "2h"},
         }
         raw, plane = {"run_name": name, "configuration": configuration}, self.site.plane
-        if self.scene.ask(lambda: run_plans.apply_plan(plane, self.scene.user, self.project, raw, None)):
+        if self.scene.ask(lambda: plans.apply_plan(plane, self.scene.user, self.project, raw, None)):
             self.world.note("service at a gateway")
 
     def _stop_one(self) -> None:
@@ -196,11 +199,11 @@ class Gateways(Story):
         plane, reaches = self.site.plane, self.world.seconds() >= host.cut_off_until
 
         def hear() -> None:
-            word = gateway_words.word(plane, gateway_words.seat_of(plane, host.credential), self._version(door))
+            word = gateway_sync.word(plane, gateway_sync.seat_of(plane, host.credential), self._version(door))
             door.word = word if word["news"] else door.word
 
         def say() -> None:
-            gateway_words.report(plane, gateway_words.seat_of(plane, host.credential), told)
+            gateway_sync.report(plane, gateway_sync.seat_of(plane, host.credential), told)
 
         if reaches:
             self.scene.ask(hear)

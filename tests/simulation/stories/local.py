@@ -10,8 +10,8 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.runtime.local_fleet import FLEET, ensure_fleet
 from chalicelib.store import nouns
-from chalicelib.usecases import fleets
-from chalicelib.usecases.agent_credentials import readmit
+from chalicelib.usecases.agents.credentials import readmit
+from chalicelib.usecases.machines import fleets
 from tests.simulation.hosts import Host
 from tests.simulation.stories import Scene, Story
 from tests.simulation.world import FAULTY_FOR, Invariant, Violation

@@ -16,7 +16,7 @@ from chalicelib.hosts.connection import File, HostLogin, Ran
 from chalicelib.hosts.look import OWNER
 from chalicelib.hosts.steps import HostSteps
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
-from chalicelib.usecases import fleet_plans, fleets
+from chalicelib.usecases.machines import fleet_plans, fleets
 from tests.hosts.fake_host import FakeConnection, FakeHost
 from tests.hosts.private_key import PRIVATE
 from tests.simulation.hosts import Host

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.planning.placing.quotas import gpus_of
-from chalicelib.usecases.quotas import set_limits
+from chalicelib.usecases.people.quotas import set_limits
 from tests.simulation.stories import Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import Invariant

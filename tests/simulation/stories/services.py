@@ -16,8 +16,8 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import BUCKET, SERVER, Bucket, Traffic
 from chalicelib.planning.runs.rollout import DRAIN
-from chalicelib.usecases import run_plans, runs
-from chalicelib.usecases.traffic import report
+from chalicelib.usecases.runs import plans, runs
+from chalicelib.usecases.services.traffic import report
 from tests.simulation.hosts import Work
 from tests.simulation.stories import Scene, Story
 from tests.simulation.watch import Commit
@@ -175,7 +175,7 @@ class Services(Story):
         raw = {"run_name": NAME, "configuration": config}
 
         def go() -> None:
-            row = run_plans.apply_plan(self.site.plane, self.scene.user, self.project, raw, None)
+            row = plans.apply_plan(self.site.plane, self.scene.user, self.project, raw, None)
             self.run_id = row.run.id
             self.scene.hosts.work[self.project.name, NAME] = _BAD if bad else _AT_WORK
             self._bad = bad

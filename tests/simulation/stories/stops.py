@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
-from chalicelib.usecases import runs
+from chalicelib.usecases.runs import runs
 from tests.simulation.stories import Scene, Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant

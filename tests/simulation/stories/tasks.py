@@ -8,7 +8,7 @@ from typing import Any
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.runs import RunStatus
-from chalicelib.usecases import run_plans
+from chalicelib.usecases.runs import plans
 from tests.simulation.hosts import Work
 from tests.simulation.stories import Story, Submitted
 from tests.simulation.watch import Commit
@@ -36,12 +36,12 @@ class Tasks(Story):
         project = rng.choice(scene.projects)
         work = Work(rng.uniform(0.5, 60), rng.choice((0, 0, 0, 0, 1, 2)), rng.choice(_LOGS), rng.random() < 0.3)
         raw = {"run_name": name, "configuration": self._configuration()}
-        look = run_plans.PlanView(beyond_fleets=rng.random() < 0.3)
+        look = plans.PlanView(beyond_fleets=rng.random() < 0.3)
         scene.hosts.work[project.name, name] = work
 
         def go() -> None:
-            run_plans.get_plan(plane, scene.user, project, raw, look)
-            row = run_plans.apply_plan(plane, scene.user, project, raw, None)
+            plans.get_plan(plane, scene.user, project, raw, look)
+            row = plans.apply_plan(plane, scene.user, project, raw, None)
             scene.submitted[row.run.id] = Submitted(name, project, bool(raw["configuration"].get("retry")))  # type: ignore[attr-defined]
 
         scene.ask(go)

@@ -20,7 +20,8 @@ from chalicelib.planning.kernel.requests import delete_volume
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
-from chalicelib.usecases import fleets, runs
+from chalicelib.usecases.machines import fleets
+from chalicelib.usecases.runs import runs
 from tests.simulation.hosts import Task, Work
 from tests.simulation.stories import Scene, Story
 from tests.simulation.watch import Commit

@@ -2,7 +2,7 @@
 -- it said is good for a minute, a refusal for five seconds. While the control plane can't be asked, who was let in
 -- within the last five minutes still is. Verdicts are kept under hashes.
 --
--- A token for services (usecases/service_tokens.py) may be for one of them, and may come over plain http. A person's own
+-- A token for services (usecases/services/service_tokens.py) may be for one of them, and may come over plain http. A person's own
 -- can do much more, so it is taken over https only, or from this machine.
 
 local asking = require "asking"

@@ -1,0 +1,1 @@
+"""What the programs on machines ask and report: credentials, one call for everything, tasks, logs, gateways."""

@@ -1,0 +1,443 @@
+"""`sync`: the one call an agent makes. Its report updates jobs; the response says what to run.
+
+A call reads the instance with its presence, and each job with a claim there, all by key, so a quiet call costs a
+millisecond and writes nothing. The changes of a report are committed together with their events and the claims they
+release, under the versions that were read. After a conflict everything is read again; applying a report twice is
+harmless.
+
+Two messages of one agent may be in flight, and old ones may be replayed. So each record knows the last message that
+changed it, by agent process and number (`Presence.seq`, `Job.told_by`), and one that isn't newer doesn't change it
+again. A job has a number of its own so that a report that only changes jobs needn't write the presence as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from chalicelib.domain import keys
+from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.instances import Instance, InstanceStatus, Presence
+from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.keys import Key
+from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.reports import TaskReport
+from chalicelib.domain.runs import Run
+from chalicelib.domain.volumes import Volume
+from chalicelib.engine.about import about
+from chalicelib.errors import Bug, Conflict, Invalid, Refused
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.joining import should_leave
+from chalicelib.planning.placing.run_progress import follow
+from chalicelib.planning.runs.agent_reports import Fold, stop_word
+from chalicelib.planning.runs.sole_job import finish
+from chalicelib.planning.volumes.attachments import disks_of, kept_by
+from chalicelib.store import nouns
+from chalicelib.store.port import MAX_CHANGES, Change, Record
+from chalicelib.usecases.agent_message import AgentMessage, read_message
+from chalicelib.usecases.agents import gateway_replicas, stream_orders
+from chalicelib.usecases.agents.credentials import Admission, admit, outlived
+from chalicelib.usecases.agents.logs import take_chunks, take_logs
+from chalicelib.usecases.agents.tasks import task_of
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.machines.health import check_put, health_of
+from chalicelib.usecases.people import rights
+from chalicelib.usecases.runs import job_keys
+from chalicelib.usecases.runs.metrics import metric_puts
+from chalicelib.usecases.services import router_workers
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 8
+NEWS = ("spec", "access", "workers")  # of a task that goes on: its agent must act
+ASKED_PAUSE = 5.0  # seconds until the agent of a router, or of a replica, asks again where no call is held
+JOBS_A_COMMIT = 10  # a job that starts and ends in one message, and its run with it, takes nine changes
+PAST_BOOTS = 8
+PUT_OVER = 16 * 1024  # bytes of output that an agent had better put into the store: a call more costs less than these
+CLOCKS_AGREE: Micros = MINUTE  # a difference that networks and polls explain; a larger one is that of the clocks
+
+
+def sync(plane: Plane, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> dict[str, Any]:
+    """The response to one message of this instance's agent."""
+    message = read_message(body)
+    if message.instance != instance_id:
+        raise Invalid("The message is about another instance than its sender")
+    return _exchange(plane, credential, message)
+
+
+def take(plane: Plane, credential: str, body: bytes) -> dict[str, Any]:
+    """The response to a message that names its own instance."""
+    return _exchange(plane, credential, read_message(body))
+
+
+def _exchange(plane: Plane, credential: str, message: AgentMessage) -> dict[str, Any]:
+    """Raises Forbidden, Invalid, or StorageFull, after which the agent keeps what it has."""
+    for _ in range(ATTEMPTS):
+        try:
+            with about(f"instance/{message.instance}"):
+                return _Exchange(plane, message).answer(credential)
+        except Conflict as conflict:
+            log.debug("sync of %s lost a race for %s; retrying", message.instance, conflict.key)
+    raise Refused("The records of this instance are changing too fast.", hint="Try again.")
+
+
+def has_news(answer: Mapping[str, Any]) -> bool:
+    """Does a response require the agent to act? A long poll waits until it does."""
+    return bool(answer.get("news"))
+
+
+@dataclass
+class _Exchange:
+    """One attempt at one message, from a fresh read of the store."""
+
+    plane: Plane
+    message: AgentMessage
+    now: Micros = 0
+    jobs: dict[str, Job] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)  # of jobs that start or end, by id
+    volumes: dict[str, Volume] = field(default_factory=dict)  # of jobs that haven't started, by id
+    gateway: Gateway | None = None  # of which the machine carries a replica, if its agent says how that is
+    ordered: Sequence[Record] = ()  # streams that gateways want of it
+    ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
+    specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
+    uploads: list[dict[str, Any]] = field(default_factory=list)  # where to put what the message announces
+    revision: str = ""  # of who may log in to jobs
+    became_ready: list[Job] = field(default_factory=list)  # replicas
+    unfinished: bool = False  # more reports than one commit takes
+
+    def answer(self, credential: str) -> dict[str, Any]:
+        self.now = self.plane.clock.now()
+        read = self.plane.read
+        status, presence, self.ordered = read.machine(self.message.instance)
+        instance = None if status is None else read.parse(Instance, status)
+        known = None if presence is None else read.parse(Presence, presence)
+        if instance is None and outlived(self.plane, self.message.instance, credential):
+            return _gone(self.message)
+        entry = admit(self.plane, instance, known, credential, self.message.boot)
+        assert instance is not None, "`admit` admits nobody for an instance that doesn't exist"
+        if instance.status is InstanceStatus.terminated or should_leave(instance):
+            return _gone(self.message)
+        self._load(instance)
+        beside = () if self.gateway is None else (self.gateway,)
+        given = NounsSnapshot(
+            self.now, (instance, *self.jobs.values(), *self.runs.values(), *self.volumes.values(), *beside)
+        )
+        after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
+        self._commit(given, entry, draft, known, awaited=instance.unreachable or _joining(instance))
+        self._wake(instance, known)
+        return self._answer(after, entry)
+
+    def _load(self, instance: Instance) -> None:
+        claims = {c.job_id: keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims}
+        found, self.revision = self._read_jobs(list(claims.values()))
+        self.jobs = {job.id: job for job in found if job is not None and job.id in claims}
+        states = {task.id: task.state for task in self.message.tasks}
+        moves = [keys.run(job.run_id) for job in self.jobs.values() if _may_move(job, states.get(job.id))]
+        self.runs = {run.id: run for run in self.plane.read.find_many(Run, list(dict.fromkeys(moves))) if run}
+        told = {task.id for task in self.message.tasks if task.mounted}
+        jobs = [job for job in self.jobs.values() if job.running_at is None or job.id in told]
+        starting = [job.assignment for job in jobs if job.assignment and not job.finished]
+        wanted = dict.fromkeys(keys.volume(each.id) for assignment in starting for each in assignment.volumes)
+        self.volumes = {each.id: each for each in self.plane.read.find_many(Volume, list(wanted)) if each}
+        if instance.gateway is not None and self.message.gateway is not None:
+            self.gateway = self.plane.read.find(Gateway, keys.gateway(instance.gateway.gateway_id))
+
+    def _read_jobs(self, wanted: Sequence[Key]) -> tuple[list[Job | None], str]:
+        """The jobs and, if the agent says by which it goes, the revision of who may log in to them: one read."""
+        if not wanted:
+            return [], ""
+        told = any(task.access is not None for task in self.message.tasks)
+        found = self.plane.store.get_many([*wanted, keys.rights()] if told else wanted)
+        records, moved = found[: len(wanted)], found[len(wanted) :]
+        read = self.plane.read
+        revision = rights.revision_of(moved[0]) if moved else ""
+        return [None if each is None else read.parse(Job, each) for each in records], revision
+
+    # --- up -----------------------------------------------------------------------------------------------------------
+
+    def _fold(self, instance: Instance, entry: Admission, *, repeated: bool) -> tuple[Instance, Draft]:
+        """Applies the message. Logs are placed by offset, so repeating them is harmless."""
+        draft = Draft(self.now)
+        fold = Fold(draft, instance, self.message.at)
+        off = entry.presence.clock_off
+        self.jobs, self.ends = take_logs(self.plane, self.message, self.jobs, draft, off)
+        self.jobs, stored, self.uploads = take_chunks(self.plane, self.message, self.jobs, draft, off)
+        self.ends |= stored
+        reports = {task.id: task for task in self.message.tasks}
+        if not repeated:
+            self._note_strangers(reports)
+        changed = 0
+        for job_id, job in list(self.jobs.items()):
+            if changed >= JOBS_A_COMMIT:
+                self.unfinished = True
+                break
+            old = repeated or self._was_told(job)
+            after = job if old else self._reported(fold, job, reports.get(job_id))
+            if not old:
+                self._disks_told(draft, after, reports.get(job_id))
+            if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
+                after = self._prepare(fold, after)
+            if after is not job:
+                after = after.with_(told_by=(self.message.boot, self.message.seq))
+                draft.save(after)
+                self._take_along(draft, after)
+            changed += after is not job
+            if after.ready_at is not None and job.ready_at is None:
+                self.became_ready.append(after)
+            self.jobs[job_id] = after
+        if not repeated:
+            fold.gateway(self.gateway, self.message.gateway)
+        if self.message.taken_back_in is not None and not repeated:
+            fold.taken_back(self.message.taken_back_in)
+        return fold.instance, draft
+
+    def _was_told(self, job: Job) -> bool:
+        """By this message, or by a later one of the same agent process?"""
+        boot, seq = job.told_by or ("", 0)
+        return boot == self.message.boot and self.message.seq <= seq
+
+    def _take_along(self, draft: Draft, job: Job) -> None:
+        """Its run, which follows what this job does."""
+        run = self.runs.get(job.run_id)
+        if run is None:
+            return
+        if job.status is JobStatus.running:
+            self.runs[run.id] = follow(draft, run, job)
+        elif job.finished:
+            read = self.plane.read
+            try:
+                specs = read.run_spec(run.id, run.deployment_num), read.job_specs(run.id, job.deployment_num)
+            except (Bug, ValidationError):  # its own pass reports it; the machine's other jobs mustn't suffer
+                log.exception("run %s can't be read, so it doesn't end with its job", run.id)
+                return
+            self.runs[run.id] = finish(draft, run, job, *specs)
+
+    def _reported(self, fold: Fold, job: Job, report: TaskReport | None) -> Job:
+        return fold.report(job, report, self._end_of(job, report), self._replica(job, report))
+
+    def _replica(self, job: Job, report: TaskReport | None) -> JobSpec | None:
+        """The spec of a service's replica that its agent says something new about: agents tell of nothing else whether
+        it listens, and earlier ones of nothing at all."""
+        if report is None or report.state != "running" or (report.listens is None and job.running_at is not None):
+            return None
+        spec = self.plane.read.job_spec(job)
+        return spec if spec.service_port is not None else None
+
+    def _end_of(self, job: Job, report: TaskReport | None) -> int:
+        """Stored bytes of the job's log; read only when it matters."""
+        if job.id not in self.ends and report is not None and report.state == "exited":
+            self.ends[job.id] = self.plane.logs.end(job.project_id, job.id)
+        return self.ends.get(job.id, job.log_end)
+
+    def _disks_told(self, draft: Draft, job: Job, report: TaskReport | None) -> None:
+        """A volume that was mounted has a filesystem from now on, and is never formatted again. One that can't be
+        unmounted says why."""
+        if report is None or job.assignment is None:
+            return
+        for volume_id in sorted({each.id for each in job.assignment.volumes}.intersection(report.mounted)):
+            volume = self.volumes.get(volume_id)
+            if volume is None:
+                continue
+            told = kept_by(volume.with_(blank=False), job, job.held if volume_id in report.held else "")
+            if told != volume:
+                self.volumes[volume_id] = told.with_(last_processed_at=self.now)
+                draft.save(self.volumes[volume_id])
+
+    def _prepare(self, fold: Fold, job: Job) -> Job:
+        """Its task, once all its volumes are attached, and all addresses known that it needs."""
+        disks = disks_of(job, self.volumes, self.plane.install_id)
+        if disks is None:
+            return job
+        try:
+            task = task_of(self.plane, job, fold.instance, disks)
+        except Refused as refused:
+            log.warning("job %s can't be sent to instance %s: %s", job.id, fold.instance.id, refused)
+            return fold.end(job, JobReason.terminated_by_server, str(refused), 0)
+        if task is not None:
+            self.specs[job.id] = task
+        return job
+
+    def _note_strangers(self, reports: Mapping[str, TaskReport]) -> None:
+        """Logs tasks that aren't assigned to this instance, except ended ones: they wait to be removed, and what was
+        measured of them may come late. For whoever looks for a fault, as a call that was held while its job ended names
+        it, too."""
+        going = {task.id for task in reports.values() if task.state == "exited"}
+        said = {*reports, *(chunk.task for chunk in self.message.logs)}
+        for task in sorted(said - self.jobs.keys() - going):
+            log.debug("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
+
+    def _commit(
+        self, given: NounsSnapshot, entry: Admission, draft: Draft, known: Presence | None, *, awaited: bool
+    ) -> None:
+        """`awaited`: the next pass looks whether the agent was heard."""
+        presence, news = self._presence(entry, changed=entry.presence != known)
+        beside: list[Change] = [] if presence == known else [nouns.put(presence)]
+        if presence.health is not None and not presence.health.same(entry.presence.health):
+            beside.append(check_put(self.message.instance, presence.health, self.now))
+        days = self.plane.retention.metrics
+        beside += metric_puts(self.message.metrics, self.jobs, self.now, days, presence.clock_off)
+        if self.plane.renew is not None and draft.empty and beside == [nouns.put(presence)] and not (news or awaited):
+            return self.plane.renew(nouns.put(presence))
+        room = MAX_CHANGES - draft.size  # all but metrics fit
+        if beside or not draft.empty:
+            self.plane.door.take(given, draft.plan(), beside[:room], hears=self.message.instance)
+        for start in range(room, len(beside), MAX_CHANGES):
+            self.plane.store.commit(beside[start : start + MAX_CHANGES])
+
+    def _presence(self, entry: Admission, *, changed: bool) -> tuple[Presence, bool]:
+        """The agent's record after this message, written when something changed, and to renew its promise; and whether
+        it has news."""
+        known, message = entry.presence, self.message
+        after = known if _repeated(known, message) else _said(known, message, self.now)
+        told, before = ((each.boot, each.facts, each.health, each.clock_off) for each in (after, known))
+        news = changed or bool(entry.credential) or told != before
+        pace = self.plane.pace
+        if not news and not pace.stale(self.now - known.last_seen):
+            return known, False
+        promised = pace.promised(self.now, message.wait)
+        return after.with_(last_seen=self.now, seen_until=promised, watched=pace.watched), news
+
+    def _wake(self, instance: Instance, known: Presence | None) -> None:
+        units: dict[str, None] = {}
+        if (
+            _joining(instance)
+            or instance.unreachable
+            or (self.message.facts and (known is None or known.facts != self.message.facts))
+            or self._health_differs(known)
+        ):
+            units[f"instance/{instance.id}"] = None
+        if instance.unreachable:
+            units |= dict.fromkeys(f"run/{claim.run_id}" for claim in instance.claims)
+        if units:
+            self.plane.wake(units)
+        if self.became_ready and (routers := router_workers.routers(self.plane, self.became_ready)):
+            self.plane.news(routers)
+        for task in self.message.tasks:
+            if task.cleared is not None and (router := self.jobs.get(task.id)) is not None:
+                router_workers.let_go(self.plane, router, task.cleared)
+
+    def _health_differs(self, known: Presence | None) -> bool:
+        if self.message.health is None:
+            return False
+        return not health_of(self.message.health, self.now).same(None if known is None else known.health)
+
+    # --- down ---------------------------------------------------------------------------------------------------------
+
+    def _answer(self, instance: Instance, entry: Admission) -> dict[str, Any]:
+        reports = {task.id: task for task in self.message.tasks}
+        tasks = [told for job in self.jobs.values() if (told := self._wanted(job, reports.get(job.id))) is not None]
+        tasks += [{"id": task_id, "want": "remove"} for task_id in reports if task_id not in self.jobs]
+        answer: dict[str, Any] = {
+            "seq": self.message.seq,
+            "tasks": tasks,
+            "logs": [{"task": job_id, "offset": end} for job_id, end in self.ends.items()],
+            "next_sync_in": self._next(instance, entry),
+            "log_every": self.plane.pace.followed if self._followed(entry) else self.plane.pace.log,
+        }
+        if self.plane.uploads is not None:
+            answer |= {"log_put": PUT_OVER, "uploads": self.uploads}
+        if entry.credential:
+            answer["credential"] = entry.credential
+        past = self.message.boot in entry.presence.past_boots
+        if past:  # whoever hears this is alive: a message of an earlier process, unknown so far, came after its own
+            answer["boot"] = "past"
+        if orders := stream_orders.told(self.plane, instance.id, self.ordered):
+            answer["streams"] = orders
+        if (carried := gateway_replicas.wanted(instance.gateway)) is not None:
+            answer["gateway"] = carried
+        asked = any(task["want"] != "run" or not task.keys().isdisjoint(NEWS) for task in tasks)
+        answer["news"] = (
+            asked
+            or past
+            or self.unfinished
+            or gateway_replicas.must_act(instance.gateway, self.message.gateway)
+            or bool(entry.credential or self.message.logs or self.message.chunks or "streams" in answer)
+        )
+        return answer
+
+    def _wanted(self, job: Job, report: TaskReport | None) -> dict[str, Any] | None:
+        if job.finished:
+            return None if report is None else {"id": job.id, "want": "remove"}
+        if job.status is JobStatus.terminating:
+            if report is None:
+                return {"id": job.id, "want": "abort"}  # it may be on its way to the agent in another response
+            return None if report.state == "exited" else {"id": job.id, **stop_word(job, self.now)}
+        if job.status is JobStatus.submitted:
+            return None if report is None else {"id": job.id, "want": "remove"}
+        if (spec := self.specs.get(job.id)) is not None:
+            return {"id": job.id, "want": "run", "spec": spec}
+        if report is None and job.status is JobStatus.provisioning:
+            return None  # until its machine has joined
+        moved = router_workers.told(self.plane, job, None if report is None else report.workers)
+        return {"id": job.id, "want": "run", **self._moved_access(job, report), **moved}
+
+    def _moved_access(self, job: Job, report: TaskReport | None) -> dict[str, Any]:
+        """Who may log in from now on, if that isn't what the agent goes by."""
+        told = None if report is None or report.state == "exited" else report.access
+        if told is None or told == self.revision:
+            return {}
+        allowed = job_keys.access(self.plane.read, job)
+        return {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
+
+    def _followed(self, entry: Admission) -> bool:
+        return self.now < entry.presence.followed_until
+
+    def _next(self, instance: Instance, entry: Admission) -> float:
+        jobs: Sequence[Job] = [job for job in self.jobs.values() if not job.finished]
+        ending = instance.status is InstanceStatus.terminating
+        starting = any(job.status is not JobStatus.running for job in jobs)
+        last = max((at for at in (instance.idle_since, *(job.running_at for job in jobs)) if at), default=0)
+        settling = gateway_replicas.settling(instance.gateway, self.message.gateway)
+        changing = self.unfinished or _joining(instance) or ending or starting or settling or self._followed(entry)
+        pause = self.plane.pace.pause(changing=changing, since=self.now - last)
+        return min(pause, ASKED_PAUSE) if any(map(self._asked_for, self.message.tasks)) else pause
+
+    def _asked_for(self, task: TaskReport) -> bool:
+        """May it have to hear something at any moment: a router of its workers, or a replica of streams that its
+        gateway wants?"""
+        return task.workers is not None or (self.plane.streams is None and bool(task.listens))
+
+
+def _gone(message: AgentMessage) -> dict[str, Any]:
+    return {"seq": message.seq, "error": "gone", "tasks": [], "logs": [], "next_sync_in": 60, "news": True}
+
+
+def _joining(instance: Instance) -> bool:
+    """Are this machine's facts still unprocessed? Jobs are sent only afterwards: their environment contains addresses,
+    and their events should come in order."""
+    return instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
+
+
+def _may_move(job: Job, state: str | None) -> bool:
+    """May the job, whose task is in this state now, take its run along?"""
+    return state == "exited" or (state == "running" and job.running_at is None)
+
+
+def _said(known: Presence, message: AgentMessage, now: Micros) -> Presence:
+    """The presence with what a message says about its agent. A repeated one changes nothing: it may be out of date."""
+    past = known.past_boots
+    if message.boot != known.boot and known.boot:
+        past = (known.boot, *past)[:PAST_BOOTS]
+    health = known.health if message.health is None else health_of(message.health, now)
+    off = now - message.at if message.at else 0
+    return known.with_(
+        boot=message.boot,
+        health=known.health if health is not None and health.same(known.health) else health,
+        clock_off=known.clock_off if abs(off - known.clock_off) <= CLOCKS_AGREE else off,
+        seq=message.seq,
+        past_boots=past,
+        facts=message.facts or known.facts,
+        agent_version=message.agent or known.agent_version,
+    )
+
+
+def _repeated(known: Presence, message: AgentMessage) -> bool:
+    """Was this message, or a later one of the same agent process, already applied?"""
+    return message.boot in known.past_boots or (message.boot == known.boot and message.seq <= known.seq)

@@ -1,0 +1,165 @@
+"""What an agent gets for a task: the job's spec, its files, and its secrets filled in.
+
+Only here are secrets filled in and registry passwords opened: stored specs keep the reference or the sealed text, so no
+secret is in a record, log or event, and a secret that changed meanwhile is used with its current value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from chalicelib.configuration.interpolation import fill, secrets_in, unescaped
+from chalicelib.domain import keys
+from chalicelib.domain.gangs import Gang
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.runs import Run
+from chalicelib.domain.specs.workloads import RegistryAuth
+from chalicelib.domain.tenants import Archive, Project, Secret, archive_id
+from chalicelib.errors import Bug, Refused
+from chalicelib.planning.jobs.jobs import NO_CODE, agent_task
+from chalicelib.planning.jobs.neighbours import Reference
+from chalicelib.planning.jobs.nodes import Nodes
+from chalicelib.store import nouns, sealed_specs
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.people.secrets import opened
+from chalicelib.usecases.runs import job_keys, neighbours, node_keys, repos
+
+_WITH_SECRETS = ("env", "registry_auth")  # which are filled in last, and escapes taken out with that
+
+
+def task_of(plane: Plane, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()) -> dict[str, Any] | None:
+    """The task in the form of the protocol; None: it needs addresses of other replicas, which have none yet. Raises
+    Refused if it can't be sent: a secret is missing, its stored spec can't be read, or it holds what JSON can't.
+    `disks`: its volumes. Other tasks travel in the same response, so all is tried here."""
+    try:
+        addresses = neighbours.addresses(plane, job)
+        if addresses is None:
+            return None
+        task = _task(plane, job, instance, addresses)
+        task["volumes"] = [*disks, *task["volumes"]]
+        orjson.dumps(task)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Refused(f"The task can't be sent to its host: {where} of its stored spec: {first['msg']}.") from None
+    except orjson.JSONEncodeError as error:
+        raise Refused(f"The task can't be sent to its host: {error}.") from None
+    return task
+
+
+def _task(plane: Plane, job: Job, instance: Instance, addresses: Mapping[Reference, str]) -> dict[str, Any]:
+    spec = plane.read.job_spec(job)
+    project = nouns.find(plane.store, Project, keys.project(job.project_id))
+    if project is None:
+        raise Bug(f"job {job.id} belongs to project {job.project_id}, which doesn't exist")
+    if spec.jobs_per_replica > 1:
+        task = _one_of_several(plane, job, spec, instance, project.name)
+    else:
+        task = agent_task(job, spec, instance, project.name, addresses=addresses)
+    allowed = job_keys.access(plane.read, job)
+    task |= {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
+    if auth := task["registry_auth"]:
+        task["registry_auth"] = sealed_specs.opened(plane.seal, RegistryAuth, auth, sealed_specs.of_run(job.run_id))
+    code = _code(plane, job, spec)
+    if task["repo"] is None:
+        place = "." if spec.repo_dir == NO_CODE else spec.repo_dir
+        task["files"] = [*({**each, "path": place} for each in code), *task["files"]]
+    else:
+        task["repo"] = _repo(plane, job, spec, task["repo"], code)
+    if task.get("probes"):
+        task["probes"] = [_probe(probe, task["env"]) for probe in task["probes"]]
+    as_meant = {name: part if name in _WITH_SECRETS else unescaped(part) for name, part in task.items()}
+    return fill_secrets(plane, job.project_id, as_meant)
+
+
+def _probe(probe: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    """With the variables of the job's environment that it refers to. Secrets stay out of probes: apps log requests."""
+    told = {name: probe.get(name) for name in ("url", "body")}
+    headers = [{**each, **_interpolated(each, env, "value")} for each in probe.get("headers") or ()]
+    return {**probe, **_interpolated(told, env, *told), "headers": headers}
+
+
+def _interpolated(place: Mapping[str, Any], env: Mapping[str, str], *names: str) -> dict[str, Any]:
+    return {
+        name: fill(place[name], {"env": env}, unescape=False) if isinstance(place[name], str) else place[name]
+        for name in names
+    }
+
+
+def _one_of_several(plane: Plane, job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:
+    """A node's task: with all nodes of its attempt, whose addresses were published before it got its place, in the
+    network that those addresses belong to."""
+    gang = nouns.find(plane.store, Gang, keys.gang(job.run_id, job.replica_num, job.submission_num))
+    if gang is None or not gang.addresses:
+        raise Bug(f"job {job.id} was placed before the addresses of its nodes were published")
+    nodes = Nodes.of(gang, plane.read.job_specs(job.run_id, job.deployment_num))
+    names = [job.with_(job_num=rank).name for rank in range(gang.nodes)]
+    return {
+        **agent_task(job, spec, instance, project_name, nodes),
+        "network": "host",
+        "hostfile": node_keys.hostfile(nodes, names),
+        "node_ssh": node_keys.node_ssh(plane.install_key, gang, nodes, names, job.job_num),
+    }
+
+
+def _code(plane: Plane, job: Job, spec: JobSpec) -> list[dict[str, str]]:
+    """The code uploaded for the run's repo, if any: a patch to a remote one, else what its folder has."""
+    if not spec.repo_code_hash:
+        return []
+    archive = nouns.find(plane.store, Archive, keys.archive(archive_id(job.project_id, spec.repo_code_hash)))
+    if archive is None:
+        raise Refused("The code of this run was never uploaded.", hint="Apply the run again.")
+    return [{"id": archive.id, "url": f"/agent/files/{archive.id}"}] if archive.size else []
+
+
+def _repo(
+    plane: Plane, job: Job, spec: JobSpec, repo: dict[str, Any], code: list[dict[str, str]]
+) -> dict[str, Any] | None:
+    """The repository with its code and, if it is cloned, with the address and the credentials of the run's user."""
+    if "name" not in repo:
+        return {**repo, "code": code[0]} if code else None
+    run = nouns.find(plane.store, Run, keys.run(job.run_id))
+    known = None if run is None else repos.access(plane, job.project_id, run.user_id, spec.repo_id)
+    if known is None:
+        raise Refused(
+            f"The run's user has registered no repository {spec.repo_id!r} any more.",
+            hint="Register it with `dstack init -P REPO`, and apply the run again.",
+        )
+    return {**repo, **asdict(known), "code": code[0] if code else None}
+
+
+def archives_of(plane: Plane, job: Job) -> frozenset[str]:
+    """The ids of the archives that the job's task may download."""
+    spec = plane.read.job_spec(job)
+    code = (archive_id(job.project_id, spec.repo_code_hash),) if spec.repo_code_hash else ()
+    return frozenset((*(archive.id for archive in spec.file_archives), *code))
+
+
+def fill_secrets(plane: Plane, project_id: str, task: dict[str, Any]) -> dict[str, Any]:
+    places = [task["env"], *([task["registry_auth"]] if task.get("registry_auth") else [])]
+    texts = [text for place in places for text in place.values() if isinstance(text, str)]
+    names = sorted({name for text in texts for name in secrets_in(text)})
+    found = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
+    missing = [name for name, secret in zip(names, found, strict=True) if secret is None]
+    if missing:
+        listed = ", ".join(f"`{name}`" for name in missing)
+        raise Refused(
+            f"The project has no secret {listed}, which the run's env or registry_auth refers to.",
+            hint=f"Set it with `dstack secret set {missing[0]} <value>` and apply the run again.",
+        )
+    values = {secret.name: opened(plane, secret) for secret in found if secret is not None}
+    filled = {**task, "env": _filled(task["env"], values)}
+    if task.get("registry_auth"):
+        filled["registry_auth"] = _filled(task["registry_auth"], values)
+    return filled
+
+
+def _filled(place: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    return {name: fill(text, {"secrets": values}) if isinstance(text, str) else text for name, text in place.items()}

@@ -1,0 +1,232 @@
+"""Exports and imports: hosts of a project that other projects may use.
+
+Whoever shares hosts is an admin of their project, and of each project that gets them, or a global admin; only those
+share with every project. Either side ends it: the jobs that run there then end, because the hosts aren't theirs any
+more. Another project's jobs get no privileges there: see `planning.combine` and `engine.read`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from chalicelib.domain import keys, names
+from chalicelib.domain.events import EventType
+from chalicelib.domain.exports import MOST_FLEETS, MOST_IMPORTERS, Export
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Forbidden, Invalid, NotFound, Problem, Refused
+from chalicelib.store import nouns
+from chalicelib.store.listing import every
+from chalicelib.store.port import Change, Delete
+from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.machines import fleets
+from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.trail import project_target, told
+
+
+@dataclass(frozen=True)
+class ExportView:
+    export: Export
+    importers: tuple[Project, ...]
+    fleets: tuple[Fleet, ...]
+
+
+@dataclass(frozen=True)
+class ExportChange:
+    """What an export gets and loses, by name."""
+
+    importers: Sequence[str] = ()
+    fleets: Sequence[str] = ()
+    no_importers: Sequence[str] = ()
+    no_fleets: Sequence[str] = ()
+    is_global: bool | None = None  # None: as it is
+
+
+# --- read ------------------------------------------------------------------------------------------------------------
+
+
+def list_exports(plane: Plane, project: Project) -> list[ExportView]:
+    found = [nouns.read(Export, record) for record in every(plane.store, f"project/{project.id}", "export/")]
+    return [_view(plane, export) for export in found]
+
+
+def list_imports(plane: Plane, project: Project) -> list[ExportView]:
+    """Who else gets them is no importer's business."""
+    found = sorted(plane.read.imports(project.id), key=lambda export: (export.project_name, export.name))
+    return [_view(plane, export.with_(importers=())) for export in found]
+
+
+def _view(plane: Plane, export: Export) -> ExportView:
+    projects = nouns.find_many(plane.store, Project, [keys.project(each) for each in export.importers])
+    shared = nouns.find_many(plane.store, Fleet, [keys.fleet(each) for each in export.fleets])
+    return ExportView(
+        export,
+        tuple(project for project in projects if project is not None and not project.deleted),
+        tuple(fleet for fleet in shared if fleet is not None and not fleet.deleted),
+    )
+
+
+# --- change ----------------------------------------------------------------------------------------------------------
+
+
+def create(plane: Plane, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
+    if wrong := names.problem(name, "export"):
+        raise Invalid([Problem(": ".join(wrong), path="name")])
+    now = plane.clock.now()
+    none = Export(id=plane.random_id(), project_id=project.id, project_name=project.name, name=name, created_at=now)
+    for _ in range(TRIES):
+        if nouns.find(plane.store, Export, keys.export(project.id, name)) is not None:
+            raise AlreadyExists(f"There is an export {name!r} already.", hint="Choose another name, or update it.")
+        made = _changed(plane, actor, project, none, asked)
+        try:
+            _commit(plane, actor, project, none, made)
+        except Conflict:
+            continue  # somebody took the name, or the project was deleted: look again
+        return _view(plane, made)
+    raise Contended(f"The export {name} keeps changing.", hint="Try again.")
+
+
+def update(plane: Plane, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
+    for _ in range(TRIES):
+        before = _required(plane, project, name)
+        after = _changed(plane, actor, project, before, asked)
+        try:
+            _commit(plane, actor, project, before, after)
+        except Conflict:
+            continue  # somebody else changed it: look again
+        return _view(plane, after)
+    raise Contended(f"The export {name} keeps changing.", hint="Try again.")
+
+
+def delete(plane: Plane, actor: User, project: Project, name: str) -> None:
+    for _ in range(TRIES):
+        before = _required(plane, project, name)
+        try:
+            _commit(plane, actor, project, before, None)
+        except Conflict:
+            continue
+        return
+    raise Contended(f"The export {name} keeps changing.", hint="Try again.")
+
+
+def delete_import(plane: Plane, actor: User, project: Project, exporter: str, name: str) -> None:
+    """The importing project's own end of it."""
+    for _ in range(TRIES):
+        found = next((e for e in plane.read.imports(project.id) if (e.project_name, e.name) == (exporter, name)), None)
+        if found is None:
+            raise NotFound(f"There is no import {exporter[:60]}/{name[:60]} in project {project.name}.")
+        if project.id not in found.importers:
+            raise Refused(
+                f"{exporter}/{name} is shared with every project.", hint="A global admin may end that where it is."
+            )
+        owner = nouns.find(plane.store, Project, keys.project(found.project_id))
+        if owner is None:
+            raise NotFound(f"There is no project {exporter[:60]!r}.")
+        try:
+            left = tuple(each for each in found.importers if each != project.id)
+            _commit(plane, actor, owner, found, found.with_(importers=left))
+        except Conflict:
+            continue
+        return
+    raise Contended(f"The import {exporter}/{name} keeps changing.", hint="Try again.")
+
+
+def _required(plane: Plane, project: Project, name: str) -> Export:
+    found = (
+        nouns.find(plane.store, Export, keys.export(project.id, name))
+        if names.problem(name, "export") is None
+        else None
+    )
+    if found is None:
+        raise NotFound(f"There is no export {name[:60]!r} in project {project.name}.")
+    return found
+
+
+def _changed(plane: Plane, actor: User, project: Project, export: Export, asked: ExportChange) -> Export:
+    everybody = export.is_global if asked.is_global is None else asked.is_global
+    more = not export.is_global or asked.fleets  # than every project had before
+    if everybody and more and actor.role is not GlobalRole.admin:
+        raise Forbidden("Only a global admin may share with every project")
+    added = [_importer(plane, actor, project, name) for name in dict.fromkeys(asked.importers)]
+    seen = _view(plane, export)
+    known = {importer.name: importer.id for importer in seen.importers}
+    _refuse_unknown("importer", asked.no_importers, known, export)
+    _refuse_unknown("fleet", asked.no_fleets, [fleet.name for fleet in seen.fleets], export)
+    dropped = {known[name] for name in asked.no_importers}
+    shared = [_shareable(plane, project, name) for name in dict.fromkeys(asked.fleets)]
+    kept = [fleet for fleet in seen.fleets if fleet.name not in asked.no_fleets]
+    importers = tuple(dict.fromkeys([*(each for each in export.importers if each not in dropped), *added]))
+    found = tuple(dict.fromkeys([*(fleet.id for fleet in kept), *shared]))
+    if len(importers) > MOST_IMPORTERS or len(found) > MOST_FLEETS:
+        raise Invalid(
+            f"An export has at most {MOST_IMPORTERS} importers and {MOST_FLEETS} fleets.", hint="Make several exports."
+        )
+    return export.with_(is_global=everybody, importers=importers, fleets=found)
+
+
+def _importer(plane: Plane, actor: User, project: Project, name: str) -> str:
+    """The project gets hosts on which its jobs will run, so its own admins decide, too. Nobody can probe for names."""
+    target = nouns.find_target(plane.store, keys.project_name(name))
+    found = None if target is None else nouns.find(plane.store, Project, keys.project(target[0]))
+    member = None if found is None else nouns.find(plane.store, Member, keys.member(found.id, actor.id))
+    admin = actor.role is GlobalRole.admin or (member is not None and member.role is ProjectRole.admin)
+    if found is None or found.deleted or not admin:
+        raise NotFound(f"There is no project {name[:60]!r} of which you are an admin.")
+    if found.id == project.id:
+        raise Refused("A project's own hosts needn't be shared with it.", hint="Name another project.")
+    return found.id
+
+
+def _refuse_unknown(noun: str, named: Iterable[str], known: Collection[str], export: Export) -> None:
+    """What is mistyped would go on being shared."""
+    for name in named:
+        if name not in known:
+            listed = f"Its {noun}s are {', '.join(sorted(known))}." if known else f"It has no {noun}s."
+            raise NotFound(f"The export {export.name} has no {noun} {name[:60]!r}.", hint=listed)
+
+
+def _shareable(plane: Plane, project: Project, name: str) -> str:
+    fleet = fleets.named(plane.store, project, name)
+    if fleet is None:
+        raise NotFound(f"There is no fleet {name[:60]!r} in project {project.name}.")
+    if plane.read.fleet_spec(fleet.id, fleet.spec_num).configuration.ssh_config is None:
+        raise Refused(
+            f"The machines of the fleet {name} are bought, and only SSH fleets can be shared.",
+            hint="Configure the backend in the other project, and apply a fleet there.",
+        )
+    return fleet.id
+
+
+# --- commit ----------------------------------------------------------------------------------------------------------
+
+
+def _commit(plane: Plane, actor: User, project: Project, before: Export, after: Export | None) -> None:
+    """The export with its pointers, and an event on either side. Runs that lose their hosts are looked at, and projects
+    that get some."""
+    if after == before and before.version:
+        return
+    had, has = before.pointers if before.version else frozenset(), after.pointers if after else frozenset()
+    target = f"{before.project_id}/{before.name}"
+    changes: list[Change] = [nouns.put(after) if after else Delete(nouns.key_of(before), before.version)]
+    changes += [nouns.pointer(key, target) for key in sorted(has - had)]
+    changes += [Delete(key) for key in sorted(had - has)]
+    changes += [undeleted(plane.store, project)] if after else []
+    plane.store.commit([*changes, *_events(plane, actor, project, before, after)])
+    lost = before.fleets if before.version else ()
+    runs = {f"run/{claim.run_id}" for fleet_id in lost for i in plane.read.instances(fleet_id) for claim in i.claims}
+    plane.door.wake([*sorted(runs), *(f"queue/{importer}" for importer in (after.importers if after else ()))])
+
+
+def _events(plane: Plane, actor: User, project: Project, before: Export, after: Export | None) -> Iterable[Change]:
+    said = "ended" if after is None else "changed" if before.version else "created"
+    name, now = f"{before.project_name}/{before.name}", plane.clock.now()
+    ids = dict.fromkeys((*before.importers, *(after.importers if after else ())))
+    found = nouns.find_many(plane.store, Project, [keys.project(each) for each in ids])
+    for each in (project, *(importer for importer in found if importer is not None)):
+        detail = f"export {before.name} {said}" if each is project else f"import {name} {said}"
+        seed = f"{before.id}/{before.version}/{each.id}"
+        event = told(
+            EventType.changed, now, project_target(each), project_id=each.id, seed=seed, actor=actor, detail=detail
+        )
+        yield nouns.put(event)

@@ -1,0 +1,253 @@
+"""Planning and creating fleets.
+
+A new fleet is one commit: the fleet, its spec, its name and the event. The reconciler creates its instances.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.configuration import references
+from chalicelib.configuration.reading import read
+from chalicelib.domain import keys
+from chalicelib.domain.events import EventType
+from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
+from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
+from chalicelib.domain.tenants import Project, ProjectRole, User
+from chalicelib.engine.read import FleetRow
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Problem, Refused
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.hosts import match_hosts
+from chalicelib.planning.machines.snapshots import FleetSnapshot
+from chalicelib.planning.matching.requirements import fleet_query, merged_fleet
+from chalicelib.planning.placing import listing
+from chalicelib.planning.runs import support
+from chalicelib.store import nouns, sealed_specs
+from chalicelib.usecases import pages, specs
+from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.machines import hosts
+from chalicelib.usecases.machines.fleets import holder, named, refuse_hosts, refuse_ssh
+from chalicelib.usecases.people import secrets
+from chalicelib.usecases.people.projects import undeleted
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    spec: str  # as sent; its secrets are sealed for the sender, who returns the plan to apply it
+    offers: tuple[Offer, ...]
+    total_offers: int
+    max_price: float | None
+    current: FleetRow | None
+    action: str  # create, update
+
+
+@dataclass(frozen=True)
+class SeenFleet:
+    """The fleet as the client saw it when it planned."""
+
+    id: str
+    spec: dict[str, Any]
+
+
+def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> FleetPlan:
+    specs.text_of(raw)  # what is too large isn't looked at
+    raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
+    spec = specs.read_fleet_spec(raw)
+    specs.refuse(spec, _problems(plane, project, spec))
+    name = spec.configuration.name
+    fleet = None if name is None else named(plane.store, project, name)
+    current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
+    book = plane.catalog.book(project.id)
+    offers, total = listing.fleet_offers(spec, book, pages.DEFAULT_OFFERS)
+    return FleetPlan(
+        spec=specs.text_of(sealed_specs.to_client(plane.seal, FleetSpec, _complete(raw, name), project.id, user.id)),
+        offers=tuple(offers),
+        total_offers=total,
+        max_price=book.dearest([fleet_query(merged_fleet(spec))]) if offers else None,
+        current=current,
+        action="update" if current is not None and not _obstacles(plane, current, spec) else "create",
+    )
+
+
+def apply_plan(
+    plane: Plane,
+    user: User,
+    project: Project,
+    raw: dict[str, Any],
+    seen: SeenFleet | None,
+    *,
+    role: ProjectRole | None = None,
+) -> FleetRow:
+    """Creates the fleet, or changes it in place if possible. `seen`: the fleet that the plan was about, which must
+    still be as it was; None: whatever is there. `role` is the user's role in the project."""
+    specs.text_of(raw)  # what is too large isn't looked at
+    raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
+    spec = specs.read_fleet_spec(raw)
+    refuse_ssh(plane, user, role, spec)
+    specs.refuse(spec, _problems(plane, project, spec))
+    name = spec.configuration.name or specs.invented_name(
+        plane.random_id(), "fleet", lambda name: plane.store.get(keys.fleet_name(project.id, name)) is not None
+    )
+    raw = _complete(raw, name)
+    for _ in range(TRIES):
+        try:
+            return _apply(plane, user, project, name, spec, raw, seen, role)
+        except Conflict:
+            continue  # somebody took the name, or the engine moved the fleet: look again
+    raise Contended(f"The fleet {name} keeps changing.", hint="Try again.")
+
+
+def _problems(plane: Plane, project: Project, spec: FleetSpec) -> list[Problem]:
+    facts = plane.backends.facts(project.id).values()
+    found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
+    found += [*support.fleet_refusals(spec), *support.reservation_refusals(spec, facts)]
+    return [*found, *hosts.problems(spec, reachable=plane.hosts)]
+
+
+def _complete(raw: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """The spec as sent, with the parts that clients require."""
+    return {"profile": {}, **raw, "configuration": {**raw["configuration"], "type": "fleet", "name": name}}
+
+
+def _obstacles(plane: Plane, current: FleetRow, spec: FleetSpec) -> list[str]:
+    if current.fleet.status is not FleetStatus.active:
+        return [f"it is {current.fleet.status.value}"]
+    old = _clear(plane, current)
+    return [*specs.needs_new_fleet(old, spec), *hosts.obstacles(old, spec, current)]
+
+
+def _clear(plane: Plane, row: FleetRow) -> FleetSpec:
+    """The current spec with its keys in clear, like those of a new spec, so that an unchanged key is no change."""
+    return sealed_specs.fleet_spec(plane.seal, row.fleet.id, row.spec)
+
+
+def _apply(
+    plane: Plane,
+    user: User,
+    project: Project,
+    name: str,
+    spec: FleetSpec,
+    raw: dict[str, Any],
+    seen: SeenFleet | None,
+    role: ProjectRole | None,
+) -> FleetRow:
+    fleet, version = holder(plane.store, project, name)
+    current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
+    if seen is not None:
+        _check_seen(current, seen, name)
+    if current is None:
+        return _create(plane, user, project, (name, version), spec, raw)
+    if current.fleet.status is not FleetStatus.active:
+        hint = "Wait until it is gone."
+        raise AlreadyExists(f"There is a fleet {name} already, and it is {current.fleet.status.value}.", hint=hint)
+    obstacles = _obstacles(plane, current, spec)
+    if obstacles:
+        fields = ", ".join(field.removeprefix("configuration.") for field in obstacles)
+        raise AlreadyExists(
+            f"There is a fleet {name} already, and this can't be changed in place: {fields}.",
+            hint=f"Delete it first (dstack fleet delete {name}) or choose another name.",
+        )
+    refuse_hosts(plane, user, role, current)
+    return _update(plane, user, current, spec, raw)
+
+
+def _check_seen(current: FleetRow | None, seen: SeenFleet, name: str) -> None:
+    if current is not None and current.fleet.id == seen.id:
+        then = read(FleetSpec, seen.spec, "current_resource.spec")
+        now = FleetSpec.model_validate_json(sealed_specs.shown(FleetSpec, current.spec))  # clients see no keys
+        if not specs.changed_fields(then, now):
+            return
+    what = "was deleted" if current is None else "was changed"
+    raise Refused(f"The fleet {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
+
+
+def _create(
+    plane: Plane,
+    user: User,
+    project: Project,
+    claim: tuple[str, int],
+    spec: FleetSpec,
+    raw: dict[str, Any],
+) -> FleetRow:
+    """A new fleet. `claim`: its name, and the pointer's version at which that name was free."""
+    (name, version), now = claim, plane.clock.now()
+    fleet = Fleet(
+        id=plane.random_id(),
+        project_id=project.id,
+        name=name,
+        user_id=user.id,
+        created_at=now,
+        last_processed_at=now,
+        to_create=wanted_at_once(spec.configuration),
+        to_add=hosts.wanted(spec, None),
+        due_at=now,
+    )
+    body = stored_body(plane, fleet, raw)
+    made = Draft(now, (user.id, user.name))
+    made.save(fleet)
+    made.save(body)
+    made.tell(EventType.created, fleet)
+    made.wake(f"fleet/{fleet.id}", f"queue/{project.id}")
+    pointer = nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version)
+    plane.door.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
+    return _with_hosts(plane, FleetRow(fleet.with_(version=1), body.spec, ()), spec)
+
+
+def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: dict[str, Any]) -> FleetRow:
+    changed = specs.changed_fields(_clear(plane, current), spec)
+    to_add = hosts.wanted(spec, current)
+    if not changed and set(to_add) <= set(current.fleet.to_add):
+        return current
+    hosts.refuse_busy(plane.store, spec, current)
+    now = plane.clock.now()
+    fleet = current.fleet.with_(
+        spec_num=current.fleet.spec_num + 1,
+        to_create=max(0, wanted_at_once(spec.configuration) - len(current.instances)),
+        to_add=to_add,
+        failed=(),
+        networks=hosts.networks_kept(spec, current),
+        consolidation_attempt=0,
+        paused_until=None,
+        last_processed_at=now,
+        due_at=now,
+    )
+    body = stored_body(plane, fleet, raw)
+    change = Draft(now, (user.id, user.name))
+    change.save(fleet)
+    change.save(body)
+    fields = tuple(name.removeprefix("configuration.") for name in sorted(changed))
+    change.tell(EventType.changed, fleet, fields=fields)
+    change.wake(f"fleet/{fleet.id}", f"queue/{fleet.project_id}")
+    plane.door.take(NounsSnapshot(now, (current.fleet,)), change.plan())
+    row = FleetRow(fleet.with_(version=fleet.version + 1), body.spec, current.instances)
+    return _with_hosts(plane, row, spec)
+
+
+def _with_hosts(plane: Plane, row: FleetRow, spec: FleetSpec) -> FleetRow:
+    """Its hosts are added now and not by the next pass: clients watch the instances that an apply answers with."""
+    if not row.fleet.to_add:
+        return row
+    live = tuple(each for each in row.instances if each.status is not InstanceStatus.terminated)
+    view = FleetView(row.fleet, spec, live)
+    snapshot = FleetSnapshot(plane.clock.now(), view, plane.catalog.book(row.fleet.project_id))
+    steps, _ = match_hosts(snapshot)
+    with suppress(Conflict):  # a pass came first and added them
+        plane.door.take(snapshot, Plan(tuple(steps)))
+    return plane.read.fleet_row(plane.read.find(Fleet, keys.fleet(row.fleet.id)) or row.fleet, sure=True)
+
+
+def stored_body(plane: Plane, fleet: Fleet, raw: dict[str, Any]) -> FleetBody:
+    text = specs.text_of(sealed_specs.sealed(plane.seal, FleetSpec, raw, sealed_specs.of_fleet(fleet.id)))
+    return FleetBody(fleet_id=fleet.id, spec_num=fleet.spec_num, spec=text)
+
+
+def wanted_at_once(configuration: FleetConfiguration) -> int:
+    """How many instances an apply creates without waiting for a run."""
+    nodes = configuration.nodes
+    return 0 if nodes is None else max(nodes.min, nodes.target)

@@ -1,0 +1,360 @@
+"""Backends of a project, configured over the API or in the server's file.
+
+Over the API, the provider is asked before anything is stored; the file is the operator's word, and a server must start
+while a provider is down. Credentials are sealed for their project and type and shown to nobody: where a configuration
+is read back they are hidden, and an update that sends them back hidden keeps those that are stored. What the file has
+is changed only there, and what was configured over the API only over the API, so that neither undoes the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from chalicelib.configuration.server import read_backend
+from chalicelib.configuration.server_spec import config_model
+from chalicelib.domain import keys
+from chalicelib.domain.backends import BackendRoster, Configured
+from chalicelib.domain.events import EventType
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.names import first_of
+from chalicelib.domain.specs.credentials import DefaultCreds
+from chalicelib.domain.specs.reading import Spec
+from chalicelib.domain.specs.secrecy import HIDDEN
+from chalicelib.domain.tenants import GlobalRole, Project, User
+from chalicelib.errors import AlreadyExists, BackendError, Invalid, NotFound, NotSupported, Problem, Refused
+from chalicelib.store import nouns, sealed_specs
+from chalicelib.store.listing import every
+from chalicelib.store.port import Change, Delete, Store
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.trail import backend_target, project_target, told
+
+Raw = dict[str, Any]
+NEWEST = 200  # instances of a fleet, more than are bought within the lag of an index
+IN_FILE = "server/config.yml"
+
+
+# --- read -------------------------------------------------------------------------------------------------------------
+
+
+def list_backends(store: Store, project_id: str) -> list[Configured]:
+    """Those of a project, by type."""
+    return [nouns.read(Configured, record) for record in every(store, f"project/{project_id}", "backend/")]
+
+
+def get_backend(plane: Plane, project: Project, type: str) -> Configured:
+    found = nouns.find(plane.store, Configured, keys.backend(project.id, type))
+    if found is None:
+        raise NotFound(
+            f"The project {project.name} has no backend {type[:80]!r} that was configured.",
+            hint="See `dstack backend list`.",
+        )
+    return found
+
+
+def shown(backend: Configured) -> Raw:
+    """Its configuration, as it may be shown: the secrets are hidden."""
+    model = config_model(backend.type)
+    assert model is not None, "only known types are stored"
+    found: Raw = orjson.loads(sealed_specs.shown(model, backend.config))
+    return found
+
+
+def opened(plane: Plane, backend: Configured) -> Raw:
+    """Its configuration with its secrets in clear, to make the backend. Never shown, stored or logged."""
+    model = config_model(backend.type)
+    assert model is not None, "only known types are stored"
+    raw = orjson.loads(backend.config)
+    return sealed_specs.opened(plane.seal, model, raw, sealed_specs.of_backend(backend.project_id, backend.type))
+
+
+# --- changed ----------------------------------------------------------------------------------------------------------
+
+
+def create_backend(plane: Plane, project: Project, actor: User, config: Spec) -> Configured:
+    """Raises the backend's own error if the provider refuses it."""
+    type = type_of(config)
+    _refuse_unknown(plane, project, type)
+    if nouns.find(plane.store, Configured, keys.backend(project.id, type)) is not None:
+        raise AlreadyExists(
+            f"The project {project.name} has a backend `{type}` already.", hint="Change that one, or delete it first."
+        )
+    _refuse_hidden(plain(config))
+    _refuse_own_credentials(config, actor)
+    if not _asked_elsewhere(plane, config):
+        check(plane, config)
+    return store(plane, project, config, None, actor=actor)
+
+
+def update_backend(plane: Plane, project: Project, actor: User, config: Spec) -> Configured:
+    """Machines and volumes stay, so the new configuration must reach those that there are."""
+    type = type_of(config)
+    _refuse_unknown(plane, project, type)
+    known = get_backend(plane, project, type)
+    _refuse_of_file(known)
+    raw = _filled(plain(config), _readable(plane, known))
+    _refuse_hidden(raw)
+    config = read_backend(raw)
+    _refuse_own_credentials(config, actor)
+    if not _asked_elsewhere(plane, config):
+        check(plane, config, _machines(plane, project.id, type))
+    return store(plane, project, config, known, actor=actor)
+
+
+def delete_backends(plane: Plane, project: Project, actor: User, types: Sequence[str]) -> None:
+    """All of them or none. What is applied just before the deletion is found after it, and takes it back."""
+    found = [get_backend(plane, project, type) for type in dict.fromkeys(types)]
+    for backend in found:
+        _refuse_of_file(backend)
+        _refuse_used(plane, backend)
+    forget(plane, found, actor=actor)
+    try:
+        for backend in found:
+            _refuse_used(plane, backend)
+    except Refused:
+        for backend in found:
+            _put_back(plane, backend, actor)
+        raise
+
+
+def check_backend(plane: Plane, project: Project, type: str) -> None:
+    """Ask the provider whether the stored configuration works. Raises what is wrong."""
+    backend = get_backend(plane, project, type)
+    _refuse_unknown(plane, project, type)
+    config = read_backend(opened(plane, backend))
+    if _asked_elsewhere(plane, config):
+        raise Refused(
+            "This backend uses the credentials of the functions that work with it, which only those can try.",
+            hint="`dstack backend list` shows what their last refresh of its offers said.",
+        )
+    check(plane, config)
+
+
+def check(plane: Plane, config: Spec, machines: Iterable[Instance] = ()) -> None:
+    """Ask the provider. Raises its refusal, or Refused if `machines` can't be seen with this configuration, as those of
+    another account can't: they would count as gone, and run on."""
+    provider = plane.providers.make(config)
+    try:
+        provider.check()
+        shown = plane.clock.now() - provider.facts.visibility_lag
+        expected = {machine.id: machine.name for machine in machines if _must_show(machine, shown)}
+        if expected:
+            seen = {one.instance_id for one in provider.list_owned() if one.install == plane.install_id}
+            lost = sorted(name for id_, name in expected.items() if id_ not in seen)
+            if lost:
+                raise Refused(
+                    f"{first_of(lost)} can't be seen with this configuration: another account's, or without a region.",
+                    hint="Configure the same account and all regions with machines, or end those machines first.",
+                )
+    except BackendError as error:
+        error.fields = error.fields or ("creds",)
+        raise
+    finally:
+        provider.close()
+
+
+# --- stored -----------------------------------------------------------------------------------------------------------
+
+
+def store(
+    plane: Plane,
+    project: Project,
+    config: Spec,
+    known: Configured | None,
+    *,
+    actor: User | None = None,
+    from_file: bool = False,
+) -> Configured:
+    """Write one, new or instead of `known`."""
+    type, now = type_of(config), plane.clock.now()
+    context = sealed_specs.of_backend(project.id, type)
+    text = orjson.dumps(sealed_specs.sealed(plane.seal, _kind(config), plain(config), context)).decode()
+    if known is None:
+        backend = Configured(
+            id=plane.random_id(), project_id=project.id, type=type, config=text, from_file=from_file, changed_at=now
+        )
+    else:
+        backend = known.with_(config=text, from_file=from_file, changed_at=now)
+    did = EventType.created if known is None else EventType.changed
+    roster = _roster(plane.store, add=[(project.id, type)])
+    event = _told(plane, did, backend, project, actor)
+    plane.store.commit([undeleted(plane.store, project), nouns.put(backend), roster, event])
+    plane.backends.look_again()
+    return backend
+
+
+def forget(plane: Plane, backends: Sequence[Configured], *, actor: User | None = None) -> None:
+    """Delete their records; whoever calls has seen that nothing needs them."""
+    if not backends:
+        return
+    changes: list[Change] = [_roster(plane.store, drop=[(one.project_id, one.type) for one in backends])]
+    for one in backends:
+        project = nouns.find(plane.store, Project, keys.project(one.project_id))
+        changes.append(Delete(nouns.key_of(one), one.version))
+        if project is not None:
+            changes.append(_told(plane, EventType.deleted, one, project, actor))
+    plane.store.commit(changes)
+    plane.backends.look_again()
+
+
+def uses(plane: Plane, project_id: str, type: str) -> list[str]:
+    """The names of what needs this backend: machines, volumes, gateways, and fleets with a placement group there."""
+    groups = [
+        f"placement group of fleet {fleet.name}"
+        for fleet in plane.read.fleets(project_id)
+        if any(group.backend == type for group in fleet.groups)
+    ]
+    volumes = [f"volume {volume.name}" for volume in plane.read.volumes(project_id) if volume.backend == type]
+    gateways = [f"gateway {gateway.name}" for gateway in plane.read.gateways(project_id) if gateway.backend == type]
+    return [*(machine.name for machine in _machines(plane, project_id, type)), *volumes, *groups, *gateways]
+
+
+def _machines(plane: Plane, project_id: str, type: str) -> list[Instance]:
+    return [
+        instance
+        for fleet in plane.read.fleets(project_id)
+        for instance in _instances(plane, fleet)
+        if instance.offer.backend == type
+    ]
+
+
+def _instances(plane: Plane, fleet: Fleet) -> list[Instance]:
+    """Those of its index, and its newest, which that may not show yet."""
+    found = {instance.id: instance for instance in plane.read.instances(fleet.id)}
+    newest = range(max(0, fleet.next_instance_num - NEWEST), fleet.next_instance_num)
+    unseen = [id_ for num in newest if (id_ := derive(fleet.id, "instance", num)) not in found]
+    for instance in plane.read.find_many(Instance, [keys.instance(id_) for id_ in unseen]):
+        if instance is not None and instance.status is not InstanceStatus.terminated:
+            found[instance.id] = instance
+    return sorted(found.values(), key=lambda each: each.num)
+
+
+def _must_show(machine: Instance, shown: Micros) -> bool:
+    """Whether a listing must have it: if it exists for long enough, and isn't ending."""
+    return bool(machine.handles) and machine.created_at <= shown and machine.status is not InstanceStatus.terminating
+
+
+def _readable(plane: Plane, backend: Configured) -> Raw:
+    """Its configuration in clear; empty if it doesn't open, so that it can still be replaced as a whole."""
+    try:
+        return opened(plane, backend)
+    except Refused:
+        return {}
+
+
+def _asked_elsewhere(plane: Plane, config: Spec) -> bool:
+    """Can only another process try these credentials?"""
+    return plane.providers.own_elsewhere and isinstance(getattr(config, "creds", None), DefaultCreds)
+
+
+def _put_back(plane: Plane, backend: Configured, actor: User) -> None:
+    if nouns.find(plane.store, Configured, nouns.key_of(backend)) is not None:
+        return  # somebody configured it anew
+    again = backend.with_(version=0)
+    project = nouns.find(plane.store, Project, keys.project(backend.project_id))
+    roster = _roster(plane.store, add=[(backend.project_id, backend.type)])
+    changes: list[Change] = [nouns.put(again), roster]
+    if project is not None:
+        changes.append(_told(plane, EventType.changed, backend, project, actor, "not deleted, because it is in use"))
+    plane.store.commit(changes)
+    plane.backends.look_again()
+
+
+def _roster(store: Store, add: Iterable[tuple[str, str]] = (), drop: Iterable[tuple[str, str]] = ()) -> Change:
+    """The roster as it will be, without those that were erased with their project."""
+    now = nouns.find(store, BackendRoster, keys.ROSTER) or BackendRoster()
+    records = store.get_many([keys.backend(*row) for row in now.rows]) if now.rows else []
+    there = {row for row, record in zip(now.rows, records, strict=True) if record is not None}
+    return nouns.put(now.with_(rows=tuple(sorted((there | set(add)) - set(drop)))))
+
+
+def _told(
+    plane: Plane, type: EventType, backend: Configured, project: Project, actor: User | None, detail: str = ""
+) -> Change:
+    seed = f"{backend.id}/{backend.version}/{detail}"
+    said = ": ".join(part for part in (backend.type, detail) if part)
+    said += f", by {IN_FILE}" if backend.from_file else ""
+    targets = (backend_target(backend), project_target(project))
+    event = told(type, plane.clock.now(), *targets, project_id=project.id, seed=seed, actor=actor, detail=said)
+    return nouns.put(event)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def type_of(config: Spec) -> str:
+    return str(getattr(config, "type"))  # noqa: B009 - every configuration of a backend has it
+
+
+def plain(config: Spec) -> Raw:
+    """What was written, as plain data."""
+    return config.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+
+
+def _kind(config: Spec) -> type[Spec]:
+    return type(config)
+
+
+def _refuse_unknown(plane: Plane, project: Project, type: str) -> None:
+    shared = [account.facts.name for account in plane.backends.accounts(project.id) if account.project_id is None]
+    if type in shared:
+        raise Refused(f"The simulated cloud stands in for the backend `{type}` here.", hint="Configure another type.")
+    if type not in plane.providers.types:
+        known = ", ".join(sorted(plane.providers.types)) or "none"
+        raise NotSupported(f"The backend {type} isn't built yet.", hint=f"These are: {known}.")
+
+
+def _refuse_of_file(backend: Configured) -> None:
+    if backend.from_file:
+        raise Refused(
+            f"The backend {backend.type} of this project is configured in {IN_FILE}.",
+            hint="Change it there; the server follows.",
+        )
+
+
+def _refuse_used(plane: Plane, backend: Configured) -> None:
+    used = uses(plane, backend.project_id, backend.type)
+    if used:
+        raise Refused(
+            f"The backend {backend.type} is in use: {first_of(used)}.",
+            hint="Delete the fleets, volumes and gateways that they belong to, and wait until they are gone.",
+        )
+
+
+def _refuse_own_credentials(config: Spec, actor: User) -> None:
+    """Those of the control plane itself aren't a project's to give away."""
+    if isinstance(getattr(config, "creds", None), DefaultCreds) and actor.role is not GlobalRole.admin:
+        what = "`default` means the control plane's own credentials, which only a global admin may let a project use"
+        raise Invalid([Problem(what, path="creds.type", hint="give keys of your own")])
+
+
+def _refuse_hidden(raw: Any, path: str = "") -> None:
+    if raw == HIDDEN:
+        raise Invalid([Problem(f"{HIDDEN} stands for a secret that isn't known", path=path, hint="write the secret")])
+    if isinstance(raw, Mapping):
+        for name, value in raw.items():
+            _refuse_hidden(value, f"{path}.{name}" if path else str(name))
+    if isinstance(raw, list):
+        for at, value in enumerate(raw):
+            _refuse_hidden(value, f"{path}.{at}")
+
+
+def _filled(raw: Any, stored: Any) -> Any:
+    """A configuration with what it hides taken from the stored one."""
+    if isinstance(raw, Mapping) and isinstance(stored, Mapping):
+        return {name: _filled(value, stored.get(name)) for name, value in raw.items()}
+    if isinstance(raw, list) and isinstance(stored, list):
+        return [_meant(value, stored) for value in raw]
+    return stored if raw == HIDDEN and isinstance(stored, str) else raw
+
+
+def _meant(raw: Any, stored: Sequence[Any]) -> Any:
+    """The one of them that this hides; as it is if that isn't certain."""
+    found = [known for known in stored if _filled(raw, known) == known]
+    return found[0] if len(found) == 1 else raw

@@ -1,0 +1,303 @@
+"""Signing on with an account at a provider: with a browser that is sent there and back, or with a code typed elsewhere.
+
+Whoever signs on isn't known before, so nothing is stored for them until they are: what must be remembered meanwhile
+travels sealed in the `state`, which only this installation can open, for ten minutes. What they get is a token of
+their own beside the user's other ones. An account is the same user for ever; its name here is only taken from it once.
+
+Rule 1: a browser comes back to an address that the operator chose, or to the machine that it runs on. A caller who
+could name another would be sent the codes of whoever follows the link. Rule 2: who finishes is who began, or somebody
+is given another's account without noticing. A browser proves it by a cookie; a program on its machine compares the
+`state` that comes back with the one that it was given; the state of a code is told to nobody else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from hmac import compare_digest
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import EVERYWHERE, EventType
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.sign_on import Claims, SignOn, check, claims_of, given_by
+from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, hash_token
+from chalicelib.errors import Conflict, Contended, NotFound, Refused
+from chalicelib.store import nouns
+from chalicelib.store.listing import every
+from chalicelib.usecases.context import DeviceCode, Plane, SignsOn
+from chalicelib.usecases.loopback import is_loopback
+from chalicelib.usecases.people import rights
+from chalicelib.usecases.people.projects import give_role
+from chalicelib.usecases.people.users import make_user, memberships, sign_on
+from chalicelib.usecases.trail import told, user_target
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 10 * MINUTE  # to sign on
+TRIES = 20  # names, and commits under contention
+_SEALED_FOR = "sign-on"
+_AGAIN = "Begin again with `dstack login`."
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is remembered while somebody signs on."""
+
+    provider: str
+    until: int
+    redirect: str = ""
+    local_port: int | None = None
+    nonce: str = ""
+    verifier: str = ""
+    device_code: str = ""
+    browser: str = ""  # the hash of what only the browser has that began; empty: no browser began
+
+
+@dataclass(frozen=True)
+class Begun:
+    address: str  # where a browser signs on
+    proof: str = ""  # for the browser to keep, if one began
+
+
+def begin(plane: Plane, name: str, local_port: int | None, base_url: str | None) -> Begun:
+    """The provider sends the browser to a port of its own machine, or to a console."""
+    provider = _provider(plane, name)
+    redirect = provider.rules.redirect_url
+    if redirect is None and local_port is not None:
+        redirect = f"http://localhost:{local_port}/auth/callback"
+    elif redirect is None and base_url:
+        _check_base(plane, name, base_url)
+        redirect = f"{base_url.rstrip('/')}/auth/{name}/callback"
+    if redirect is None:
+        raise Refused(
+            "The address to which the browser should return is missing.", hint="Give `local_port` or `base_url`."
+        )
+    nonce, verifier = plane.random_token(), plane.random_token() + plane.random_token()
+    proof = plane.random_token() if local_port is None else ""
+    state = _State(
+        name,
+        plane.clock.now() + PATIENCE,
+        redirect,
+        local_port,
+        nonce,
+        verifier,
+        browser=hash_token(proof) if proof else "",
+    )
+    return Begun(provider.address(redirect, _sealed(plane, state), nonce, verifier), proof)
+
+
+def _check_base(plane: Plane, name: str, base_url: str) -> None:
+    if is_loopback(base_url) or _origin(base_url) == _origin(plane.people_url):
+        return
+    raise Refused(
+        f"{base_url[:200]} isn't an address of this control plane, so no browser is sent there.",
+        hint=f"If a console is there, set `redirect_url: {base_url.rstrip('/')[:200]}/auth/{name}/callback` of the "
+        "provider in the server's configuration.",
+    )
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
+
+
+def onward(plane: Plane, state: str) -> int | None:
+    """The port that the browser is to be sent on to, where the provider could only send it to one address."""
+    return _opened(plane, state).local_port
+
+
+def finish(plane: Plane, name: str, code: str, state: str, proof: str = "") -> tuple[User, str]:
+    """The user and a new token. `proof`: what the browser has kept."""
+    known = _opened(plane, state)
+    if known.provider != name or not known.verifier:
+        raise Refused("This sign-on was begun with another provider.", hint=_AGAIN)
+    if known.browser and not compare_digest(known.browser, hash_token(proof)):
+        raise Refused("This sign-on was begun in another browser.", hint="Begin again in this one.")
+    provider = _provider(plane, name)
+    return _enter(plane, provider, provider.account(code, known.redirect, known.nonce, known.verifier))
+
+
+def begin_device(plane: Plane, name: str) -> tuple[DeviceCode, str]:
+    """The code to type elsewhere, and the state to ask with whether somebody has."""
+    code = _provider(plane, name).device()
+    until = plane.clock.now() + code.expires_in * SECOND
+    return code, _sealed(plane, _State(name, until, device_code=code.device_code))
+
+
+def finish_device(plane: Plane, name: str, state: str) -> tuple[User, str] | None:
+    """None: nobody has signed on with the code yet."""
+    known = _opened(plane, state)
+    if known.provider != name or not known.device_code:
+        raise Refused("This sign-on was begun with another provider.", hint=_AGAIN)
+    provider = _provider(plane, name)
+    account = provider.device_account(known.device_code)
+    return None if account is None else _enter(plane, provider, account)
+
+
+def _provider(plane: Plane, name: str) -> SignsOn:
+    found = plane.sign_on.get(name)
+    if found is None:
+        known = (
+            f"Providers here: {', '.join(plane.sign_on)}."
+            if plane.sign_on
+            else "Use `dstack project add` with a token."
+        )
+        raise NotFound(f"Nobody can sign on with {name[:60]!r} here.", hint=known)
+    return found
+
+
+def _sealed(plane: Plane, state: _State) -> str:
+    return plane.seal.seal(orjson.dumps(asdict(state)).decode(), context=_SEALED_FOR)
+
+
+def _opened(plane: Plane, sealed: str) -> _State:
+    try:
+        known = _State(**orjson.loads(plane.seal.open(sealed, context=_SEALED_FOR)))
+    except Refused:
+        raise Refused("This sign-on didn't begin here.", hint=_AGAIN) from None
+    if known.until < plane.clock.now():
+        raise Refused("This sign-on has taken too long.", hint=_AGAIN)
+    return known
+
+
+# --- who it is --------------------------------------------------------------------------------------------------------
+
+
+def _enter(plane: Plane, provider: SignsOn, account: Mapping[str, Any]) -> tuple[User, str]:
+    rules = provider.rules
+    claims = claims_of(account, rules)
+    check(claims, rules)
+    given = given_by(claims, rules)
+    for _ in range(TRIES):
+        try:
+            user = _user(plane, provider, claims, GlobalRole.admin if given.admin else GlobalRole.user)
+            if not user.active:
+                raise Refused(f"The user {user.name} is deactivated.", hint="Ask an admin of this control plane.")
+            _give(plane, user, rules.name, given.projects)
+            return _signed_on(plane, provider, _promoted(plane, rules.name, user, given.admin))
+        except Conflict:
+            continue  # the same account signs on twice at once, or its user is being changed
+    raise Contended("The user keeps changing.", hint="Try again.")
+
+
+def _user(plane: Plane, provider: SignsOn, claims: Claims, role: GlobalRole) -> User:
+    """The account's user, who is created with the first sign-on. Raises Conflict if somebody else is faster."""
+    identity = hashlib.sha256(f"{provider.rules.issuer}\n{claims.subject}".encode()).hexdigest()
+    target = nouns.find_target(plane.store, keys.identity(identity))
+    found = None if target is None else nouns.find(plane.store, User, keys.user(target[0]))
+    if found is not None:
+        return found
+    same = _with_email(plane, claims.email) if provider.rules.existing_users == "email" and claims.email else None
+    if same is not None:
+        known = same.with_(identities=(*same.identities, identity))
+        plane.store.commit([nouns.put(known), nouns.pointer(keys.identity(identity), same.id)])
+        return known.with_(version=same.version + 1)
+    made, (_, *beside) = make_user(
+        plane.seal,
+        plane.random_id(),
+        _free_name(plane, claims.username),
+        role,
+        token=plane.random_token(),  # that nobody ever sees
+        now=plane.clock.now(),
+        email=claims.email or None,
+    )
+    given = provider.rules.name if role is GlobalRole.admin else ""
+    user = made.with_(identities=(identity,), admin_by=given)
+    changes = [nouns.put(user), *beside, nouns.pointer(keys.identity(identity), user.id)]
+    if admins := rights.admins_after(plane.store, user):
+        rights.commit(plane, [*changes, *admins])
+    else:
+        plane.store.commit(changes)  # of no project yet, so nobody's jobs are theirs
+    return user.with_(version=1)
+
+
+def _with_email(plane: Plane, email: str) -> User | None:
+    ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
+    users = nouns.find_many(plane.store, User, [keys.user(user_id) for user_id in ids])
+    found = [user for user in users if user is not None and (user.email or "").lower() == email.lower()]
+    if len(found) > 1:
+        raise Refused(f"Several users here have the address {email}.", hint="An admin has to give all but one another.")
+    return found[0] if found else None
+
+
+def _free_name(plane: Plane, wanted: str) -> str:
+    for name in _names(wanted):
+        if plane.store.get(keys.user_name(name)) is None:
+            return name
+    raise Refused(f"All names like {wanted} are taken.", hint="An admin has to rename or delete one of these users.")
+
+
+def _names(wanted: str) -> Iterator[str]:
+    yield wanted
+    yield from (f"{wanted}-{number}" for number in range(2, TRIES))
+
+
+# --- what they get ----------------------------------------------------------------------------------------------------
+
+
+def _signed_on(plane: Plane, provider: SignsOn, user: User) -> tuple[User, str]:
+    token, now, rules = plane.random_token(), plane.clock.now(), provider.rules
+    hashed, ends_at = hash_token(token), now + rules.session * SECOND
+    entry = SignOn(user_id=user.id, token_hash=hashed, provider=rules.name, created_at=now, ends_at=ends_at)
+    event = told(
+        EventType.signed_on,
+        now,
+        user_target(user),
+        project_id=EVERYWHERE,
+        seed=hashed,
+        actor=user,
+        detail=rules.name,
+    )
+    plane.store.commit([*sign_on(entry), nouns.put(event)])
+    return user, token
+
+
+def _promoted(plane: Plane, provider: str, user: User, admin: bool | None) -> User:
+    """With the global role that the account's groups give, if any of them decides about that. They take it only where
+    they gave it."""
+    ends = admin is False and user.admin_by == provider
+    role = GlobalRole.admin if admin else GlobalRole.user if ends else user.role
+    if role is user.role:
+        return user
+    changed, said = user.with_(role=role, admin_by=provider if admin else ""), f"{role}, as groups at {provider} say"
+    seed, target = f"{user.id}/{user.version}", user_target(user)
+    event = told(
+        EventType.changed, plane.clock.now(), target, project_id=EVERYWHERE, seed=seed, actor=user, detail=said
+    )
+    try:
+        admins = rights.admins_after(plane.store, changed)
+    except Refused as refused:  # the last one
+        log.warning("%s stays an admin, although groups at %s don't say so: %s", user.name, provider, refused)
+        return user
+    rights.commit(plane, [nouns.put(changed), nouns.put(event), *admins])
+    return changed.with_(version=user.version + 1)
+
+
+def _give(plane: Plane, user: User, provider: str, wanted: Mapping[str, ProjectRole]) -> None:
+    """What groups give in projects, and nothing that they gave before and don't any more."""
+    roles: dict[str, ProjectRole | None] = {}
+    for member in memberships(plane.store, user):
+        if member.given_by == provider:
+            roles[member.project_id] = None
+    for name, role in wanted.items():
+        target = nouns.find_target(plane.store, keys.project_name(name))
+        if target is None:
+            log.warning("groups at %s give a role in the project %s, which doesn't exist", provider, name)
+        else:
+            roles[target[0]] = role
+    for project_id, given in roles.items():
+        project = nouns.find(plane.store, Project, keys.project(project_id))
+        if project is None or project.deleted:
+            continue
+        try:
+            give_role(plane, user, project, given, provider)
+        except Refused as refused:  # its last admin
+            log.warning(
+                "%s keeps the role in %s that groups at %s gave: %s", user.name, project.name, provider, refused
+            )

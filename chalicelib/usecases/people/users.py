@@ -1,0 +1,248 @@
+"""Users: who they are, their token, and the SSH key pair the control plane keeps for each.
+
+A token is shown once, to whoever requested it; the store holds its hash. A new token replaces the old one in the same
+commit, so the old one stops working at once. The private SSH key is sealed and opened only for its owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import EVERYWHERE, EventType
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.tenants import USER_NAME, GlobalRole, Member, Project, User, hash_token
+from chalicelib.errors import AlreadyExists, Forbidden, Invalid, NotFound, Problem, Refused
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of, every
+from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.people import rights
+from chalicelib.usecases.trail import told, user_target
+
+if TYPE_CHECKING:
+    from chalicelib.domain.sign_on import SignOn
+    from chalicelib.store.seal import Sealer
+
+
+def ssh_key_pair() -> tuple[str, str]:
+    """A fresh key pair: the public line with its newline, as clients compare it, and the private key as text."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    return public.decode() + "\n", private.decode()
+
+
+def make_user(
+    seal: Sealer,
+    user_id: str,
+    name: str,
+    role: GlobalRole,
+    *,
+    token: str,
+    now: Micros,
+    email: str | None = None,
+    active: bool = True,
+    actor: User | None = None,
+) -> tuple[User, list[Change]]:
+    """A new user and the changes that create it: the name and the token are claimed in the same commit."""
+    public, private = ssh_key_pair()
+    user = User(
+        id=user_id,
+        name=name,
+        role=role,
+        email=email,
+        active=active,
+        created_at=now,
+        token_hash=hash_token(token),
+        ssh_public_key=public,
+        ssh_private_key=seal.seal(private, context=f"user/{user_id}"),
+    )
+    event = told(EventType.created, now, user_target(user), project_id=EVERYWHERE, seed=user_id, actor=actor)
+    pointers = [nouns.pointer(keys.user_name(name), user_id), nouns.pointer(keys.token(user.token_hash), user_id)]
+    return user, [nouns.put(user), *pointers, nouns.put(event)]
+
+
+def move_token(user: User, token: str) -> list[Change]:
+    """The changes that make `token` the user's only one."""
+    moved = user.with_(token_hash=hash_token(token))
+    return [
+        nouns.put(moved),
+        Delete(keys.token(user.token_hash)),
+        nouns.pointer(keys.token(moved.token_hash), user.id),
+    ]
+
+
+def sign_on(entry: SignOn) -> list[Change]:
+    """The changes with which its token is good, until it ends."""
+    pointer = nouns.pointer(keys.token(entry.token_hash), entry.user_id).record
+    expiring = Record(pointer.key, pointer.version, pointer.body, expires_at=entry.ends_at // SECOND)
+    return [nouns.put(entry), Put(expiring, expect=0)]
+
+
+# --- read -------------------------------------------------------------------------------------------------------------
+
+
+def list_users(plane: Plane, actor: User) -> list[User]:
+    """All users, for an admin; for others, themselves and members of their projects. Newest first."""
+    if actor.role is GlobalRole.admin:
+        ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
+    else:
+        projects = [member.project_id for member in memberships(plane.store, actor)]
+        shared = [every(plane.store, f"project/{project}", "member/") for project in projects]
+        ids = [actor.id, *(nouns.read(Member, record).user_id for page in shared for record in page)]
+    found = nouns.find_many(plane.store, User, [keys.user(user_id) for user_id in dict.fromkeys(ids)])
+    return sorted(
+        (user for user in found if user is not None), key=lambda user: (user.created_at, user.id), reverse=True
+    )
+
+
+def memberships(store: Store, user: User) -> list[Member]:
+    """The user's memberships. The index only names them; they are read by key, so one just removed doesn't show."""
+    found = nouns.find_many(store, Member, [record.key for record in all_of(store, "gsi1", keys.member_of(user.id))])
+    return [member for member in found if member is not None]
+
+
+def named_user(store: Store, name: str) -> User:
+    """Raises NotFound."""
+    target = nouns.find_target(store, keys.user_name(name)) if USER_NAME.fullmatch(name) else None
+    user = None if target is None else nouns.find(store, User, keys.user(target[0]))
+    if user is None:
+        raise NotFound(f"There is no user {name[:80]!r}.")
+    return user
+
+
+def own_or_admin(plane: Plane, actor: User, name: str) -> User:
+    """The user of that name, for the user and for admins. Others don't learn whether it exists."""
+    if name != actor.name and actor.role is not GlobalRole.admin:
+        raise Forbidden("Only an admin may do this for another user")
+    return named_user(plane.store, name)
+
+
+def private_key(plane: Plane, user: User) -> str:
+    return plane.seal.open(user.ssh_private_key, context=f"user/{user.id}")
+
+
+# --- change -----------------------------------------------------------------------------------------------------------
+
+
+def create_user(
+    plane: Plane, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
+) -> tuple[User, str]:
+    """The new user and its token, which is shown this once."""
+    if not USER_NAME.fullmatch(name):
+        raise Invalid([Problem("a name has 1 to 60 letters, digits, - and _", path="username")])
+    token, now = plane.random_token(), plane.clock.now()
+    user, changes = make_user(
+        plane.seal, plane.random_id(), name, role, token=token, now=now, email=email, active=active, actor=actor
+    )
+    if nouns.find_target(plane.store, keys.user_name(name)) is not None:
+        raise AlreadyExists(f"There is a user {name!r} already.", hint="Choose another name.")
+    if admins := rights.admins_after(plane.store, user):
+        rights.commit(plane, [*changes, *admins])
+    else:
+        plane.store.commit(changes)  # of no project yet, so nobody's jobs are theirs
+    return user, token
+
+
+def update_user(
+    plane: Plane, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
+) -> User:
+    user = named_user(plane.store, name)
+    if user.id == actor.id and (role is not GlobalRole.admin or not active):
+        raise Refused("Admins can't remove their own rights.", hint="Ask another admin to do it.")
+    given = user.admin_by if role is user.role else ""  # a person decides now
+    changed = user.with_(role=role, email=email, active=active, admin_by=given)
+    if changed != user:
+        said = f"{changed.role}, {'active' if active else 'deactivated'}"
+        changes: list[Change] = [nouns.put(changed), _told(plane, EventType.changed, user, actor, said)]
+        if (user.role, user.active) == (role, active):
+            plane.store.commit(changes)  # an address is nobody's right
+        else:
+            rights.commit(plane, [*changes, *rights.admins_after(plane.store, changed)])
+    return changed
+
+
+def refresh_token(plane: Plane, actor: User, name: str, used: str) -> tuple[User, str]:
+    """The user and its new token. The old one is refused from now on, and so are all that were got by signing on.
+
+    `used`: the hash of the token that the caller has. Whoever signed on gets one that ends when theirs would have: with
+    another, an account that the provider ends would live on here.
+    """
+    user, now, token = own_or_admin(plane, actor, name), plane.clock.now(), plane.random_token()
+    own = user.id == actor.id
+    entry = rights.signed_on(plane.store, user, used, now) if own else None
+    if own and entry is None and used != user.token_hash:
+        raise Forbidden("Invalid token")  # it was replaced meanwhile
+    off = user.with_(signed_off_at=now)
+    if entry is None:
+        changes = move_token(off, token)
+    else:
+        mine = entry.with_(token_hash=hash_token(token), created_at=now, version=0)
+        changes = [*move_token(off, plane.random_token()), *sign_on(mine)]
+    plane.store.commit([*changes, _told(plane, EventType.token_replaced, user, actor)])
+    _sign_off(plane, user, but=hash_token(token))
+    plane.rights()
+    return user, token
+
+
+def refresh_ssh_key(plane: Plane, actor: User, name: str) -> User:
+    user = own_or_admin(plane, actor, name)
+    public, private = ssh_key_pair()
+    sealed = plane.seal.seal(private, context=f"user/{user.id}")
+    changed = user.with_(ssh_public_key=public, ssh_private_key=sealed)
+    rights.commit(plane, [nouns.put(changed), _told(plane, EventType.keys_replaced, user, actor)])
+    return changed
+
+
+def delete_users(plane: Plane, actor: User, names: Sequence[str]) -> None:
+    """Deletes each with its token and memberships. None is deleted if one of them can't be."""
+    users = [named_user(plane.store, name) for name in dict.fromkeys(names)]
+    owners = {project.owner_id: project.name for project in _projects(plane)}
+    for user in users:
+        if user.id == actor.id:
+            raise Refused("Admins can't delete themselves.", hint="Ask another admin to do it.")
+        if user.id in owners:
+            raise Refused(f"{user.name} owns the project {owners[user.id]}.", hint="Delete the project first.")
+    for user in users:
+        _delete(plane, actor, user)
+
+
+def _delete(plane: Plane, actor: User, user: User) -> None:
+    # Delete the token first, and with it all access; memberships left by a crash let nobody in.
+    gone: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
+    gone += [Delete(keys.identity(each)) for each in user.identities]
+    beside = [*rights.admins_after(plane.store, user, gone=True), _told(plane, EventType.deleted, user, actor)]
+    rights.commit(plane, [*gone, Delete(keys.user_name(user.name)), *beside])
+    _sign_off(plane, user)
+    found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
+    for start in range(0, len(found), MAX_CHANGES):
+        plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])
+
+
+def _sign_off(plane: Plane, user: User, but: str = "") -> None:
+    """Deletes what the user got by signing on and what has no use any more."""
+    found = [record.key for record in all_of(plane.store, "gsi1", keys.sign_ons_of(user.id))]
+    hashes = [hashed for hashed in (key.pk.partition("/")[2] for key in found) if hashed != but]
+    gone = [Delete(each) for hashed in hashes for each in (keys.sign_on(hashed), keys.token(hashed))]
+    for start in range(0, len(gone), MAX_CHANGES):
+        plane.store.commit(gone[start : start + MAX_CHANGES])
+
+
+def _projects(plane: Plane) -> list[Project]:
+    ids = [nouns.pointed(record) for record in every(plane.store, "projects", "name/")]
+    found = nouns.find_many(plane.store, Project, [keys.project(project_id) for project_id in ids])
+    return [project for project in found if project is not None and not project.deleted]
+
+
+def _told(plane: Plane, type: EventType, user: User, actor: User, detail: str = "") -> Change:
+    seed = f"{user.id}/{user.version}"
+    now = plane.clock.now()
+    event = told(type, now, user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor, detail=detail)
+    return nouns.put(event)

@@ -1,0 +1,524 @@
+"""Planning and submitting runs.
+
+A submission is one commit: the run, its spec, its jobs, its name and the event are written together or not at all. A
+plan sent by a client is never trusted; apply computes everything again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from chalicelib.configuration import references
+from chalicelib.domain import keys
+from chalicelib.domain.events import EventType
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.runs import Run, RunBody, RunStatus, texts_of
+from chalicelib.domain.services import Scale
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.domain.tenants import Project, ProjectRole, User
+from chalicelib.engine.ports import Age
+from chalicelib.engine.read import RunRow
+from chalicelib.errors import AlreadyExists, Conflict, Contended, NotFound, Refused
+from chalicelib.planning.jobs import jobs as planned_jobs
+from chalicelib.planning.jobs import replica_groups
+from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.matching.requirements import as_placed, combined, wants_of
+from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.placing import cluster_plans, listing
+from chalicelib.planning.runs import schedule, support
+from chalicelib.planning.runs.remarks import remarks
+from chalicelib.planning.volumes.sites import Volumes
+from chalicelib.store import nouns, sealed_specs
+from chalicelib.store.port import Change
+from chalicelib.usecases import pages, specs
+from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.people import quotas, secrets
+from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.runs import files, named_volumes, repos
+from chalicelib.usecases.runs.runs import holder, named, stop
+from chalicelib.usecases.services import service_gateways
+
+JOBS_AT_ONCE = 30  # that the submission itself writes; the run's own pass adds the others
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """For the nodes of a group, which get the same offers; or for the replicas of one, which share a spec."""
+
+    job_spec: JobSpec  # of the first
+    job_specs: tuple[str, ...]  # as text
+    offers: tuple[Offer, ...]
+    total_offers: int
+    max_price: float | None
+    jobs: int  # that it starts with
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    run_spec: str
+    effective_spec: str
+    jobs: tuple[JobPlan, ...]
+    current: RunRow | None
+    action: str  # create, update
+    replaces: tuple[str, ...]  # the replica groups that an update replaces, one replica after the other
+    notes: tuple[Note, ...]
+    delays: str
+    isolation: tuple[str, ...]  # a line for each fleet that separates jobs by less than containers
+    remarks: tuple[str, ...]  # what else whoever reads it should know
+    ages: Mapping[str, Age]  # of the offers, by backend
+    quota: tuple[str, ...]  # how much of it is used, and whether the run has to wait for it
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """How to show a plan's offers."""
+
+    limit: int = pages.DEFAULT_OFFERS
+    reverse: bool = False
+    beyond_fleets: bool = False  # everything the backends have, whether or not a fleet allows it
+    whole: bool = False  # existing machines whole, not the requested share of them
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A prepared submission, before anything is read for it."""
+
+    raw: dict[str, Any]  # the spec as sent, with its name
+    effective: dict[str, Any]  # with everything the control plane fills in
+    spec: RunSpec  # the effective one
+    placed: RunSpec  # the same, for placing it
+    job_specs: tuple[JobSpec, ...]  # of each job or, of a service, of each replica group
+    scales: tuple[Scale, ...]  # of a service
+    door: service_gateways.FoundGateway  # of a service
+
+    @property
+    def starting(self) -> tuple[JobSpec, ...]:
+        """Of the jobs that it starts with."""
+        return replica_groups.first_replicas(self.job_specs, self.scales) if self.scales else self.job_specs
+
+    @property
+    def possible(self) -> tuple[JobSpec, ...]:
+        """Of as many jobs as there may be at a time."""
+        config = self.spec.configuration
+        if not isinstance(config, ServiceConfiguration):
+            return self.job_specs
+        counts = replica_groups.groups_of(config).items()
+        scales = [Scale(group=name, desired=count.max or 0) for name, count in counts]
+        return replica_groups.first_replicas(self.job_specs, scales)
+
+    def most(self, group: Sequence[JobSpec]) -> int:
+        """How many jobs of a group there may be."""
+        config = self.spec.configuration
+        if not isinstance(config, ServiceConfiguration):
+            return len(group)
+        return replica_groups.groups_of(config)[group[0].replica_group].max or 0
+
+    @property
+    def gang(self) -> bool:
+        return self.job_specs[0].jobs_per_replica > 1
+
+    @property
+    def name(self) -> str:
+        assert self.spec.run_name is not None, "a draft has a name"
+        return self.spec.run_name
+
+
+# --- plan -----------------------------------------------------------------------------------------------------------
+
+
+def get_plan(
+    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: PlanView, *, role: ProjectRole | None = None
+) -> RunPlan:
+    """`role` is the user's role in the project."""
+    draft = _draft(plane, user, project, raw, role)
+    back = sealed_specs.to_client(plane.seal, RunSpec, draft.raw, project.id, user.id)
+    current = named(plane.store, project, draft.name)
+    views = plane.read.fleet_views(project.id)
+    book = plane.catalog.book(project.id)
+    volumes = named_volumes.known(plane, project, draft.job_specs)
+    named_volumes.refuse_missing(draft.job_specs[:1], volumes)
+    named_volumes.refuse_never(draft.possible, volumes)
+    if not look.beyond_fleets:
+        _refuse_plain(draft, views, book)
+    _refuse_large(draft)  # it couldn't be applied
+    facts = plane.backends.facts(project.id)
+    notes: dict[Note, None] = {}
+    if draft.gang and not look.beyond_fleets:
+        notes.update(
+            dict.fromkeys(cluster_plans.nowhere(_waiting(plane, user, project, draft), views, book, facts, volumes))
+        )
+    somewhere = not notes
+    notes.update(dict.fromkeys(named_volumes.notes(draft.job_specs, volumes)))
+    planned: list[JobPlan] = []
+    for group in planned_jobs.by_group(draft.job_specs):
+        job, found = _job_plan(draft, group, views if somewhere else (), book, facts, look, volumes)
+        planned.append(job)
+        notes.update(dict.fromkeys(found if somewhere else ()))
+    row = None if current is None else plane.read.run_row(current)
+    updates = row is not None and not _obstacles(plane, row, draft)
+    return RunPlan(
+        run_spec=specs.text_of(back),
+        effective_spec=sealed_specs.shown(RunSpec, specs.text_of(draft.effective)),
+        jobs=tuple(planned),
+        current=row,
+        action="update" if updates else "create",
+        replaces=_replaced(plane, row, draft) if row is not None and updates else (),
+        notes=tuple(notes),
+        delays=plane.pace.delays(),
+        isolation=tuple(listing.separation(_open_to(draft, views), draft.job_specs[0])),
+        remarks=tuple(remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned])),
+        ages=plane.catalog.ages(project.id),
+        quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),
+    )
+
+
+def _open_to(draft: _Draft, views: Sequence[FleetView]) -> list[FleetView]:
+    """The fleets that accept the run."""
+    wants = {wants_of(draft.placed, spec) for spec in draft.job_specs}
+    return [view for view in views if any(isinstance(combined(each, view), Query) for each in wants)]
+
+
+def _job_plan(
+    draft: _Draft,
+    group: Sequence[JobSpec],
+    views: Sequence[FleetView],
+    book: OfferBook,
+    facts: Mapping[str, BackendFacts],
+    look: PlanView,
+    volumes: Volumes,
+) -> tuple[JobPlan, Sequence[Note]]:
+    """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
+    job_spec, spec = group[0], draft.placed
+    limit = pages.MANY_OFFERS if look.reverse else look.limit
+    wants = wants_of(spec, job_spec)
+    wants = listing.with_sites(wants, job_spec, volumes)
+    offers, total, notes = listing.plan_offers(
+        spec, job_spec, views, book, limit, whole=look.whole, facts=facts, volumes=volumes
+    )
+    buying = [view for view in views if view.spec.configuration.nodes is not None]  # others are what they are
+    queries: list[Query] = [query for view in buying if isinstance(query := combined(wants, view), Query)]
+    if look.beyond_fleets:
+        there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
+        to_buy, count = book.match(wants.query, limit)
+        offers, total, queries = listing.as_tried(there, to_buy), len(there) + count, [wants.query]
+    highest = pages.highest_price(offers)
+    if total > len(offers):
+        highest = max(highest or 0.0, book.dearest(queries) or 0.0)
+    shown = sorted(offers, key=lambda offer: -offer.price) if look.reverse else offers
+    text = sealed_specs.shown(JobSpec, job_spec.model_dump_json())
+    jobs = sum(scale.desired for scale in draft.scales if scale.group == job_spec.replica_group)
+    texts, count = tuple(texts_of(text, len(group))), jobs if draft.scales else len(group)
+    return JobPlan(job_spec, texts, tuple(shown[: look.limit]), total, highest, count), notes
+
+
+def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:
+    """The jobs as they would wait if the draft were submitted now."""
+    run = _run(plane, user, project, draft, draft.name)
+    return [QueuedJob(_job(run, spec), run, spec, draft.placed) for spec in draft.job_specs]
+
+
+def _refuse_large(draft: _Draft) -> None:
+    groups = [(draft.most(group), len(group[0].model_dump_json())) for group in planned_jobs.by_group(draft.job_specs)]
+    shown = sum(jobs * size for jobs, size in groups)
+    specs.refuse_large(len(orjson.dumps(draft.effective)), sum(size for _, size in groups), shown)
+
+
+def _refuse_plain(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
+    """A run that only hosts without containers could take, which mustn't run it as a plain process."""
+    for group in planned_jobs.by_group(draft.job_specs):
+        if found := listing.only_plain(draft.placed, group[0], views, book):
+            name, why = found
+            raise Refused(f"{name} {why.text}.", hint=f"{why.hint[0].upper()}{why.hint[1:]}.")
+
+
+def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> _Draft:
+    raw = sealed_specs.from_client(plane.seal, RunSpec, raw, project.id, user.id)
+    spec = specs.read_run_spec(raw)
+    name = spec.configuration.name if spec.run_name is None else spec.run_name
+    if name is None:
+        name = specs.invented_name(
+            plane.random_id(), "run", lambda name: plane.store.get(keys.run_name(project.id, name)) is not None
+        )
+    raw = {**raw, "run_name": name}
+    key = spec.ssh_key_pub or user.ssh_public_key or None
+    configuration = {**raw["configuration"], "priority": spec.configuration.priority or 0}
+    filled = spec.with_(
+        run_name=name, ssh_key_pub=key, configuration=spec.configuration.with_(priority=configuration["priority"])
+    )
+    effective = planned_jobs.effective(filled)
+    found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
+    found += [*support.refusals(effective), *files.missing(plane, user, effective)]
+    found += repos.refusals(plane, user, project, effective)
+    found += support.reservation_refusals(effective, plane.backends.facts(project.id).values())
+    door = service_gateways.find(plane, project, effective)
+    found += door.problems
+    if not plane.serves and door.gateway is None:
+        found += support.doorless(effective)
+    permitted = plane.permissions.run_privileged(user, role)
+    if not permitted:
+        found += support.privileged(effective)
+    specs.refuse(effective, found)
+    isolated = not plane.permissions.run_unisolated(user, role)
+    derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key, isolated=isolated)
+    if permitted:
+        derived = tuple(each if each.user is None else each.with_(user_permitted=True) for each in derived)
+    sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
+    scales = replica_groups.first_scales(effective.configuration)
+    return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived), scales, door)
+
+
+def _obstacles(plane: Plane, row: RunRow, draft: _Draft) -> list[str]:
+    """Why the current run can't be changed into the draft without a new submission; empty if it can."""
+    if row.run.finished or row.run.status is RunStatus.terminating:
+        return [f"it is {row.run.status.value}"]
+    old = _clear(plane, row)
+    found = specs.needs_new_run(old, draft.spec)
+    replaced = _replaced(plane, row, draft) if not found and any(not job.finished for job in row.jobs) else ()
+    job_specs = [spec for spec in draft.job_specs if spec.replica_group in replaced]
+    volumes = plane.read.volumes_named(row.run.project_id, named_volumes.names_of(job_specs))
+    if name := named_volumes.exclusive(job_specs, volumes):
+        fields = [name.removeprefix("configuration.") for name in specs.changed_fields(old, draft.spec)]
+        return [*sorted(fields), f"its volume {name} can be used by one machine at a time, and two would need it"]
+    return found
+
+
+def _clear(plane: Plane, row: RunRow) -> RunSpec:
+    """The current spec with its secrets in clear, like those of a new spec, so that an unchanged one is no change."""
+    return planned_jobs.effective(sealed_specs.run_spec(plane.seal, row.run.id, row.run_spec))
+
+
+# --- apply ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SeenRun:
+    """The run as the client saw it when it planned."""
+
+    id: str
+    deployment_num: int = 0
+
+
+def apply_plan(
+    plane: Plane,
+    user: User,
+    project: Project,
+    raw: dict[str, Any],
+    seen: SeenRun | None,
+    *,
+    role: ProjectRole | None = None,
+) -> RunRow:
+    """Submit the run, or change a live run in place if possible. `seen`: the run that the plan was about, which must
+    still be as it was; None: whatever is there. `role` is the user's role in the project."""
+    draft = _draft(plane, user, project, raw, role)
+    _refuse_large(draft)
+    named_volumes.refuse(draft.possible, named_volumes.known(plane, project, draft.job_specs))
+    if any(job_spec.isolated or job_spec.user is not None for job_spec in draft.job_specs):
+        _refuse_plain(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
+    files.use(plane, project.id, draft.spec)
+    for _ in range(TRIES):
+        try:
+            return _apply(plane, user, project, draft, seen)
+        except Conflict:
+            continue  # somebody took the name, or the engine moved the run: look again
+    raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
+
+
+def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: SeenRun | None) -> RunRow:
+    current, version = holder(plane.store, project, draft.name)
+    if seen is not None:
+        _check_seen(current, seen, draft.name)
+    if current is None or current.finished:
+        return _submit(plane, user, project, draft, current, version)
+    row = plane.read.run_row(current)
+    if current.status is RunStatus.terminating:
+        raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
+    obstacles = _obstacles(plane, row, draft)
+    if obstacles:
+        fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
+        raise AlreadyExists(
+            f"There is a run {draft.name} already, it is {current.status.value}, and this can't be changed while it "
+            f"runs: {fields}.",
+            hint=f"Stop it first (dstack stop {draft.name}) or choose another name.",
+        )
+    return _update(plane, user, project, draft, row)
+
+
+def _check_seen(current: Run | None, seen: SeenRun, name: str) -> None:
+    if current is not None and (current.id, current.deployment_num) == (seen.id, seen.deployment_num):
+        return
+    what = "was deleted" if current is None else "was resubmitted or changed"
+    raise Refused(f"The run {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
+
+
+def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished: Run | None, version: int) -> RunRow:
+    """A new run that takes over the name from `finished`, if any. `version` is the name's pointer's."""
+    run = _run(plane, user, project, draft, plane.random_id())
+    now, body = run.submitted_at, _body(plane, run, draft)
+    begun = draft.starting[:JOBS_AT_ONCE] if run.status is RunStatus.submitted else ()
+    jobs = tuple(_job(run, spec) for spec in begun)
+    made = Draft(now, (user.id, user.name))
+    for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
+        made.save(noun)
+    for noun in (run, *jobs):
+        made.tell(EventType.created, noun)
+    made.wake(f"queue/{project.id}", f"run/{run.id}")
+    name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
+    beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
+    plane.door.take(NounsSnapshot(now, () if finished is None else (finished,)), made.plan(), beside)
+    _stop_if_deleted(plane, user, project, run)
+    texts = body.job_texts()
+    if body.groups:
+        texts = tuple(body.replica_text(job.replica_group, job.replica_num) for job in jobs)
+    return RunRow(run, body.run_spec, texts, jobs)
+
+
+def _stop_if_deleted(plane: Plane, user: User, project: Project, run: Run) -> None:
+    """The project is no condition of a run's commit, which each run would pay for. A deletion looks for runs after its
+    commit, and a submission for the project after its own, so one of them sees the other. If the call ends in between,
+    the run is left to the project's closing."""
+    try:
+        undeleted(plane.store, project)
+    except NotFound:
+        stop(plane, user, project, [run.name], abort=False)
+        raise
+
+
+def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
+    now = plane.clock.now()
+    planned = schedule.schedule_of(draft.spec)
+    starts = None if planned is None else schedule.next_start(planned, now)
+    asleep = bool(draft.scales) and not draft.starting
+    waits = schedule.waiting_text(starts) if starts is not None else ""
+    if asleep and isinstance(config := draft.spec.configuration, ServiceConfiguration):
+        waits = waits or replica_groups.without(config)
+    return Run(
+        id=run_id,
+        project_id=project.id,
+        user_id=user.id,
+        user_name=user.name,
+        name=draft.name,
+        priority=draft.spec.configuration.priority or 0,
+        submitted_at=now,
+        last_processed_at=now,
+        status=RunStatus.pending if waits else RunStatus.submitted,
+        message=waits,
+        resume_at=starts,
+        scales=draft.scales,
+        gateway_id=draft.door.way.gateway_id,
+        url=draft.door.way.url,
+        due_at=starts or now + round(plane.pace.unheard * SECOND),  # unless its first jobs have a place by then
+    )
+
+
+def _body(plane: Plane, run: Run, draft: _Draft) -> RunBody:
+    groups, context = planned_jobs.by_group(draft.job_specs), sealed_specs.of_run(run.id)
+    texts = tuple(
+        sealed_specs.sealed_text(plane.seal, JobSpec, group[0].model_dump_json(), context) for group in groups
+    )
+    nodes = tuple(map(len, groups)) if len(draft.job_specs) > len(groups) else ()
+    names = tuple(scale.group for scale in draft.scales)
+    stored = _stored(plane, run.id, draft, texts)
+    return RunBody(run_id=run.id, run_spec=stored, job_specs=texts, nodes=nodes, groups=names)
+
+
+def _stored(plane: Plane, run_id: str, draft: _Draft, job_specs: Iterable[str]) -> str:
+    raw = sealed_specs.sealed(plane.seal, RunSpec, draft.effective, sealed_specs.of_run(run_id))
+    return specs.text_of(raw, job_specs)
+
+
+def _job(run: Run, spec: JobSpec) -> Job:
+    return Job(
+        id=derive(run.id, "job", spec.replica_num, spec.job_num, 0),
+        run_id=run.id,
+        run_name=run.name,
+        project_id=run.project_id,
+        replica_num=spec.replica_num,
+        job_num=spec.job_num,
+        replica_group=spec.replica_group,
+        priority=run.priority,
+        submitted_at=run.submitted_at,
+        last_processed_at=run.submitted_at,
+    )
+
+
+def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
+    """Write the next deployment of a live run: its spec, and the priority of its waiting jobs. What it means for a
+    service's replicas is its pass's to decide."""
+    changed = specs.changed_fields(_clear(plane, row), draft.spec)
+    way = _next_way(row.run, draft, changed)
+    if way != service_gateways.way_of(row.run):
+        changed = sorted({*changed, "configuration.gateway"})
+    if not changed:
+        undeleted(plane.store, project)  # else whoever has just submitted it stops it
+        return row
+    now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
+    run = row.run.with_(
+        deployment_num=row.run.deployment_num + 1,
+        priority=priority,
+        changed_by=user.name,
+        last_processed_at=now,
+        scales=replica_groups.next_scales(draft.spec.configuration, row.run.scales),
+        gateway_id=way.gateway_id,
+        url=way.url,
+    )
+    body = _next_body(plane, run, draft, plane.read.run_body(run.id, row.run.deployment_num))
+    waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
+    moved = {job.id: job.with_(priority=priority) for job in waiting}
+    change = Draft(now, (user.id, user.name))
+    for noun in (run, body, *moved.values()):
+        change.save(noun)
+    change.tell(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
+    change.wake(f"queue/{project.id}", f"run/{run.id}")
+    beside = service_gateways.held(plane, draft.door) if way == draft.door.way else []
+    plane.door.take(NounsSnapshot(now, (row.run, *row.jobs)), change.plan(), beside)
+    return RunRow(run, body.run_spec, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))
+
+
+def _next_way(run: Run, draft: _Draft, changed: Sequence[str]) -> service_gateways.GatewayWay:
+    """Another default gateway moves no service that is there: its configuration says as much of it as before."""
+    moves = "configuration.gateway" in changed or run.gateway_id == draft.door.way.gateway_id
+    return draft.door.way if moves else service_gateways.way_of(run)
+
+
+def _next_body(plane: Plane, run: Run, draft: _Draft, old: RunBody) -> RunBody:
+    """The body of the next deployment. Jobs of tasks stay as they are; so does what a service's groups have in common
+    with the old one, sealed secrets included: whose text is the same needn't be replaced."""
+    if not draft.scales:
+        text = _stored(plane, run.id, draft, old.job_specs)
+        return old.with_(deployment_num=run.deployment_num, run_spec=text, version=0)
+    body, known = _body(plane, run, draft), dict(zip(old.groups, _opened(plane, run.id, old), strict=True))
+    texts = tuple(
+        old.job_specs[old.groups.index(spec.replica_group)] if known.get(spec.replica_group) == spec else text
+        for spec, text in zip(draft.job_specs, body.job_specs, strict=True)
+    )
+    return body.with_(deployment_num=run.deployment_num, job_specs=texts)
+
+
+def _replaced(plane: Plane, row: RunRow, draft: _Draft) -> tuple[str, ...]:
+    """The groups of a service whose replicas are of another kind from now on."""
+    if not draft.scales:
+        return ()
+    old = plane.read.run_body(row.run.id, row.run.deployment_num)
+    known = dict(zip(old.groups, _opened(plane, row.run.id, old), strict=True))
+    return tuple(spec.replica_group for spec in draft.job_specs if known.get(spec.replica_group, spec) != spec)
+
+
+def _opened(plane: Plane, run_id: str, body: RunBody) -> list[JobSpec]:
+    """The specs of jobs with their secrets in clear, to compare them."""
+    context = sealed_specs.of_run(run_id)
+    raws = (sealed_specs.opened(plane.seal, JobSpec, orjson.loads(text), context) for text in body.job_specs)
+    return [JobSpec.model_validate(raw) for raw in raws]

@@ -1,0 +1,173 @@
+"""Runs: reading, listing, stopping and deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.reasons import RunReason
+from chalicelib.domain.runs import Run
+from chalicelib.domain.tenants import Project, User
+from chalicelib.engine.read import Reader, RunRow
+from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
+from chalicelib.planning.kernel.requests import delete_run, stop_run
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.store import nouns
+from chalicelib.store.port import Delete, Store
+from chalicelib.usecases import pages
+from chalicelib.usecases.context import TRIES, Plane
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs to list. `prev_*` is the last row of the previous page."""
+
+    only_active: bool
+    limit: int
+    ascending: bool
+    user_name: str | None
+    repo_id: str | None
+    prev_submitted_at: Micros | None
+    prev_run_id: str | None
+
+
+# --- read -----------------------------------------------------------------------------------------------------------
+
+
+def get(plane: Plane, project: Project, *, name: str | None, run_id: str | None) -> RunRow:
+    """A run by its id, or the latest one of a name."""
+    if run_id is not None:
+        found = nouns.find(plane.store, Run, keys.run(run_id))
+        run = None if found is None or found.project_id != project.id else found
+    elif name is not None:
+        run = named(plane.store, project, name)
+    else:
+        raise Invalid("Give the `run_name` or the `id` of the run.")
+    if run is None:
+        raise NotFound(f"There is no run {(run_id or name or '')[:80]} in project {project.name}.")
+    return plane.read.run_row(run)
+
+
+def list_rows(plane: Plane, projects: Sequence[Project], wanted: RunFilter) -> list[RunRow]:
+    """A page of runs of all `projects` together, newest first unless `ascending`."""
+    found: list[Run] = []
+    for project in projects:
+        found += _list_project(plane.read, project.id, wanted)
+    found.sort(key=lambda run: (run.submitted_at, run.id), reverse=not wanted.ascending)
+    return plane.read.run_rows(found[: wanted.limit])
+
+
+def _list_project(read: Reader, project_id: str, wanted: RunFilter) -> list[Run]:
+    low, high = pages.bounds(wanted.prev_submitted_at, wanted.prev_run_id, ascending=wanted.ascending)
+    found: list[Run] = []
+    cursor: str | None = None
+    while len(found) < wanted.limit:
+        page = read.store.query(
+            "gsi2" if wanted.only_active else "gsi1",
+            keys.live_runs_of(project_id) if wanted.only_active else keys.runs_of(project_id),
+            low=low,
+            high=high,
+            limit=wanted.limit - len(found),
+            cursor=cursor,
+            reverse=not wanted.ascending,
+        )
+        runs = [read.parse(Run, record) for record in page.records]
+        runs = [run for run in runs if wanted.user_name in (None, run.user_name)]
+        if wanted.repo_id is not None:
+            runs = [row.run for row in read.run_rows(runs) if _repo_id(row) == wanted.repo_id]
+        found += runs
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _repo_id(row: RunRow) -> str | None:
+    found: str | None = orjson.loads(row.run_spec).get("repo_id")
+    return found
+
+
+def named(store: Store, project: Project, name: str) -> Run | None:
+    return holder(store, project, name)[0]
+
+
+def holder(store: Store, project: Project, name: str) -> tuple[Run | None, int]:
+    """The run of that name, and the version of its pointer, on which the next claim of the name depends."""
+    pointer = nouns.find_target(store, keys.run_name(project.id, name))
+    if pointer is None:
+        return None, 0
+    run = nouns.find(store, Run, keys.run(pointer[0]))
+    return None if run is None or run.deleted else run, pointer[1]
+
+
+def cost(run: Run, jobs: Iterable[Job], now: Micros) -> float:
+    """Dollars, for jobs that are no longer known, too."""
+    return round(run.erased_cost + sum(job.cost(now) for job in jobs), 4)
+
+
+# --- stop and delete ------------------------------------------------------------------------------------------------
+
+
+def stop(plane: Plane, user: User, project: Project, names: Sequence[str], *, abort: bool) -> None:
+    """Stops runs; finished ones stay as they are. None is stopped if one of them doesn't exist."""
+    reason = RunReason.aborted_by_user if abort else RunReason.stopped_by_user
+    for run in [_required(plane.store, project, name) for name in dict.fromkeys(names)]:
+        _stop(plane, user, run, reason)
+
+
+def _stop(plane: Plane, user: User, run: Run | None, reason: RunReason) -> None:
+    for _ in range(TRIES):
+        if run is None:
+            return
+        now = plane.clock.now()
+        try:
+            plane.door.take(NounsSnapshot(now, (run,)), stop_run(run, reason, Draft(now, (user.id, user.name))))
+        except Conflict:
+            run = nouns.find(plane.store, Run, keys.run(run.id))
+            continue
+        return
+    raise Contended("The run keeps changing.", hint="Try again.")
+
+
+def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> None:
+    """Removes finished runs from the lists. None is deleted if one of them can't be."""
+    runs = [_required(plane.store, project, name) for name in dict.fromkeys(names)]
+    live = [run for run in runs if not run.finished]
+    if live:
+        listed = ", ".join(f"{run.name} is {run.status.value}" for run in live)
+        raise Refused(
+            f"Only finished runs can be deleted, and {listed}.",
+            hint=f"Stop first: dstack stop {' '.join(run.name for run in live)}",
+        )
+    for run in runs:
+        _delete(plane, user, run)
+
+
+def _delete(plane: Plane, user: User, run: Run | None) -> None:
+    for _ in range(TRIES):
+        if run is None or run.deleted:
+            return
+        now, name = plane.clock.now(), keys.run_name(run.project_id, run.name)
+        pointer = nouns.find_target(plane.store, name)
+        own = pointer is not None and pointer[0] == run.id
+        beside = [Delete(name, expect=pointer[1])] if pointer is not None and own else []
+        try:
+            plane.door.take(NounsSnapshot(now, (run,)), delete_run(run, Draft(now, (user.id, user.name))), beside)
+        except Conflict:
+            run = nouns.find(plane.store, Run, keys.run(run.id))
+            continue
+        return
+    raise Contended("The run keeps changing.", hint="Try again.")
+
+
+def _required(store: Store, project: Project, name: str) -> Run:
+    run = named(store, project, name)
+    if run is None:
+        raise NotFound(f"There is no run {name[:80]} in project {project.name}.")
+    return run

@@ -1,0 +1,95 @@
+"""Streams: who may reach what of a job, and the ticket with which its host dials.
+
+A job's log is for every member, as its stored copy is. Its ports and its shell are for the run's user, whose secrets
+are in there, and for those who manage the project. Whoever loses that right loses the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.runs import Run
+from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, may_reach
+from chalicelib.errors import Invalid, NotSupported, Refused
+from chalicelib.store import nouns
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.people import rights
+from chalicelib.usecases.runs.jobs import newest_job
+
+_TARGETS = "`logs`, `ssh`, or a port as `port:8000`"
+
+
+@dataclass(frozen=True)
+class StreamTarget:
+    """What of which job."""
+
+    run_name: str
+    name: str  # logs, ssh, port:N
+    replica_num: int = 0
+    job_num: int = 0
+    since: Micros | None = None  # logs: the first moment to show
+
+
+def open_stream(
+    plane: Plane, user: User, project: Project, role: ProjectRole | None, target: StreamTarget, token_hash: str
+) -> str:
+    """The id of a stream, which the caller waits for. `token_hash`: of the token that it is asked for with."""
+    if plane.streams is None:
+        raise NotSupported(
+            "This control plane runs in AWS Lambda, where no connection lasts, so it can't carry streams.",
+            hint="Reach the host by SSH, directly or through its head node.",
+        )
+    check_name(target.name)
+    job = newest_job(plane.read, project, target.run_name, target.replica_num, target.job_num)
+    if target.name != "logs" and not may_reach(user, role, _owner(nouns.find(plane.store, Run, keys.run(job.run_id)))):
+        raise Refused(f"Only its user and the managers of project {project.name} may reach into run {job.run_name}.")
+    if job.status is not JobStatus.running or job.assignment is None:
+        raise Refused(f"The job {job.name} isn't running: it is {job.status.value}.")
+    order: dict[str, Any] = {"task": job.id, "target": target.name}
+    if target.since is not None:
+        order["since"] = target.since
+    may = partial(still_may, plane, user.id, token_hash, project, job, target.name)
+    stream = plane.streams.open(job.assignment.instance_id, user.id, order, may)
+    plane.news([job.assignment.instance_id])
+    return stream
+
+
+def claim(plane: Plane, stream_id: str, ticket: str) -> None:
+    """An agent dials."""
+    if plane.streams is None:
+        raise NotSupported("This control plane runs in AWS Lambda, which can't carry streams.")
+    plane.streams.claim(stream_id, ticket)
+
+
+def check_name(name: str) -> None:
+    """Raises Invalid for a target that doesn't exist."""
+    kind, _, port = name.partition(":")
+    if name in ("logs", "ssh"):
+        return
+    if kind == "port" and port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536:
+        return
+    raise Invalid(f"There is no target {name[:40]!r} of a stream.", hint=f"It is {_TARGETS}.")
+
+
+def still_may(plane: Plane, user_id: str, token_hash: str, project: Project, job: Job, name: str) -> bool:
+    """Has the user, with the same token, the right to this target that they had?"""
+    places = (keys.user(user_id), keys.project(project.id), keys.member(project.id, user_id), keys.run(job.run_id))
+    who, where, member, run = plane.store.get_many(places)
+    known = None if who is None else nouns.read(User, who)
+    if known is None or not known.active or not rights.good(plane.store, known, token_hash, plane.clock.now()):
+        return False
+    if where is None or nouns.read(Project, where).deleted:
+        return False
+    role = None if member is None else nouns.read(Member, member).role
+    if role is None and known.role is not GlobalRole.admin:
+        return False
+    return name == "logs" or may_reach(known, role, _owner(None if run is None else nouns.read(Run, run)))
+
+
+def _owner(run: Run | None) -> str | None:
+    return None if run is None else run.user_id

@@ -1,0 +1,208 @@
+"""The certificates of a gateway's hosts, as its machine gets them.
+
+When a gateway asks what to serve, certificates are requested for hosts that have none, the others are marked as in use,
+and challenges that it has been given count as answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from chalicelib.domain import keys
+from chalicelib.domain.certificates import Certificate, CertificateStatus, certificate_id, sealed_for
+from chalicelib.domain.events import EventType
+from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import Micros, iso
+from chalicelib.errors import Conflict
+from chalicelib.planning.gateways.certificates import asked_again, heard, used
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.snapshot import NounsSnapshot
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.store.port import Delete
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.services import uploaded_certificates
+
+log = logging.getLogger(__name__)
+
+LETS_ENCRYPT, GIVEN = "lets-encrypt", "given"
+
+
+@dataclass(frozen=True)
+class Told:
+    """Of a gateway's hosts: what it shows, and what it answers."""
+
+    certificates: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # host → certificate, key: PEM
+    challenges: dict[str, str] = field(default_factory=dict)  # token → answer
+    unheard: tuple[Certificate, ...] = ()  # of which the gateway isn't known to answer the challenge yet
+
+
+@dataclass(frozen=True)
+class HostCertificate:
+    """A host's certificate as people see it."""
+
+    host: str
+    state: str  # issued, requested, failed, expired; given, if it came with the gateway
+    until: Micros | None = None
+    message: str = ""  # what keeps it, or the next one, from being issued
+    next_attempt_at: Micros | None = None
+
+
+def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
+    """What this gateway is told of these hosts of its services. Whatever is missing is asked for."""
+    kind = "" if gateway.ending else kind_of(gateway)
+    if kind == GIVEN:
+        return Told(_given(plane, gateway, hosts))
+    if kind != LETS_ENCRYPT:
+        return Told()
+    wanted, now = sorted(set(hosts)), plane.clock.now()
+    found = plane.read.find_many(Certificate, [keys.certificate(certificate_id(gateway.id, host)) for host in wanted])
+    there = []
+    for host, certificate in zip(wanted, found, strict=True):
+        if certificate is None:
+            _commit(plane, host, (), _new(gateway, host, now))
+        elif certificate.dropped:
+            _again(plane, certificate, _new(gateway, host, now))
+        else:
+            _commit(plane, host, (certificate,), used(certificate, now))
+            there.append(certificate)
+    return Told(
+        {each.name: _shown(plane, each) for each in there if each.serves(now)},
+        {each.order.token: each.order.answer for each in there if each.order is not None and each.order.token},
+        tuple(each for each in there if each.asks and not each.heard),
+    )
+
+
+def take_heard(plane: Plane, gateway: Gateway, num: int, those: Sequence[Certificate]) -> None:
+    """This replica of the gateway has been told their challenges, and answers them."""
+    answering = _reached(plane, gateway) if those else frozenset()
+    for each in those:
+        _commit(plane, each.name, (each,), heard(each, plane.clock.now(), num, answering))
+
+
+def _reached(plane: Plane, gateway: Gateway) -> frozenset[int]:
+    """Its replicas that can answer. One whose machine is away for days keeps no host without a certificate."""
+    machines = plane.read.find_many(Instance, [keys.instance(each.instance_id) for each in gateway.running])
+    each_with = zip(gateway.running, machines, strict=True)
+    return frozenset(each.num for each, machine in each_with if machine is None or not machine.unreachable)
+
+
+def of_gateway(plane: Plane, gateway_id: str) -> list[Certificate]:
+    """By host; those that are dropped aren't listed."""
+    listed = all_of(plane.store, "gsi1", keys.certificates_of(gateway_id))
+    found = (nouns.read(Certificate, record) for record in listed)
+    return [each for each in found if not each.dropped]
+
+
+def shown(plane: Plane, gateway: Gateway) -> list[HostCertificate]:
+    """By host, if the gateway has https."""
+    kind, now = "" if gateway.ending else kind_of(gateway), plane.clock.now()
+    if kind == GIVEN:
+        return _given_shown(plane, gateway, now)
+    return [_state(each, now) for each in of_gateway(plane, gateway.id)] if kind == LETS_ENCRYPT else []
+
+
+def ask_again(plane: Plane, gateway: Gateway) -> None:
+    """What came to nothing is tried at once: whoever applies a gateway again has mended what was wrong."""
+    if kind_of(gateway) == LETS_ENCRYPT:
+        for each in of_gateway(plane, gateway.id):
+            _commit(plane, each.name, (each,), asked_again(each, plane.clock.now()))
+
+
+def _state(certificate: Certificate, now: Micros) -> HostCertificate:
+    pair, message = certificate.pair, certificate.message
+    waits = certificate.status is CertificateStatus.waiting and bool(message)
+    state = "expired" if pair is not None else "failed" if message else "requested"
+    return HostCertificate(
+        certificate.name,
+        "issued" if certificate.serves(now) else state,
+        None if pair is None else pair.until,
+        message,
+        certificate.due_at if waits else None,
+    )
+
+
+def _given_shown(plane: Plane, gateway: Gateway, now: Micros) -> list[HostCertificate]:
+    read = uploaded_certificates.of_gateway(plane, gateway)
+    if isinstance(read, list):
+        return [HostCertificate(f"*.{gateway.domain}", "failed", message="; ".join(each.message for each in read))]
+    state, message = ("given" if now < read.until else "expired"), ""
+    if now < read.since:
+        state, message = "failed", f"It isn't valid before {iso(read.since)}."
+    missing = uploaded_certificates.uncovered(
+        read, gateway.domain, uploaded_certificates.hosts_with_https(plane, gateway)
+    )
+    alone = "The certificate that the gateway was given isn't for it."
+    return [
+        *(HostCertificate(name, state, read.until, message) for name in read.names),
+        *(HostCertificate(name, "failed", message=alone) for name in missing),
+    ]
+
+
+def kind_of(gateway: Gateway) -> str:
+    """Whose certificates it shows; empty: none."""
+    if gateway.https_port is None:
+        return ""
+    given = gateway.written.get("certificate", {"type": LETS_ENCRYPT})
+    return str(given["type"]) if given else ""
+
+
+def _given(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What it was given, for those hosts that it is for. It was good when it was applied; secrets may have changed."""
+    read = uploaded_certificates.of_gateway(plane, gateway)
+    if isinstance(read, list):
+        log.warning("gateway %s shows no certificate: %s", gateway.name, "; ".join(each.message for each in read))
+        return {}
+    if not read.valid(plane.clock.now()):
+        dates = f"{iso(read.since)} to {iso(read.until)}"
+        log.warning("gateway %s shows no certificate: the one that it was given is valid from %s", gateway.name, dates)
+        return {}
+    return {host: {"certificate": read.chain, "key": read.key} for host in sorted(set(hosts)) if read.covers(host)}
+
+
+def _shown(plane: Plane, certificate: Certificate) -> dict[str, str]:
+    pair = certificate.pair
+    assert pair is not None, "one that serves is there"
+    return {"certificate": pair.chain, "key": plane.seal.open(pair.key, context=sealed_for(certificate.id))}
+
+
+def _new(gateway: Gateway, host: str, now: int) -> Plan:
+    made = Certificate(
+        id=certificate_id(gateway.id, host),
+        project_id=gateway.project_id,
+        gateway_id=gateway.id,
+        gateway_name=gateway.name,
+        name=host,
+        used_at=now,
+        created_at=now,
+        last_processed_at=now,
+        due_at=now,
+    )
+    draft = Draft(now)
+    draft.save(made)
+    draft.tell(EventType.created, made)
+    draft.wake(made.unit)
+    return draft.plan()
+
+
+def _commit(plane: Plane, host: str, known: Sequence[Certificate], plan: Plan) -> None:
+    if plan.empty:
+        return
+    try:
+        plane.door.take(NounsSnapshot(plane.clock.now(), tuple(known)), plan)
+    except Conflict:  # somebody else asked, or a pass moved it: the next question finds out
+        log.info("the certificate of %s has changed meanwhile", host)
+
+
+def _again(plane: Plane, dropped: Certificate, plan: Plan) -> None:
+    """A new one in the place of one that was dropped, whose host wasn't used for long and is back."""
+    try:
+        plane.store.commit([Delete(nouns.key_of(dropped), dropped.version)])
+    except Conflict:
+        log.info("the certificate of %s has changed meanwhile", dropped.name)
+    else:
+        _commit(plane, dropped.name, (), plan)

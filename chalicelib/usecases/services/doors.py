@@ -1,0 +1,213 @@
+"""Services as their doors need to know them, and who may come in.
+
+What a door gets follows from the run, its configuration and its jobs alone, so it changes with a commit of the run's
+partition, and never otherwise. A replica on the door's own machine is reached directly; otherwise the door has another
+way to the replica's host. A gateway on a host may reach those on other hosts of its fleet directly, too, which it finds
+out. A service has one door, the server, or those of its gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chalicelib.domain import keys
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.serving import Served, ServedModel, ServedReplica
+from chalicelib.domain.specs.services import OpenAIChatModel, ServiceConfiguration
+from chalicelib.domain.tenants import GlobalRole, Member, Project, User, hash_token
+from chalicelib.planning.jobs.replica_groups import groups_of
+from chalicelib.planning.machines import host_networks
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.people import rights
+from chalicelib.usecases.services import service_tokens
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """A door's own machine."""
+
+    near: Callable[[Instance], bool]  # is it this one?
+    beside: Callable[[Instance], str] = lambda machine: ""  # where in its network another may be
+
+
+def named(plane: Plane, project_name: str, run_name: str) -> Served | None:
+    """The live service of this name."""
+    run_id = _id_of(plane, project_name, run_name)
+    return None if run_id is None else served(plane, run_id)
+
+
+def elsewhere(plane: Plane, project_name: str, run_name: str) -> str:
+    """The address of the live service of this name that is at a gateway; empty: there is none."""
+    run_id = _id_of(plane, project_name, run_name)
+    run = None if run_id is None else plane.read.run_and_jobs(run_id)[0]
+    if run is None or run.gateway_id is None or not _live(run):
+        return ""
+    return run.url
+
+
+def _id_of(plane: Plane, project_name: str, run_name: str) -> str | None:
+    project = nouns.find_target(plane.store, keys.project_name(project_name))
+    run = None if project is None else nouns.find_target(plane.store, keys.run_name(project[0], run_name))
+    return None if run is None else run[0]
+
+
+def _live(run: Run) -> bool:
+    return not (run.deleted or run.finished or run.status is RunStatus.terminating)
+
+
+def with_models(plane: Plane, project_name: str) -> list[Served]:
+    """The live services of a project that have a model."""
+    project = nouns.find_target(plane.store, keys.project_name(project_name))
+    runs = [] if project is None else plane.read.live_runs(project[0])
+    found = [served(plane, run.id) for run in runs]
+    return [each for each in found if each is not None and each.model is not None]
+
+
+def served(plane: Plane, run_id: str) -> Served | None:
+    """A run as a live service whose door is the server; None: it isn't one, or not any more."""
+    return _served(plane, run_id, None, Standpoint(lambda machine: machine.local))
+
+
+def through(plane: Plane, gateway: Gateway, machine: Instance) -> list[tuple[Run, Served]]:
+    """The live services of a gateway, as its replica on this machine needs to know them."""
+
+    def near(other: Instance) -> bool:
+        return other.id == machine.id or (other.local and machine.local)
+
+    standpoint = Standpoint(near, _beside(plane, machine))
+    listed = all_of(plane.store, "gsi2", keys.live_runs_of(gateway.project_id))
+    runs = (plane.read.parse(Run, record) for record in listed)
+    mine = [run for run in runs if run.gateway_id == gateway.id]
+    found = ((run, _served(plane, run.id, gateway.id, standpoint)) for run in mine)
+    return [(run, service) for run, service in found if service is not None]
+
+
+def _beside(plane: Plane, machine: Instance) -> Callable[[Instance], str]:
+    fleet = None if machine.host is None else plane.read.find(Fleet, keys.fleet(machine.fleet_id))
+    if fleet is None:
+        return lambda other: ""
+    spec = plane.read.fleet_spec(fleet.id, fleet.spec_num)
+    return lambda other: host_networks.beside(machine, other, spec)
+
+
+def _served(plane: Plane, run_id: str, gateway_id: str | None, standpoint: Standpoint) -> Served | None:
+    run, jobs = plane.read.run_and_jobs(run_id)
+    if run is None or not _live(run) or run.gateway_id != gateway_id:
+        return None
+    config = _configuration(plane, run.id, run.deployment_num)
+    project = nouns.find(plane.store, Project, keys.project(run.project_id))
+    if config is None or project is None or project.deleted:
+        return None
+    return Served(
+        run_id=run.id,
+        run_name=run.name,
+        project_id=project.id,
+        project_name=project.name,
+        port=config.port.container_port,
+        since=run.submitted_at,
+        auth=config.auth,
+        strip_prefix=config.strip_prefix,
+        https=config.https if isinstance(config.https, bool) else None,
+        rate_limits=config.rate_limits,
+        model=_model(config),
+        routed=bool(_routers(config)),
+        off=not any(asked.max for asked in groups_of(config).values()),
+        replicas=_replicas(plane, run, config, jobs, standpoint),
+    )
+
+
+def _configuration(plane: Plane, run_id: str, deployment_num: int) -> ServiceConfiguration | None:
+    config = plane.read.run_spec(run_id, deployment_num).configuration
+    return config if isinstance(config, ServiceConfiguration) else None
+
+
+def _model(config: ServiceConfiguration) -> ServedModel | None:
+    model = config.model
+    return ServedModel(name=model.name, prefix=model.prefix) if isinstance(model, OpenAIChatModel) else None
+
+
+def _routers(config: ServiceConfiguration) -> frozenset[str]:
+    """The groups through which all the others are reached."""
+    groups = config.groups or ()
+    return frozenset(group.name or str(at) for at, group in enumerate(groups) if group.router is not None)
+
+
+def _replicas(
+    plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...], standpoint: Standpoint
+) -> tuple[ServedReplica, ...]:
+    newest = {job.replica_num: job for job in jobs}  # in order of submission
+    placed = [
+        (job, job.assignment.instance_id, own)
+        for job in newest.values()
+        if job.status is JobStatus.running and job.assignment is not None
+        # What it is asked, and at which port, is what the version says that it is of.
+        if _asked(job, own := _configuration(plane, job.run_id, job.deployment_num) or config)
+    ]
+    machines = plane.read.find_many(Instance, [keys.instance(instance_id) for _, instance_id, _ in placed])
+    return tuple(
+        _replica(job, instance_id, own, machine, standpoint)
+        for (job, instance_id, own), machine in zip(placed, machines, strict=True)
+    )
+
+
+def _asked(job: Job, own: ServiceConfiguration) -> bool:
+    routers = _routers(own)
+    return not routers or job.replica_group in routers
+
+
+def _replica(
+    job: Job, instance_id: str, own: ServiceConfiguration, machine: Instance | None, standpoint: Standpoint
+) -> ServedReplica:
+    address = nearby = ""
+    hosts_network = job.host_port is not None  # else it has one within it
+    if machine is not None and standpoint.near(machine):
+        address = LOOPBACK if hosts_network else job.address or ""
+    elif machine is not None and hosts_network:
+        nearby = standpoint.beside(machine)
+    return ServedReplica(
+        job_id=job.id,
+        instance_id=instance_id,
+        port=job.host_port or own.port.container_port,
+        address=address,
+        nearby=nearby,
+        group=job.replica_group,
+        ready=job.ready_at is not None,
+        draining=job.draining_at is not None,
+    )
+
+
+def member(plane: Plane, token: str, project_name: str, run_name: str = "") -> bool:
+    """Is this the token of an active member of the project, or of a global admin; or one of theirs for this service,
+    or for all? Empty `run_name`: all of them are asked about."""
+    project = nouns.find_target(plane.store, keys.project_name(project_name))
+    project_id = None if project is None else project[0]
+    return member_by_hash(plane, service_tokens.claims_of(token), hash_token(token), project_id, run_name)
+
+
+def member_by_hash(plane: Plane, claims: str, token_hash: str, project_id: str | None, run_name: str) -> bool:
+    """The same for a gateway, which passes no token on: of one for services its claims, of each the hash."""
+    if claims:
+        user = service_tokens.bearer_of(plane, claims, token_hash, project_id or "", run_name)
+    else:
+        user = _bearer_of(plane, token_hash)
+    if user is None or not user.active:
+        return False
+    if user.role is GlobalRole.admin:
+        return True
+    return project_id is not None and nouns.find(plane.store, Member, keys.member(project_id, user.id)) is not None
+
+
+def _bearer_of(plane: Plane, token_hash: str) -> User | None:
+    found = nouns.find_target(plane.store, keys.token(token_hash))
+    user = None if found is None else nouns.find(plane.store, User, keys.user(found[0]))
+    good = user is not None and rights.good(plane.store, user, token_hash, plane.clock.now())
+    return user if good else None

@@ -1,0 +1,32 @@
+"""Secrets that a configuration shows hidden: an update takes them from what is stored, wherever they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.specs.secrecy import HIDDEN
+from chalicelib.errors import Invalid
+from chalicelib.usecases.operator.backends import _filled, _refuse_hidden
+
+STORED = {"keys": [{"name": "a", "secret": "1"}, {"name": "b", "secret": "2"}], "token": "t"}
+
+
+def hidden(*names: str) -> dict[str, Any]:
+    return {"keys": [{"name": name, "secret": HIDDEN} for name in names], "token": HIDDEN}
+
+
+def test_what_is_hidden_in_a_list_is_kept() -> None:
+    assert _filled(hidden("a", "b"), STORED) == STORED
+    assert _filled(hidden("b"), STORED)["keys"] == [{"name": "b", "secret": "2"}]
+    assert _filled(hidden("b", "a"), STORED)["keys"] == STORED["keys"][::-1], "wherever it stands"
+
+
+def test_which_of_a_list_is_meant_is_not_guessed() -> None:
+    filled = _filled(hidden("a", "c"), STORED)
+    assert filled["token"] == "t" and filled["keys"][0]["secret"] == "1"
+    with pytest.raises(Invalid, match="stands for a secret") as told:
+        _refuse_hidden(filled)
+    assert told.value.problems[0].path == "keys.1.secret"
+    assert _filled([HIDDEN], ["one", "two"]) == [HIDDEN]

@@ -1,0 +1,70 @@
+"""The sizes and numbers that clients and agents meet: changing one changes what somebody was promised."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.agent import session
+from chalicelib.agent.tasks import SLOT_BYTES
+from chalicelib.domain.instants import MINUTE
+from chalicelib.errors import Refused
+from chalicelib.planning.jobs import jobs
+from chalicelib.planning.machines import fleet, hosts
+from chalicelib.planning.placing import buying
+from chalicelib.planning.runs import agent_reports
+from chalicelib.store import port, sqlite
+from chalicelib.usecases import pages, specs
+from chalicelib.usecases.agents import joins
+from chalicelib.usecases.context import JobImages, SizeLimits
+from chalicelib.usecases.operator import events
+from chalicelib.usecases.people import projects
+from chalicelib.usecases.runs import logs, metrics
+
+MB = 1024 * 1024
+
+
+def test_what_one_request_may_bring_and_take() -> None:
+    assert SizeLimits() == SizeLimits(body=8 * MB, upload=2 * MB, answer=4 * MB, log_bytes_per_hour=50 * MB)
+    assert (specs.MAX_SPEC, projects.MAX_OWNED, projects.MAX_MEMBERS) == (250_000, 10, 49)
+    specs.refuse_large(specs.MAX_SPEC)
+    with pytest.raises(Refused, match="limit is 250 KB"):
+        specs.refuse_large(specs.MAX_SPEC + 1)
+    what = r"has 140 KB, and what its jobs get of it has 142 KB; the limit is 250 KB for both\."
+    with pytest.raises(Refused, match=what):
+        specs.refuse_large(140_100, 142_900)
+
+
+def test_commands_with_which_a_machine_joins() -> None:
+    assert (joins.LEAST_SECONDS, joins.MOST_SECONDS, joins.MOST_LOOK) == (60, 7 * 24 * 3600, 16 * 1024)
+    assert (joins.MOST_UNUSED, joins.MOST_SPENT) == (100, 100)
+
+
+def test_pages() -> None:
+    assert (events.PAGE, metrics.MAX_POINTS, pages.DEFAULT_OFFERS, pages.MANY_OFFERS) == (100, 1000, 50, 200_000)
+    assert (events.LOOKED_AT, events.MOST) == (1_000, 20_000), "records that one call reads"
+    assert logs.MAX_BYTES == 1_500_000, "as base64 it must fit into an answer"
+
+
+def test_default_images() -> None:
+    assert JobImages() == JobImages("python:{python}", "nvidia/cuda:12.8.1-devel-ubuntu24.04", "3.12", "docker:28-dind")
+
+
+def test_what_a_record_and_a_commit_may_hold() -> None:
+    assert (port.MAX_CHANGES, port.MAX_BODY, port.MAX_COMMIT) == (100, 300_000, 3_500_000), "less than DynamoDB's"
+    assert (port.MAX_PARTITION, port.MAX_SORT) == (2048, 1024), "DynamoDB's own"
+
+
+def test_a_data_folder_of_the_first_version_is_read_as_it_is() -> None:
+    assert sqlite.SCHEMA == 1
+
+
+def test_a_record_of_the_agent_fits_a_block_of_the_disk() -> None:
+    assert SLOT_BYTES <= 4096 - 1, "it is overwritten in place"
+
+
+def test_patience_that_users_read_of() -> None:
+    assert (jobs.RETRY_DURATION, agent_reports.MAX_TEXT) == (3600, 1000)
+    assert (buying.MOST_TRIED, fleet.MOST_PAUSES) == (25, 15)
+    assert [pause // MINUTE for pause in fleet.PAUSES] == [1, 2, 5, 10, 30], "after machines that failed"
+    assert (fleet.MOST_AT_ONCE, hosts.MOST_AT_ONCE) == (100, 100), "machines of one fleet"
+    assert session.BACKOFF_MOST == 60

@@ -1,0 +1,93 @@
+"""What nodes of one attempt share, and nobody else has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
+
+from chalicelib.domain.gangs import Gang
+from chalicelib.domain.tenants import Project
+from chalicelib.errors import Bug
+from chalicelib.planning.jobs.nodes import Nodes
+from chalicelib.usecases.agents.tasks import task_of
+from chalicelib.usecases.runs.node_keys import FIRST_PORT, PORTS, hostfile, node_ssh
+from tests.world.engine import Engine
+from tests.world.gangs import cluster, gang_of, jobs_of, task
+from tests.world.nouns import PROJECT
+
+SECRET = b"install key"
+NODES = Nodes(("10.0.0.1", "10.0.0.2"), (8, 8))
+NAMES = ("train-0-0", "train-1-0")
+
+
+def attempt(number: int = 0) -> Gang:
+    return Gang(
+        id=f"gang-{number}", run_id="r", run_name="train", project_id="p", nodes=2, began_at=0, last_processed_at=0
+    )
+
+
+def told(rank: int = 0, number: int = 0, secret: bytes = SECRET, nodes: Nodes = NODES) -> dict[str, Any]:
+    return node_ssh(secret, attempt(number), nodes, NAMES, rank)
+
+
+def test_all_nodes_are_told_the_same_keys_whenever_they_ask() -> None:
+    one, two = told(0), told(1)
+    assert (one["rank"], two["rank"]) == (0, 1)
+    for which in ("public_key", "host_public_key", "nodes"):
+        assert one[which] == two[which]
+    for private, public in (("private_key", "public_key"), ("host_private_key", "host_public_key")):
+        key = load_ssh_private_key(two[private].encode(), None)
+        assert key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode() == one[public]
+    assert one["public_key"] != one["host_public_key"]
+
+
+@pytest.mark.parametrize("other", [told(number=1), told(secret=b"of another installation")])
+def test_another_attempt_and_another_installation_have_other_keys(other: dict[str, Any]) -> None:
+    mine = told()
+    assert not {mine["public_key"], mine["host_public_key"]} & {other["public_key"], other["host_public_key"]}
+
+
+def test_each_node_has_a_port_at_its_address() -> None:
+    apart = [(node["address"], node["port"]) for node in told()["nodes"]]
+    assert apart[0][1] == apart[1][1], "one port for all where addresses differ"
+    together = told(nodes=Nodes(("127.0.0.1", "127.0.0.1"), (0, 0)))["nodes"]
+    assert [node["port"] - together[0]["port"] for node in together] == [0, 1]
+    assert all(FIRST_PORT <= told(number=number)["nodes"][0]["port"] < FIRST_PORT + PORTS for number in range(200))
+    assert len({told(number=number)["nodes"][0]["port"] for number in range(50)}) > 40
+
+
+def test_the_hostfile_has_names_where_an_address_isnt_enough() -> None:
+    assert hostfile(NODES, NAMES) == "10.0.0.1 slots=8\n10.0.0.2 slots=8\n"
+    assert hostfile(Nodes(("127.0.0.1", "127.0.0.1"), (0, 0)), NAMES) == "train-0-0\ntrain-1-0\n"
+
+
+def test_a_task_on_several_nodes_is_in_its_hosts_network_and_knows_the_others() -> None:
+    place = Engine.in_memory()
+    hosts = cluster(place, 3)
+    runs = [task(place, "train", 2), task(place, "alone", 1)]
+    place.save(Project(id=PROJECT, name="main", owner_id="u", created_at=place.at))
+    place.reconciler().run([f"queue/{PROJECT}", *(f"run/{run.id}" for run in runs)])
+    gang, by_id = gang_of(place, runs[0]), {host.id: place.again(host) for host in hosts}
+    assert gang is not None
+    sent = [
+        found
+        for job in jobs_of(place, runs[0])
+        if job.assignment and (found := task_of(place.plane, job, by_id[job.assignment.instance_id]))
+    ]
+    assert [each["network"] for each in sent] == ["host", "host"]
+    assert [each["node_ssh"]["rank"] for each in sent] == [0, 1]
+    assert [(node["name"], node["address"]) for node in sent[1]["node_ssh"]["nodes"]] == [
+        (f"train-{rank}-0", address) for rank, address in enumerate(gang.addresses)
+    ]
+    assert sent[0]["hostfile"] == "".join(f"{address}\n" for address in gang.addresses)
+    (single,) = jobs_of(place, runs[1])
+    assert single.assignment is not None
+    alone = task_of(place.plane, single, by_id[single.assignment.instance_id])
+    assert alone is not None
+    assert "node_ssh" not in alone and "network" not in alone
+    place.save(place.again(gang).with_(addresses=()))
+    first = jobs_of(place, runs[0])[0]
+    with pytest.raises(Bug, match="before the addresses of its nodes were published"):
+        task_of(place.plane, first, by_id[single.assignment.instance_id])
