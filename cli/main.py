@@ -17,9 +17,9 @@ import typer
 from typer._click.exceptions import ClickException
 
 from chalicelib.errors import DstackError, Invalid, WrongFlag
-from cli.parameters import CommandGroup, new_group
-from cli.render import as_json, paint
-from cli.terminal import Terminal
+from cli.screen.parameters import CommandGroup, new_group
+from cli.screen.render import as_json, paint
+from cli.screen.terminal import Terminal
 
 GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one line of help
     "apply": ("apply", "Create or change what a configuration file describes."),
@@ -101,7 +101,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import PackageNotFoundError, version
 
-        from cli.client import API_VERSION
+        from cli.connection.client import API_VERSION
 
         try:
             ours, note = version("dstack-serverless"), ""
@@ -157,7 +157,7 @@ def _failed(args: list[str], terminal: Terminal, error: DstackError, code: int) 
     """Who asked for JSON gets the error as JSON, too: whatever reads it expects a document."""
     words = args[: args.index("--")] if "--" in args else args
     if "--json" in words or "--format=json" in words or ("--format", "json") in pairwise(words):
-        from cli.problems import error_document
+        from cli.screen.problems import error_document
 
         terminal.say(as_json(error_document(error, code)))
     return code
@@ -165,7 +165,7 @@ def _failed(args: list[str], terminal: Terminal, error: DstackError, code: int) 
 
 def _error_text(error: DstackError, terminal: Terminal) -> str:
     if isinstance(error, Invalid):
-        from cli.problems import render_problems
+        from cli.screen.problems import render_problems
 
         text = render_problems(error, terminal.cwd)
     else:

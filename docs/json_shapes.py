@@ -1,4 +1,4 @@
-"""The page on `--json`: the list in `cli.shapes`, with the keys recorded from real responses."""
+"""The page on `--json`: the list in `cli.screen.shapes`, with the keys recorded from real responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.main import HIDDEN
 from cli.reference import leaves
-from cli.shapes import COMMANDS, ERRORS, NOUNS, Shape
+from cli.screen.shapes import COMMANDS, ERRORS, NOUNS, Shape
 from tests.cli.shapes import recorded
 
 PAGE = Path(__file__).parent / "reference" / "json.md"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chalicelib.domain.tenants import hash_token
-from cli.config import ProjectEntry, default_of, load_projects, save_projects, with_project
+from cli.connection.config import ProjectEntry, default_of, load_projects, save_projects, with_project
 
 NAME = "main"
 

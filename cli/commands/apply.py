@@ -1,4 +1,4 @@
-"""`dstack apply`: its flags, and what they do to a configuration. The work is in `cli.runs` and `cli.fleets`."""
+"""`dstack apply`: its flags, and what they do to a configuration. The work is in `cli.applying`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotSupported
-from cli.attachment import Wishes
-from cli.clouds import apply_gateway, apply_volume
-from cli.definition import RUN_TYPES, load_definition
-from cli.flags import IDLE, PLACES, PLANNED, PRESETS, RESOURCES, RETRY, SPOT, max_offers, overrides, taking
-from cli.fleets import apply_fleet
-from cli.parameters import Command, ProjectOption, YesOption, command, given, new_group
-from cli.repos import RepoFlags
-from cli.runs import ApplyOptions, Submission
-from cli.session import open_session
+from cli.applying.definition import RUN_TYPES, load_definition
+from cli.applying.flags import IDLE, PLACES, PLANNED, PRESETS, RESOURCES, RETRY, SPOT, max_offers, overrides, taking
+from cli.applying.fleets import apply_fleet
+from cli.applying.runs import ApplyOptions, Submission
+from cli.applying.volumes_and_gateways import apply_gateway, apply_volume
+from cli.connection.session import open_session
+from cli.repositories.repos import RepoFlags
+from cli.screen.parameters import Command, ProjectOption, YesOption, command, given, new_group
+from cli.ssh.attachment import Wishes
 
 app = new_group("Create or change what a configuration file describes.")
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from cli.attachment import JobAttachment, Wishes, orderly_end
+from cli.applying.follow import Stages, ending, exit_code, follow
+from cli.applying.job_log import JobLog
 from cli.commands.logs import JobOption, SinceOption
-from cli.follow import Stages, ending, exit_code, follow
-from cli.job_log import JobLog
-from cli.parameters import ProjectOption, command, new_group
-from cli.session import completer, open_session
-from cli.since import since_moment
+from cli.connection.session import completer, open_session
+from cli.screen.parameters import ProjectOption, command, new_group
+from cli.screen.since import since_moment
+from cli.ssh.attachment import JobAttachment, Wishes, orderly_end
 
 app = new_group("Connect to a run: SSH, its ports, its log.")
 

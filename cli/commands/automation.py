@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotFound, Refused
-from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
-from cli.render import Table, as_json
-from cli.session import Session, completer, open_session
-from cli.shapes import document
+from cli.connection.session import Session, completer, open_session
+from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.render import Table, as_json
+from cli.screen.shapes import document
 from cli.tables.cells import age
 
 app = new_group("Store configurations for rules to apply, stop and delete.", invoke_without_command=True)
@@ -64,9 +64,9 @@ def add(
 
 
 def _stored(session: Session, file: str | None) -> str:
-    from cli.definition import RUN_TYPES, load_definition
-    from cli.fleets import with_ssh_keys
-    from cli.runs import ApplyOptions, Submission
+    from cli.applying.definition import RUN_TYPES, load_definition
+    from cli.applying.fleets import with_ssh_keys
+    from cli.applying.runs import ApplyOptions, Submission
 
     terminal = session.terminal
     definition = load_definition(terminal, file)

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import DstackError, Invalid, NotFound, Refused
-from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
-from cli.render import as_json
-from cli.session import Session, completer, open_session
-from cli.shapes import document
+from cli.connection.session import Session, completer, open_session
+from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.render import as_json
+from cli.screen.shapes import document
 from cli.tables.backends import backends_table
 
 app = new_group("Manage backends: the clouds that a project can use.", invoke_without_command=True)

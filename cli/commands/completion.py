@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from cli.main import COMPLETE
-from cli.parameters import command, new_group
-from cli.terminal import terminal
+from cli.screen.parameters import command, new_group
+from cli.screen.terminal import terminal
 
 app = new_group("Print a script that completes commands and names in your shell.")
 

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from chalicelib.errors import NotSupported, Refused
-from cli.clouds import delete_gateway, delete_volume
-from cli.definition import RUN_TYPES, described
-from cli.fleets import delete_fleet
-from cli.parameters import ProjectOption, YesOption, command, new_group
-from cli.session import open_session
+from cli.applying.definition import RUN_TYPES, described
+from cli.applying.fleets import delete_fleet
+from cli.applying.volumes_and_gateways import delete_gateway, delete_volume
+from cli.connection.session import open_session
+from cli.screen.parameters import ProjectOption, YesOption, command, new_group
 
 WHAT = {"fleet": "fleet {} and its machines", "volume": "volume {}", "gateway": "gateway {}"}
 

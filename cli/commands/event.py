@@ -12,11 +12,11 @@ import typer
 from chalicelib.errors import NotFound
 from cli.commands.automation import stored
 from cli.commands.secret import get_secret
-from cli.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
-from cli.render import as_json
-from cli.session import WATCH_SECONDS, Session, completer, open_session, watch
-from cli.shapes import document
-from cli.since import since_moment
+from cli.connection.session import WATCH_SECONDS, Session, completer, open_session, watch
+from cli.screen.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
+from cli.screen.render import as_json
+from cli.screen.shapes import document
+from cli.screen.since import since_moment
 from cli.tables.cells import moment
 from cli.tables.events import event_line
 

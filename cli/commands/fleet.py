@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotFound, Refused
-from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
-from cli.render import as_json
-from cli.session import Session, completer, open_session, watch
-from cli.shapes import document
-from cli.since import seconds_of
+from cli.connection.session import Session, completer, open_session, watch
+from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
+from cli.screen.render import as_json
+from cli.screen.shapes import document
+from cli.screen.since import seconds_of
 from cli.tables.fleets import fleets_table, joins_table
 
 app = new_group("Manage fleets and their machines.", invoke_without_command=True)

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
-from cli.render import as_json
-from cli.session import Session, completer, open_session, watch
+from cli.connection.session import Session, completer, open_session, watch
+from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
+from cli.screen.render import as_json
 from cli.tables.gateways import certificates_table, gateways_table
 
 app = new_group("Manage gateways: the doors to services.", invoke_without_command=True)

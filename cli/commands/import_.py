@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.export import fleets_of
-from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
-from cli.render import Table, as_json
-from cli.session import Session, completer, open_session
-from cli.shapes import document
+from cli.connection.session import Session, completer, open_session
+from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.render import Table, as_json
+from cli.screen.shapes import document
 
 app = new_group("Fleets that other projects share with this one.", invoke_without_command=True)
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from chalicelib.errors import NotSupported
-from cli.parameters import ProjectOption, command, new_group
-from cli.repos import RepoFlags, register
-from cli.session import open_session
-from cli.terminal import Terminal, terminal
+from cli.connection.session import open_session
+from cli.repositories.repos import RepoFlags, register
+from cli.screen.parameters import ProjectOption, command, new_group
+from cli.screen.terminal import Terminal, terminal
 
 SCHEMA = Path(".dstack") / "configuration.schema.json"
 EXAMPLE = """\

@@ -10,13 +10,13 @@ from urllib.parse import parse_qs, quote, urlsplit
 import typer
 
 from chalicelib.errors import Refused
-from cli.callback import Callback
-from cli.client import Client
-from cli.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
-from cli.from_server import checked, seconds, web_address
-from cli.from_server import token as token_of
-from cli.parameters import command, new_group
-from cli.terminal import Terminal, terminal
+from cli.connection.callback import Callback
+from cli.connection.client import Client
+from cli.connection.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
+from cli.connection.server_values import checked, seconds, web_address
+from cli.connection.server_values import token as token_of
+from cli.screen.parameters import command, new_group
+from cli.screen.terminal import Terminal, terminal
 
 NAME = re.compile(r"[\w.-]{1,100}")
 app = new_group("Sign on with an account, and add the projects you may use.")

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from cli.follow import follow, job_of
-from cli.job_log import JobLog, LogReader, last_lines
-from cli.parameters import ProjectOption, command, new_group
-from cli.session import completer, open_session
-from cli.since import since_moment
+from cli.applying.follow import follow, job_of
+from cli.applying.job_log import JobLog, LogReader, last_lines
+from cli.connection.session import completer, open_session
+from cli.screen.parameters import ProjectOption, command, new_group
+from cli.screen.since import since_moment
 from cli.tables.runs import FINISHED, newest
 
 app = new_group("Print the log of a run, and follow it while the run is active.")

@@ -9,10 +9,10 @@ from urllib.parse import quote
 import typer
 
 from chalicelib.errors import NotFound
-from cli.parameters import JsonOption, ProjectOption, command, new_group
-from cli.render import as_json
-from cli.session import completer, open_session, watch
-from cli.shapes import document
+from cli.connection.session import completer, open_session, watch
+from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
+from cli.screen.render import as_json
+from cli.screen.shapes import document
 from cli.tables.metrics import axis_line, axis_of, metrics_table
 
 SAMPLES = 1000

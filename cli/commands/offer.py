@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cli.definition import synthetic_task
-from cli.flags import PLANNED, max_offers, overrides, taking
-from cli.parameters import JsonOption, ProjectOption, command, new_group
-from cli.render import as_json, facts, paint, wrap
-from cli.session import Session, open_session
+from cli.applying.definition import synthetic_task
+from cli.applying.flags import PLANNED, max_offers, overrides, taking
+from cli.connection.session import Session, open_session
+from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
+from cli.screen.render import as_json, facts, paint, wrap
 from cli.tables.cells import money, requirements
 from cli.tables.offers import ages_line, gpus_table
 from cli.tables.plans import offers_summary, offers_table

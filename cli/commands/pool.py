@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotFound, NotSupported
+from cli.applying.definition import fleet_definition
+from cli.applying.flags import IDLE, PLACES, PROFILE, RESOURCES, RETRY, SPOT, overrides, taking
+from cli.applying.fleets import apply_fleet
+from cli.applying.runs import ApplyOptions, LoadedConfiguration
 from cli.commands.fleet import delete_one, list_all
-from cli.definition import fleet_definition
-from cli.flags import IDLE, PLACES, PROFILE, RESOURCES, RETRY, SPOT, overrides, taking
-from cli.fleets import apply_fleet
-from cli.parameters import ProjectOption, YesOption, command, new_group
-from cli.runs import ApplyOptions, LoadedConfiguration
-from cli.session import Session, open_session
+from cli.connection.session import Session, open_session
+from cli.screen.parameters import ProjectOption, YesOption, command, new_group
 
 app = new_group("Older spelling of the fleet commands.", no_args_is_help=True)
 

@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 import typer
 
 from chalicelib.errors import DstackError, Refused
-from cli.client import Client
 from cli.commands import quota
-from cli.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
-from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
-from cli.render import Table, as_json, render
-from cli.session import completer, open_session
-from cli.shapes import document
+from cli.connection.client import Client
+from cli.connection.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
+from cli.connection.session import completer, open_session
+from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.render import Table, as_json, render
+from cli.screen.shapes import document
+from cli.screen.terminal import Terminal, terminal
 from cli.tables.people import members_table
-from cli.terminal import Terminal, terminal
 
 app = new_group("Manage the projects this machine knows, and their members.", invoke_without_command=True)
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show your user on each server.")]

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, command, new_group
-from cli.session import Session, open_session, watch
+from cli.connection.session import Session, open_session, watch
+from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, command, new_group
 from cli.tables.runs import run_name, runs_table
 
 PAGE = 100

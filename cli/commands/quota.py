@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.parameters import JsonOption, ProjectOption, command
-from cli.render import Table, as_json
-from cli.session import open_session
-from cli.shapes import document
+from cli.connection.session import open_session
+from cli.screen.parameters import JsonOption, ProjectOption, command
+from cli.screen.render import Table, as_json
+from cli.screen.shapes import document
 
 OFF = "off"
 EACH = "each user"

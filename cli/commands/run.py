@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotFound
-from cli.follow import reason_of
-from cli.parameters import CommandGroup, JsonOption, ProjectOption, command, new_group
-from cli.render import as_json, facts
-from cli.session import completer, open_session
+from cli.applying.follow import reason_of
+from cli.connection.session import completer, open_session
+from cli.screen.parameters import CommandGroup, JsonOption, ProjectOption, command, new_group
+from cli.screen.render import as_json, facts
 from cli.tables.cells import local_time, money, requirements
 from cli.tables.runs import run_name, run_status
 from cli.tables.services import places

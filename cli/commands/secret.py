@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotFound
-from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
-from cli.render import Table, as_json
-from cli.session import Session, completer, open_session
-from cli.shapes import document
+from cli.connection.session import Session, completer, open_session
+from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.render import Table, as_json
+from cli.screen.shapes import document
 
 HIDDEN = "******"
 

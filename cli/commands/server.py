@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.parameters import JsonOption, ProjectOption, command, epilog, new_group
-from cli.render import as_json
-from cli.session import Session, open_session
-from cli.shapes import document
+from cli.connection.session import Session, open_session
+from cli.screen.parameters import JsonOption, ProjectOption, command, epilog, new_group
+from cli.screen.render import as_json
+from cli.screen.shapes import document
+from cli.screen.terminal import STANDARD_INPUT, Terminal, terminal
 from cli.tables.costs import bill_of, cost_table
 from cli.tables.usage import days_kept, subscriptions_table, usage_table
-from cli.terminal import STANDARD_INPUT, Terminal, terminal
 
 HELP = """\
 Start the control plane on this machine.

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cli.parameters import ProjectOption, command, new_group
-from cli.session import completer, open_session
-from cli.since import seconds_of
+from cli.connection.session import completer, open_session
+from cli.screen.parameters import ProjectOption, command, new_group
+from cli.screen.since import seconds_of
 
 app = new_group("Manage access to services.")
 

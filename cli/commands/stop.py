@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.parameters import ProjectOption, YesOption, command, new_group
-from cli.session import completer, open_session
+from cli.connection.session import completer, open_session
+from cli.screen.parameters import ProjectOption, YesOption, command, new_group
 from cli.tables.runs import FINISHED
 
 app = new_group("Stop runs.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from chalicelib.errors import NotSupported
-from cli.parameters import command, new_group
+from cli.screen.parameters import command, new_group
 
 REASONS = {
     "preset": ("Presets aren't available yet.", "Describe the service in a configuration file."),

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from chalicelib.errors import Refused
-from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
-from cli.render import as_json
-from cli.session import Session, completer, open_session
-from cli.shapes import document
+from cli.connection.session import Session, completer, open_session
+from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.render import as_json
+from cli.screen.shapes import document
+from cli.screen.terminal import STANDARD_INPUT
 from cli.tables.people import keys_table, users_table
-from cli.terminal import STANDARD_INPUT
 
 WHAT = "Manage the users of a server, and your own public keys."
 app = new_group(WHAT, invoke_without_command=True)

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
-from cli.render import as_json
-from cli.session import Session, completer, open_session, watch
-from cli.shapes import document
+from cli.connection.session import Session, completer, open_session, watch
+from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
+from cli.screen.render import as_json
+from cli.screen.shapes import document
 from cli.tables.volumes import volumes_table
 
 app = new_group("Manage volumes: disks that outlive runs.", invoke_without_command=True)

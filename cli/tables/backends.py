@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.render import Cell, Table
+from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, age
 
 SOURCES = {"api": "command", "file": "config.yml"}

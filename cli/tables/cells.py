@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.render import Cell
+from cli.screen.render import Cell
 
 Json = Mapping[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.render import Table
+from cli.screen.render import Table
 from cli.tables.cells import Json
 
 LEAST = 0.005  # dollars: smaller lines are left to --json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.printable import printable
-from cli.render import paint, wrap
+from cli.screen.render import paint, wrap
 from cli.tables.cells import Json, local_time
 
 INDENT = "  "  # of continued lines

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
-from cli.render import Table
+from cli.screen.render import Table
 from cli.tables.cells import Json, duration, moment, size_gb
 from cli.tables.runs import FINISHED, newest
 

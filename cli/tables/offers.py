@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.render import Table
+from cli.screen.render import Table
 from cli.tables.cells import Json, age, money, size_gb, span
 from cli.tables.plans import AVAILABILITY
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cli.render import Cell, Table
+from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, duration, machine, money, place, requirements
 from cli.tables.services import replicas_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cli.render import Cell, Table
+from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, age, gpus, machine, money, place, status_cell
 from cli.tables.services import asked_for
 

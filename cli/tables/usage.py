@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.render import Table, facts
+from cli.screen.render import Table, facts
 from cli.tables.cells import Json
 
 UNITS = ("B", "KB", "MB", "GB", "TB")

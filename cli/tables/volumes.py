@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.render import Cell, Table
+from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, age, gigabytes, money, place, status_cell
 
 PLAIN = ("NAME", "BACKEND", "STATUS", "CREATED")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.config import ProjectEntry, config_path, save_projects
-from cli.terminal import Terminal
+from cli.connection.config import ProjectEntry, config_path, save_projects
+from cli.screen.terminal import Terminal
 from tests.cli.plane import Plane
 from tests.world import cli
 

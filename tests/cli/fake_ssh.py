@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.forwards import Forward
-from cli.ssh_config import Hop
+from cli.ssh.config import Hop
+from cli.ssh.forwards import Forward
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKx0gm0vqq7RDS1Gq2kDVd1oYyH4fUvu8bqWUnKa9xLx"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB1ySR2hMtUJ2nCkkL3xYGZlVh1VCRxZ3sjR0HkTtGtV"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from cli.streams import GUID
+from cli.connection.streams import GUID
 
 
 class Far:

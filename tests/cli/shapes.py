@@ -20,8 +20,8 @@ from chalicelib.domain.runs import RunStatus
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.operator.backends import store
 from chalicelib.usecases.runs.metrics import metric_puts
-from cli.config import ProjectEntry, config_path, save_projects
-from cli.shapes import SHAPES
+from cli.connection.config import ProjectEntry, config_path, save_projects
+from cli.screen.shapes import SHAPES
 from tests.api.rig import ADMIN, Rig, fleet
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_joins import BY_THEMSELVES, machine_joins

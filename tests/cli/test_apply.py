@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.runs import refusals
+from cli.applying.runs import refusals
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.plane import (
     JOB_ID,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cli.config import config_path, load_projects
+from cli.connection.config import config_path, load_projects
+from cli.connection.session import names_path
 from cli.main import written_version
-from cli.session import names_path
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.plane import (
     JOB_ID,

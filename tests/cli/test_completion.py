@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.session import names_path
+from cli.connection.session import names_path
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.session import names_path
+from cli.connection.session import names_path
 from tests.harness.debian import NotHere, install
 from tests.harness.server import PATIENCE, ROOT, until
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from cli.reference import EXIT_CODES, reference
+from tests.cli.applying.test_flags import ANSWERS
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.plane import NOT_THERE, Plane, finished, run, steps, submission
-from tests.cli.test_flags import ANSWERS
 
 TASK = "type: task\nname: train\ncommands: [ls]\n"
 Case = tuple[str, dict[str, Any], dict[str, Any]]  # command line, answers, how it is run

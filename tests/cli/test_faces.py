@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from cli.config import ProjectEntry, config_path, save_projects
+from cli.connection.config import ProjectEntry, config_path, save_projects
 from cli.reference import leaves
+from tests.cli.applying.test_flags import ANSWERS, BACKEND
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane, fleet, gateway, offer, run, volume
-from tests.cli.test_flags import ANSWERS, BACKEND
 from tests.cli.test_tables import GROUPS, H100, many_fleets, many_runs, metrics, run_plan, taken
 
 FOLDER = Path(__file__).parent / "golden" / "faces"

@@ -81,7 +81,7 @@ def test_the_list_of_commands_says_what_they_say(name: str) -> None:
 @cache
 def modules_after(*words: str) -> set[str]:
     code = (
-        "import sys; from cli.main import invoke; from cli.terminal import Terminal\n"
+        "import sys; from cli.main import invoke; from cli.screen.terminal import Terminal\n"
         f"invoke({list(words)!r}, Terminal(env={{}}))\n"
         "print('|'.join(sys.modules), file=sys.stderr)"
     )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli.applying.test_flags import ANSWERS, LINES, active, fleet_plan
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.plane import NOT_THERE, Plane, fleet, gateway, run, volume
-from tests.cli.test_flags import ANSWERS, LINES, active, fleet_plan
 from tests.cli.test_help import LEAVES
 
 TASK = "type: task\nname: train\ncommands: [ls]\n"

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from cli.config import config_path, default_of, load_projects
+from cli.connection.config import config_path, default_of, load_projects
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane
 

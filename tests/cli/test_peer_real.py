@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cli.config import ProjectEntry, config_path, save_projects
+from cli.connection.config import ProjectEntry, config_path, save_projects
+from tests.cli.applying.test_flags import plan
 from tests.cli.known_flags import KNOWN
 from tests.cli.plane import Plane
-from tests.cli.test_flags import plan
 from tests.wire.clients import PEER, Driver
 
 pytestmark = pytest.mark.skipif(not (PEER / "dstack").exists(), reason="`make test` brings the genuine client")

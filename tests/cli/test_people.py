@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.config import ProjectEntry, config_path, load_projects, save_projects
+from cli.connection.config import ProjectEntry, config_path, load_projects, save_projects
 from tests.api.rig import ADMIN, Rig, fleet
 from tests.api.test_fleets import create
 from tests.cli.conftest import Dstack

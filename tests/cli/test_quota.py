@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli.applying.test_flags import QUOTA
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane
-from tests.cli.test_flags import QUOTA
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.terminal import Terminal
+from cli.screen.terminal import Terminal
 from tests.cli.seed_documents import COMMANDS, CONFIGURATIONS
 from tests.harness.server import PATIENCE, ROOT, Server, until
 from tests.world.cli import Dstack, Ended

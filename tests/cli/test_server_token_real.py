@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.config import ProjectEntry, config_path, load_projects, save_projects
+from cli.connection.config import ProjectEntry, config_path, load_projects, save_projects
 from tests.cli.conftest import Dstack
 from tests.harness.server import ROOT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.usecases.services import doors
-from cli.config import ProjectEntry, config_path, save_projects
+from cli.connection.config import ProjectEntry, config_path, save_projects
 from tests.api.rig import ADMIN, Rig, submit
 from tests.cli.conftest import Dstack
 from tests.cli.shapes import RealPlane

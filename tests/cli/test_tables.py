@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from cli.follow import ending
-from cli.render import Table, facts, render
+from cli.applying.follow import ending
+from cli.screen.render import Table, facts, render
 from cli.tables import cells
 from cli.tables.events import event_line
 from cli.tables.fleets import fleets_table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.config import ProjectEntry, config_path, save_projects
+from cli.connection.config import ProjectEntry, config_path, save_projects
 from tests.api.rig import ADMIN, Rig
 from tests.api.test_exports import GPUS, Center
 from tests.cli.shapes import RealPlane

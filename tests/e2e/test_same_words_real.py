@@ -21,9 +21,9 @@ from chalicelib.configuration.resolution import resolved
 from chalicelib.errors import Invalid
 from chalicelib.planning.kernel.field_support import NotBuilt
 from chalicelib.planning.runs.support import FLEET, RUN
-from cli.config import ProjectEntry, config_path, save_projects
+from cli.connection.config import ProjectEntry, config_path, save_projects
 from cli.main import invoke
-from cli.terminal import Terminal
+from cli.screen.terminal import Terminal
 from tests.e2e.peer import Peer
 from tests.harness.server import HttpError, Server
 from tests.planning.runs.test_support import raw_with

@@ -78,7 +78,7 @@ def main() -> int:
         ("erase-unused", 10, deployed("functions.erase_unused.handler")),
     ):
         in_background(keep_time, rule, minutes * MINUTE, function)
-    from cli.config import set_default_project
+    from cli.connection.config import set_default_project
 
     set_default_project(chosen.home / ".dstack" / "config.yml", "main", url, os.environ["DSTACK_SERVER_ADMIN_TOKEN"])
     print(f"The server is running at {url}", flush=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chalicelib.domain.tenants import hash_token
 from chalicelib.runtime.announce import first_words
-from cli.config import ProjectEntry, load_projects, save_projects
+from cli.connection.config import ProjectEntry, load_projects, save_projects
 
 URL, TOKEN = "http://127.0.0.1:3000", "the-token"
 

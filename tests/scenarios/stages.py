@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.domain.instants import HOUR, SECOND
-from cli.config import set_default_project
-from cli.terminal import Terminal
+from cli.connection.config import set_default_project
+from cli.screen.terminal import Terminal
 from tests.harness.server import PATIENCE, ROOT, Server, until
 from tests.world import wires
 from tests.world.cli import Dstack

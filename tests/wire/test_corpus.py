@@ -92,7 +92,7 @@ def test_there_are_many(refused: bool, least: int) -> None:
 def test_every_flag_of_apply_is_in_a_case() -> None:
     """Those that change what is sent; `UNBUILT` ones are refused, and among the differences."""
     from cli.commands.apply import app
-    from cli.parameters import Command
+    from cli.screen.parameters import Command
 
     (command,) = (found for found in app.registered_commands if found.name == "apply")
     assert command.cls is not None and issubclass(command.cls, Command)

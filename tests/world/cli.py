@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cli.main import invoke
-from cli.terminal import Terminal
+from cli.screen.terminal import Terminal
 
 
 @dataclass

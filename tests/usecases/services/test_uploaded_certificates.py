@@ -14,7 +14,7 @@ from chalicelib.domain.certificates import CertificateStatus
 from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.errors import Invalid
 from chalicelib.usecases.services import certificates
-from cli.certificates import with_certificate
+from cli.applying.certificates import with_certificate
 from tests.api.rig import Rig, fleet, submit
 from tests.api.test_fleets import create
 from tests.api.test_gateways import asked, listed, made, refused, stored

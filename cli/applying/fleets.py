@@ -1,0 +1,205 @@
+"""Applying and deleting fleets: plan, show, ask, apply, and wait until their machines are ready or gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from chalicelib.errors import Invalid, NotFound, Problem, Refused
+from cli.applying.follow import Stages
+from cli.applying.host_progress import HostProgress
+from cli.applying.runs import ApplyOptions, LoadedConfiguration
+from cli.connection.session import Session
+from cli.screen.render import as_json, facts
+from cli.screen.terminal import Terminal
+from cli.ssh.keys import read_key
+from cli.tables.fleets import fleets_table
+from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary, offers_table
+
+GONE_SECONDS = 1.0
+READY_SECONDS = 0.5
+LOOKS_TO_ORDER = 10
+READY = ("idle", "busy")
+ON_THE_WAY = ("pending", "provisioning", "terminating")
+
+
+def apply_fleet(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
+    """Creates or changes the fleet; returns the exit code."""
+    terminal = session.terminal
+    configuration = with_ssh_keys(definition.configuration, terminal.cwd, terminal.home)
+    spec = {"configuration": configuration, "configuration_path": definition.path, "profile": definition.profile}
+    plan = session.client.in_project("fleets/get_plan", {"spec": spec})
+    current = plan.get("current_resource")
+    if current is not None and plan["action"] != "update" and options.in_place:
+        raise Refused(
+            f"Fleet {current['name']} would have to be deleted and re-created for this.",
+            hint="Give the machine a fleet of its own: --pool NAME.",
+        )
+    if not options.as_json:
+        _show(session, plan)
+    elif current is not None and not options.force and not _changes(plan, current) and not _lacks_hosts(current):
+        terminal.say(as_json(current))
+        return 0
+    if not _agreed(session, plan, current, options):
+        return 0
+    again = current is not None and not _changes(plan, current) and not _lacks_hosts(current)
+    if current is not None and (plan["action"] != "update" or again):
+        delete_fleet(session, current["name"])
+        current = None
+    body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
+    fleet = session.client.in_project("fleets/apply", body)
+    session.remember("fleet", [fleet["name"]])
+    if options.as_json:
+        terminal.say(as_json(fleet))
+        return 0
+    if options.detach:
+        terminal.say(f"Fleet {fleet['name']} is applied; its machines are created in the background.")
+        return 0
+    return _wait(session, fleet, asks=not options.yes)
+
+
+def delete_fleet(session: Session, name: str) -> None:
+    """Deletes the fleet and returns when it is gone."""
+    session.client.in_project("fleets/delete", {"names": [name]})
+    session.terminal.warn(f"Deleting fleet {name} …")
+    while True:
+        try:
+            session.client.in_project("fleets/get", {"name": name, "id": None})
+        except NotFound:
+            return
+        session.terminal.sleep(GONE_SECONDS)
+
+
+def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
+    """The configuration with the keys from its `identity_file`s, which the server needs to reach the hosts.
+
+    Relative paths start at `folder`: where the command runs, as with `ssh -i`.
+    """
+    if not configuration.get("ssh_config"):
+        return configuration
+    problems: list[Problem] = []
+
+    def filled(value: Any, at: str) -> Any:
+        if not isinstance(value, dict):
+            return value
+        found = dict(value)
+        if found.get("proxy_jump"):
+            found["proxy_jump"] = filled(found["proxy_jump"], f"{at}.proxy_jump")
+        if name := found.get("identity_file"):
+            try:
+                found["ssh_key"] = read_key(name, folder, home)
+            except Refused as error:
+                message = error.message.removeprefix("identity_file: ").rstrip(".")
+                problems.append(Problem(message, f"{at}.identity_file", hint=error.hint, code="invalid-path"))
+        return found
+
+    hosts = filled(configuration["ssh_config"], "ssh_config")
+    hosts["hosts"] = [filled(host, f"ssh_config.hosts.{place}") for place, host in enumerate(hosts.get("hosts") or ())]
+    if problems:
+        raise Invalid(problems)
+    return {**configuration, "ssh_config": hosts}
+
+
+def _show(session: Session, plan: dict[str, Any]) -> None:
+    terminal = session.terminal
+    terminal.say(facts(fleet_facts(plan), terminal.width, terminal.colour))
+    terminal.say()
+    offers = plan.get("offers") or []
+    if offers:
+        session.show(offers_table(offers[:3], dim_later=False))
+        summary = offers_summary(len(offers[:3]), plan["total_offers"], plan.get("max_offer_price"))
+        if summary:
+            terminal.say(summary)
+        terminal.say()
+
+
+def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | None, options: ApplyOptions) -> bool:
+    terminal = session.terminal
+    if current is None:
+        name = plan["spec"]["configuration"].get("name")
+        question = f"Set up the fleet {name}?" if name else "Set up this fleet?"
+    else:
+        found = _changes(plan, current)
+        if found:
+            _show_changes(session, found, options)
+        elif _lacks_hosts(current):
+            question = f"Add the missing hosts to the fleet {current['name']} again?"
+            return options.yes or _confirmed(terminal, question)
+        elif options.yes and not options.force:
+            terminal.say(f"Fleet {current['name']} is up to date. To delete and re-create it, add --force.")
+            return False
+        if found and plan["action"] == "update":
+            question = f"Change the fleet {current['name']}?"
+        else:
+            question = f"Delete the fleet {current['name']} and its machines, and re-create it?"
+    return options.yes or _confirmed(terminal, question)
+
+
+def _show_changes(session: Session, found: list[tuple[str, Any, Any]], options: ApplyOptions) -> None:
+    if not options.as_json:
+        session.show(changes_table(found))
+        session.terminal.say()
+
+
+def _confirmed(terminal: Terminal, question: str) -> bool:
+    if terminal.confirm(question):
+        return True
+    terminal.say("Nothing was changed.")
+    return False
+
+
+def _lacks_hosts(fleet: dict[str, Any]) -> bool:
+    """Has it hosts that couldn't be added?"""
+    there = {one["hostname"] for one in fleet["instances"] if one["status"] != "terminated"}
+    hosts = (fleet["spec"]["configuration"].get("ssh_config") or {}).get("hosts") or ()
+    return any((host if isinstance(host, str) else host["hostname"]) not in there for host in hosts)
+
+
+def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    return changes(current["spec"], plan.get("effective_spec") or plan["spec"])
+
+
+def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
+    """Waits until its machines are ready; fails if one ended or isn't available."""
+    terminal, name = session.terminal, fleet["name"]
+    stages, looks, progress = Stages(session), 0, HostProgress(session)
+    try:
+        while _is_coming(fleet, looks):
+            for line in progress.news(fleet):
+                terminal.warn(line)
+            stages.say(f"{_ready(fleet)} of {_wanted(fleet)} machines ready", f" · {looks * READY_SECONDS:.0f} s")
+            terminal.sleep(READY_SECONDS)
+            fleet, looks = session.get_fleet(name), looks + 1
+        stages.close()
+        for line in progress.news(fleet):
+            terminal.warn(line)
+    except KeyboardInterrupt:
+        stages.close()
+        if not asks or not terminal.confirm(f"Give up and delete the fleet {name}?"):
+            terminal.say(f"Fleet {name} continues in the background; `dstack fleet` shows it.")
+            return 0
+        delete_fleet(session, name)
+        terminal.say(f"Fleet {name} is deleted.")
+        return 0
+    failed = any(one["status"] == "terminated" for one in fleet["instances"])
+    failed = failed or (bool(fleet.get("status_message")) and _ready(fleet) < _wanted(fleet))
+    session.show(fleets_table([fleet], terminal.now(), session.project, verbose=failed))
+    return 1 if failed else 0
+
+
+def _is_coming(fleet: dict[str, Any], looks: int) -> bool:
+    """Is a machine being created or about to be? A fleet with a message is stuck."""
+    if any(one["status"] in ON_THE_WAY for one in fleet["instances"]):
+        return True
+    return looks < LOOKS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet.get("status_message")
+
+
+def _ready(fleet: dict[str, Any]) -> int:
+    return sum(one["status"] in READY for one in fleet["instances"])
+
+
+def _wanted(fleet: dict[str, Any]) -> int:
+    """How many machines an apply creates, or how many exist already if that is more."""
+    nodes = fleet["spec"]["configuration"].get("nodes") or {}
+    alive = sum(one["status"] in (*READY, *ON_THE_WAY) for one in fleet["instances"])
+    return max(nodes.get("min") or 0, nodes.get("target") or 0, alive)

@@ -1,0 +1,212 @@
+"""Following a run: its log as bytes, its stages as a line, and its end as an exit code.
+
+The server is polled often at first and after every change, since most changes follow each other closely and a short job
+should be seen while it runs; a run in which nothing happens is polled once a second.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import Any
+
+from chalicelib.errors import NotFound
+from chalicelib.printable import printable
+from cli.applying.job_log import JobLog
+from cli.connection.session import Session
+from cli.screen.render import paint
+from cli.ssh.attachment import JobAttachment
+from cli.tables.cells import age, moment, money, place
+from cli.tables.runs import FINISHED, failed_job, newest, run_status
+
+SOON_SECONDS = 0.2  # between polls of a run that has just changed,
+SOON_LOOKS = 50  # this many times; then
+POLL_SECONDS = 1.0
+BEFORE_LOG = ("submitted", "provisioning", "pulling")
+
+
+STYLE_OF_END = {"done": "good", "terminated": "warn", "failed": "bad"}
+
+
+def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any] | None:
+    """The requested job; None if the run has none yet. Default replica: the lowest running one, else the lowest."""
+    jobs: list[dict[str, Any]] = [
+        found for found in run.get("jobs") or () if found["job_spec"].get("job_num", 0) == job
+    ]
+    jobs.sort(key=lambda found: int(found["job_spec"].get("replica_num", 0)))
+    if replica is not None:
+        jobs = [found for found in jobs if found["job_spec"].get("replica_num", 0) == replica]
+    running = [found for found in jobs if newest(found).get("status") == "running"]
+    if jobs:
+        return (running if replica is None and running else jobs)[0]
+    if run.get("jobs"):
+        wanted = f"job {job}" if replica is None else f"replica {replica}, job {job}"
+        raise NotFound(f"This run has no {wanted}.", hint="`dstack ps -v` lists its replicas and jobs.")
+    return None
+
+
+class PollPauses:
+    """How long to wait before the next poll."""
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._looks = 0
+
+    def after(self, seen: object) -> float:
+        """Short for a while after `seen` changed, then long."""
+        self._looks = self._looks + 1 if seen == self._seen else 0
+        self._seen = seen
+        return SOON_SECONDS if self._looks < SOON_LOOKS else POLL_SECONDS
+
+
+class Stages:
+    """Shows the progress of a run or a fleet on standard error: a spinner on a terminal, else a line per change."""
+
+    def __init__(self, session: Session) -> None:
+        self.terminal = session.terminal
+        self.last = ""
+        self._spinner: Any = None
+
+    def update(self, run: dict[str, Any], job: dict[str, Any] | None) -> None:
+        self.say(stage(run, job), f" · submitted {age(run.get('submitted_at'), self.terminal.now())}")
+
+    def say(self, text: str, since: str = "") -> None:
+        """`since` changes with time alone, so it is for the spinner only."""
+        if self.terminal.watched:
+            self._spin(printable(text + since))
+        elif text != self.last:
+            self.terminal.warn(text)
+        self.last = text
+
+    def close(self) -> None:
+        if self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+
+    def _spin(self, text: str) -> None:
+        if self._spinner is None:
+            from rich.console import Console
+
+            console = Console(stderr=True, no_color=not self.terminal.colour, highlight=False)
+            self._spinner = console.status(text)
+            self._spinner.start()
+        self._spinner.update(text)
+
+
+def stage(run: dict[str, Any], job: dict[str, Any] | None) -> str:
+    """`pulling 1.2/3.4GB on aws (us-east-1)`: the run's status, how far it is, and where."""
+    latest = newest(job) if job else {}
+    status = run_status(run)
+    pull = latest.get("image_pull_progress") or {}
+    if latest.get("status") == "pulling":
+        status = f"pulling{pull_progress(pull)}"
+    placed = latest.get("job_provisioning_data") or {}
+    where = f" on {place(placed.get('backend'), placed.get('region'))}" if placed.get("backend") else ""
+    known = latest.get("status") == "running" or run["status"] == "terminating"  # its end tells why
+    why = "" if known else reason_of(run)
+    return f"{status}{where}{': ' + why if why else ''}"
+
+
+def reason_of(run: dict[str, Any]) -> str:
+    """Why it waits or why it ended, in the server's words; empty if it gives no reason."""
+    latest = run.get("latest_job_submission") or {}
+    return str(
+        latest.get("termination_reason_message") or run.get("message") or run.get("error") or latest.get("error") or ""
+    )
+
+
+def pull_progress(pull: dict[str, Any]) -> str:
+    total = pull.get("total_bytes") or 0
+    if not total:
+        return ""
+    at_least = "" if pull.get("is_total_bytes_final") else "≥"
+    parts = [f"{(pull.get(key) or 0) / 2**30:.1f}" for key in ("extracted_bytes", "downloaded_bytes")]
+    return f" {'/'.join(parts)}/{at_least}{total / 2**30:.1f}GB"
+
+
+def follow(
+    session: Session,
+    name: str,
+    *,
+    replica: int | None = None,
+    job: int = 0,
+    log: JobLog | None = None,
+    attachment: JobAttachment | None = None,
+    stages: Stages | None = None,
+) -> dict[str, Any]:
+    """Writes the log as it grows until the run has ended; returns the run as it was then.
+
+    A retry creates a new submission; its log follows the old one's.
+    """
+    pace = PollPauses()
+    while True:
+        run = session.get_run(name)
+        chosen = job_of(run, replica, job)
+        latest = newest(chosen) if chosen else {}
+        ended = run["status"] in FINISHED
+        started = bool(latest.get("id")) and latest.get("status") not in BEFORE_LOG
+        if stages and started:
+            _begin(stages, run, chosen, log)
+        elif stages and not ended:
+            stages.update(run, chosen)
+        if attachment:
+            attachment.tend(run, chosen)
+        held = log is not None and attachment is not None and not ended and attachment.is_awaited()
+        if log and chosen and started and not held:
+            log.turn_to(chosen)
+        if log and not held:
+            log.drain(ended)
+        if ended:
+            if stages:
+                stages.close()
+            return run
+        _wait(session, pace.after((run["status"], latest.get("id"), latest.get("status"))), log, attachment)
+
+
+def _begin(stages: Stages, run: dict[str, Any], job: dict[str, Any] | None, log: JobLog | None) -> None:
+    """The job has started: its log, if it is wanted, takes the place of the stages."""
+    stages.close()
+    assert job is not None, "it has a submission"
+    if log and log.submission != newest(job)["id"] and run["status"] not in FINISHED:
+        told, stages.last = stages.last, stage(run, job)
+        if told != stages.last:
+            stages.terminal.warn(stages.last)
+
+
+def _wait(session: Session, seconds: float, log: JobLog | None, attachment: JobAttachment | None) -> None:
+    """Until it is time for the next look, or something happens to the attachment. The log is written as it comes."""
+    watched = [one for one in (log, attachment) if one is not None and one.fileno() >= 0]
+    if not watched:
+        session.terminal.sleep(seconds)
+        return
+    until = time.monotonic() + seconds
+    # A job may print without a pause.
+    while (left := until - time.monotonic()) > 0 and (ready := select.select(watched, [], [], left)[0]):
+        over = log is not None and log in ready and log.write_arrived()
+        if over or attachment in ready:
+            return
+
+
+def exit_code(run: dict[str, Any]) -> int:
+    """0 for a run that is done; the exit status of the job that failed, if it failed by itself; else 1. Its other jobs
+    were ended for it, and have a status from that."""
+    if run["status"] != "failed":
+        return 0 if run["status"] == "done" else 1
+    failed = failed_job(run)
+    status = newest(failed).get("exit_status") if failed else None
+    return status if isinstance(status, int) and 0 < status < 256 else 1
+
+
+def ending(run: dict[str, Any], name: str, colour: bool) -> str:
+    """How it ended, how long it took, what it cost; unless it is done also why, one line per reason."""
+    latest = run.get("latest_job_submission") or {}
+    started, ended = moment(run.get("submitted_at")), moment(latest.get("finished_at") or run.get("last_processed_at"))
+    took = f" after {max(ended - started, 0):.0f} s" if started is not None and ended is not None else ""
+    cost = f", {money(run['cost'])}" if run.get("cost") else ""
+    why = reason_of(run).split("; ") if run["status"] != "done" else []
+    reason = ":\n  " + "\n  ".join(why) if len(why) > 1 else f": {why[0]}" if why and why[0] else ""
+    failed = failed_job(run)
+    node = f" on {failed['job_spec']['job_name']}" if failed and len(run["jobs"]) > 1 else ""
+    how = "" if run["status"] == "done" else f" ({run_status(run)}{node})"
+    text = f"{name} {run['status']}{how}{took}{cost}"
+    return paint(text, STYLE_OF_END.get(run["status"], "bad"), colour) + reason

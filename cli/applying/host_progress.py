@@ -1,0 +1,41 @@
+"""The progress of an SSH fleet's hosts while they are added: a line for each step of each host, and for what is tried
+again, which may take minutes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.connection.session import Session
+
+STEPS = ("done: ", "undone: ")  # how the events of steps begin
+AGAIN = "Transient: "  # and those of attempts that failed and are repeated
+
+
+class HostProgress:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._last: tuple[str, str] | None = None  # time and id of the last event that was read
+        self._said: dict[str, str] = {}  # by host: its last line
+
+    def news(self, fleet: dict[str, Any]) -> list[str]:
+        """The lines since the last look. A fleet of clouds has none."""
+        if not fleet["spec"]["configuration"].get("ssh_config"):
+            return []
+        hosts = {one["id"]: f"{one.get('hostname') or one['name']}" for one in fleet["instances"]}
+        since = {"prev_recorded_at": self._last[0], "prev_id": self._last[1]} if self._last else {}
+        body = {"within_fleets": [fleet["id"]], "include_target_types": ["instance"], "ascending": True, **since}
+        found = self._session.client.post("/api/events/list", body)
+        if found:
+            self._last = found[-1]["recorded_at"], found[-1]["id"]
+        return [line for event in found for line in self._lines(event, hosts)]
+
+    def _lines(self, event: dict[str, Any], hosts: dict[str, str]) -> list[str]:
+        host = next((hosts[target["id"]] for target in event["targets"] if target["id"] in hosts), None)
+        text = str(event["message"])
+        if host is None or not text.startswith((*STEPS, AGAIN)):
+            return []
+        line = f"  {host}: {text.removeprefix('done: ')}"
+        if text.startswith(AGAIN):
+            line = f"  {host}: {text.removeprefix(AGAIN)}; trying again"
+        before, self._said[host] = self._said.get(host), line
+        return [] if line == before else [line]

@@ -1,0 +1,1 @@
+"""The connection to a server: which server and project, HTTP and streams, and what its answers may contain."""

@@ -1,0 +1,154 @@
+"""How a job can read a repository: the first way that works from here, tried with `git ls-remote`.
+
+First without credentials. Then with those of the command line, or those stored on the server earlier. Only if there are
+neither, with what this machine has for the host: the key of ~/.ssh/config, the token of the GitHub CLI, ~/.ssh/id_rsa.
+Credentials that work are sent to the server, since the machine that runs the job clones with them, and the user sees
+that.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from chalicelib.errors import Refused
+from cli.connection.server_values import private_key, token
+from cli.repositories.git import git
+from cli.repositories.remotes import Remote
+from cli.screen.terminal import Terminal
+from cli.ssh.keys import read_key
+
+# As a machine that knows nothing about this user would ask.
+PLAIN = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_DIR": "/dev/null"}
+SSH = (
+    "ssh -F none -i {key} -o IdentitiesOnly=yes -o IdentityAgent=none -o BatchMode=yes -o ConnectTimeout=20 "
+    "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+)
+HELPER = '!f() { echo username=anything; echo "password=$DSTACK_REPO_TOKEN"; }; f'  # a token in a URL shows in `ps`
+
+
+@dataclass(frozen=True)
+class RepoWay:
+    """One way to read a repository; `said` describes it to the user."""
+
+    said: str
+    private_key: str | None = None
+    token: str | None = None
+
+    def credentials(self, remote: Remote) -> dict[str, str | None]:
+        address = remote.ssh if self.private_key else remote.https
+        return {"clone_url": address, "private_key": self.private_key, "oauth_token": self.token}
+
+
+ANYBODY = RepoWay("without credentials")
+
+
+@dataclass(frozen=True)
+class GivenCredentials:
+    """The credentials of the command line."""
+
+    token: str | None = None
+    identity: str | None = None  # a private key's file
+
+    def way(self, terminal: Terminal) -> RepoWay | None:
+        if self.identity:
+            key = read_key(self.identity, terminal.cwd, terminal.home, said_by="--git-identity")
+            return RepoWay("with --git-identity", private_key=key["private"])
+        if self.token:
+            if not self.token.isprintable() or " " in self.token:
+                raise Refused("--token: a token has no spaces or line breaks.", hint="Copy it again, in quotes.")
+            return RepoWay("with --token", token=self.token)
+        return None
+
+
+def stored_way(credentials: dict[str, str | None] | None) -> RepoWay | None:
+    """The credentials stored on the server; None if there are none, or no secret among them."""
+    said = "with the credentials that the server keeps for you"
+    if credentials and credentials.get("private_key"):
+        return RepoWay(said, private_key=private_key(credentials["private_key"]))
+    if credentials and credentials.get("oauth_token"):
+        return RepoWay(said, token=token(credentials["oauth_token"]))
+    return None
+
+
+def find_way(remote: Remote, ways: list[RepoWay], terminal: Terminal, *, branch: str | None) -> RepoWay:
+    """The first of `ways` that can read the repository, which must have `branch`."""
+    tried = []
+    for way in ways:
+        listed, why = _ask(remote, way, terminal, branch)
+        if listed is None:
+            tried.append(f"  {way.said}: {why}")
+            continue
+        if branch and not any(line.endswith((f"refs/heads/{branch}", f"refs/tags/{branch}")) for line in listed):
+            raise Refused(
+                f"{remote.https} has no branch {branch}.", hint=f"See them with `git ls-remote --heads {remote.https}`."
+            )
+        return way
+    raise Refused("\n".join([f"The repository {remote.https} can't be read:", *tried]), hint=_advice(ways[-1]))
+
+
+def _advice(last: RepoWay) -> str:
+    if last.said == "with --git-identity":
+        return "Is the key known there, and the address right?"
+    if last.said == "with --token":
+        return "Can the token read this repository, and is the address right?"
+    return "Is the address right? A private one needs --token TOKEN (try `$(gh auth token)`) or --git-identity KEY."
+
+
+def own_ways(remote: Remote, terminal: Terminal) -> list[RepoWay]:
+    """This machine's credentials for the repository's host, the likeliest first."""
+    found = []
+    if remote.ssh_key:
+        found += _key_way(remote.ssh_key, "of ~/.ssh/config", terminal)
+    if token := _github_token(remote.host, terminal.home):
+        found.append(RepoWay("with the token of the GitHub CLI", token=token))
+    return found + _key_way("~/.ssh/id_rsa", "by default", terminal)
+
+
+def _key_way(name: str, why: str, terminal: Terminal) -> list[RepoWay]:
+    """The key of a file, if a job could use it: it exists and has no passphrase."""
+    try:
+        key = read_key(name, terminal.cwd, terminal.home)
+    except Refused:
+        return []  # the user didn't name this key; the list of attempts shows that it failed
+    return [RepoWay(f"with the key {name}, {why}", private_key=key["private"])]
+
+
+def _github_token(host: str, home: Path) -> str | None:
+    import yaml
+
+    try:
+        known = yaml.safe_load((home / ".config" / "gh" / "hosts.yml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None  # another program's file: absent, or in an unknown format
+    entry = known.get(host) if isinstance(known, dict) else None
+    token = entry.get("oauth_token") if isinstance(entry, dict) else None
+    return token if isinstance(token, str) and token else None
+
+
+def _ask(remote: Remote, way: RepoWay, terminal: Terminal, branch: str | None) -> tuple[list[str] | None, str]:
+    """What the remote lists, or why it doesn't."""
+    wanted = ["HEAD", *([f"refs/heads/{branch}", f"refs/tags/{branch}"] if branch else [])]
+    if not way.private_key:
+        helper = ["-c", f"credential.helper={HELPER}"] if way.token else []
+        words = ["-c", "credential.helper=", *helper, "ls-remote", remote.https, *wanted]
+        said = git(*words, env=terminal.env, also={**PLAIN, "DSTACK_REPO_TOKEN": way.token or ""})
+    else:
+        with _as_file(way.private_key) as path:
+            command = SSH.format(key=shlex.quote(str(path)))
+            also = {**PLAIN, "GIT_SSH_COMMAND": command}
+            said = git("ls-remote", remote.ssh, *wanted, env=terminal.env, also=also)
+    return (None, said.why) if said.status else (said.text.splitlines(), "")
+
+
+@contextmanager
+def _as_file(private_key: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="dstack-") as scratch:
+        path = Path(scratch) / "key"
+        path.touch(0o600)
+        path.write_text(private_key, encoding="utf-8")
+        yield path

@@ -1,0 +1,129 @@
+"""What a checkout contains: where it was cloned from, at which commit, and everything that changed since.
+
+A job clones the upstream branch with its submodules and applies the difference. So the difference is taken against the
+upstream's commit as this machine last saw it: unpushed commits, staged and unstaged changes, untracked files, and what
+differs within submodules and other repositories inside. What Git ignores is left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.repositories.git_filters import compare_as_seen
+from cli.repositories.submodules import inner_repositories, open_inner
+from cli.repositories.work_tree import Asking, WorkTree, open_work_tree
+
+PART = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Checkout:
+    remote: str  # the address it was cloned from
+    branch: str  # its name on the remote
+    commit: str
+    user_name: str | None
+    user_email: str | None
+    patch: bytes
+    stored: tuple[str, ...] = ()  # files that jobs have in the form in which a filter stores them
+
+
+def read_checkout(folder: Path, env: Mapping[str, str], *, said_by: str) -> Checkout:
+    asking = Asking(folder, env, said_by)
+    _check_root(asking)
+    branch, remote, upstream = _upstream(asking)
+    settings = asking.settings(r"user\.(name|email)|remote\..*\.url")
+    address = settings.get(f"remote.{remote}.url")
+    if not address:
+        raise asking.refused(f"the branch {branch} follows {remote}, which has no address", "see `git remote -v`")
+    commit = asking.git("rev-parse", "--verify", "--quiet", upstream.reference)
+    with tempfile.TemporaryDirectory(prefix="dstack-") as scratch:
+        tree = open_work_tree(asking, Path(scratch) / "top")
+        if commit.status or not tree.has(commit.text):
+            raise asking.refused(
+                f"the branch {branch} follows {upstream.branch} at {remote}, which isn't known here",
+                f"push it with `git push -u {remote} {branch}`, or fetch it with `git fetch {remote}`",
+            )
+        patch, stored = _difference(tree, commit.text, (Path(scratch) / str(number) for number in itertools.count()))
+    name, email = settings.get("user.name"), settings.get("user.email")
+    return Checkout(address, upstream.branch, commit.text, name, email, patch, tuple(stored))
+
+
+def largest_parts(patch: bytes, count: int = 3) -> list[tuple[str, int]]:
+    """The files that take most of a patch, and how many bytes of it."""
+    starts = [(found.start(), _name(found[1])) for found in PART.finditer(patch)]
+    ends = [start for start, _ in starts[1:]] + [len(patch)]
+    sized = [(name, end - start) for (start, name), end in zip(starts, ends, strict=True)]
+    return sorted(sized, key=lambda part: part[1], reverse=True)[:count]
+
+
+def _name(pair: bytes) -> str:
+    """The file in `a/NAME b/NAME`, as a patch begins with it; quoted in the manner of C if it is odd."""
+    second = pair[len(pair) // 2 + 1 :]
+    if second.startswith(b'"'):
+        second = second.strip(b'"').decode("unicode_escape").encode("latin-1")
+    if not second.startswith(b"b/"):  # it was renamed
+        second = pair.rpartition(b" b/")[2]
+    return os.fsdecode(second.removeprefix(b"b/"))
+
+
+def _difference(tree: WorkTree, base: str | None, free: Iterator[Path]) -> tuple[bytes, list[str]]:
+    """The patch, and the files that stay as they are stored. `free`: folders for the repositories inside."""
+    tree.notice_everything()
+    fresh, untracked = tree.unknown()
+    inside = list(inner_repositories(tree, base, untracked))
+    before = base or tree.empty()
+    stored = [f"{tree.prefix}{name}" for name in compare_as_seen(tree, before)]
+    patch = tree.patch(before, fresh)
+    for one in inside:
+        more, as_stored = _difference(open_inner(tree, one, next(free)), one.base, free)
+        patch += more
+        stored += as_stored
+    return patch, stored
+
+
+def _check_root(asking: Asking) -> None:
+    folder = asking.folder
+    if not folder.exists():
+        raise asking.refused(f"{folder} doesn't exist", "name the folder of a checkout, or the address of a repository")
+    if not folder.is_dir():
+        raise asking.refused(f"{folder} is a file", "name the folder of a checkout; single files go into `files`")
+    top = asking.top()
+    if not folder.samefile(top):
+        raise asking.refused(
+            f"{folder} is within the checkout {top}",
+            "name that folder to use all of it, or upload part of it with `files`",
+        )
+
+
+@dataclass(frozen=True)
+class UpstreamBranch:
+    reference: str  # the local ref that tracks it
+    branch: str
+
+
+def _upstream(asking: Asking) -> tuple[str, str, UpstreamBranch]:
+    """The checked-out branch, the remote it follows, and the branch it follows there."""
+    head = asking.git("symbolic-ref", "--quiet", "--short", "HEAD")
+    if head.status:
+        raise asking.refused("no branch is checked out (a detached HEAD)", "check one out with `git switch BRANCH`")
+    branch = head.text
+    fields = "%(upstream)%00%(upstream:remotename)%00%(upstream:remoteref)"
+    said = asking.must("for-each-ref", f"--format={fields}", f"refs/heads/{branch}")
+    reference, remote, followed = [*said.rstrip("\n").split("\0"), "", ""][:3]
+    if remote == ".":
+        raise asking.refused(
+            f"the branch {branch} follows another branch here, not one of a remote",
+            f"push it with `git push -u origin {branch}`",
+        )
+    if not reference or not remote:
+        raise asking.refused(
+            f"the branch {branch} follows no branch of a remote, so there is nothing to clone",
+            f"push it with `git push -u origin {branch}`",
+        )
+    return branch, remote, UpstreamBranch(reference, followed.removeprefix("refs/heads/"))

@@ -1,0 +1,35 @@
+"""A folder that is no checkout of a Git repository as a run's code, packed like `files`, unpacked at the repo's path.
+
+What `.gitignore` and `.dstackignore` exclude stays behind, as with `files`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cli.repositories.git import git
+
+NO_REPOSITORY = "not a git repository"
+
+
+def is_plain(folder: Path, env: Mapping[str, str]) -> bool:
+    """Does it exist, outside of every checkout and repository, even a broken one?"""
+    if not folder.is_dir() or (folder / ".git").exists():
+        return False
+    found = git("rev-parse", "--git-dir", env={**env, "LC_ALL": "C"}, folder=folder)
+    return found.status != 0 and NO_REPOSITORY in found.err
+
+
+def id_of(folder: Path) -> str:
+    """One id for a folder, as long as it stays where it is."""
+    digest = hashlib.sha256(str(folder).encode(errors="surrogateescape")).hexdigest()
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '-', folder.name)[:100] or 'folder'}-{digest[:8]}"
+
+
+def data_of(folder: Path) -> dict[str, Any]:
+    """The server's description of it; the same for the repo and for a run."""
+    return {"repo_type": "local", "repo_dir": str(folder)}

@@ -1,0 +1,241 @@
+"""The repository of a run: from flags or the configuration to what is sent to the server.
+
+The job clones it, so the server gets its address, the commit and, if needed, credentials; for a checkout also a patch
+with the changes since that commit. Of a folder that is no checkout it gets the content. Patch and content are uploaded
+only when the run is submitted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from chalicelib.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from cli.connection.session import Session
+    from cli.repositories.access import GivenCredentials, RepoWay
+    from cli.repositories.remotes import Remote
+
+OF_FILE = "repos.0"  # a file has at most one
+NONE: dict[str, Any] = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
+
+
+@dataclass(frozen=True)
+class RepoFlags:
+    """The repository flags of a command line."""
+
+    repo: str | None = None  # a path or an address
+    branch: str | None = None
+    commit: str | None = None
+    none: bool = False
+    token: str | None = None
+    identity: str | None = None
+
+    def given(self) -> list[str]:
+        """The flags that need a repository."""
+        said = {
+            "--repo-branch": self.branch,
+            "--repo-hash": self.commit,
+            "--token": self.token,
+            "--git-identity": self.identity,
+        }
+        return [flag for flag, value in said.items() if value is not None]
+
+
+@dataclass(frozen=True)
+class Brought:
+    """The repository fields of a run; without a repository, the defaults."""
+
+    id: str = "none"
+    data: dict[str, Any] = field(default_factory=lambda: {"repo_type": "virtual"})
+    patch: bytes = b""  # or a folder's content, as a tar
+
+    @property
+    def code_hash(self) -> str | None:
+        return hashlib.sha256(self.patch).hexdigest() if self.patch else None
+
+    def upload(self, session: Session) -> None:
+        """The patch or the content, if there is one."""
+        if self.code_hash:
+            project, repo = quote(session.project, safe=""), quote(self.id, safe="")
+            path = f"/api/project/{project}/repos/upload_code?repo_id={repo}"
+            try:
+                session.client.upload(path, self.code_hash, self.patch)
+            except Refused as error:
+                raise Refused(
+                    f"{self._what()} can't be uploaded. {error.message}", hint=error.hint or "Leave out large files."
+                ) from None
+
+    def _what(self) -> str:
+        if self.data["repo_type"] == "local":
+            return "The folder"
+        from cli.repositories.checkout import largest_parts
+
+        parts = ", ".join(f"{name} ({size / 1e6:.1f} MB)" for name, size in largest_parts(self.patch) if size > 1e5)
+        what = "The patch with what changed since the last push or fetch"
+        return f"{what}, most of it {parts}," if parts else what
+
+
+@dataclass(frozen=True)
+class NamedRepo:
+    """A repository as named, by which flag or field, and where relative paths start."""
+
+    said_by: str
+    place: str
+    is_path: bool
+    folder: Path
+    branch: str | None = None
+    commit: str | None = None
+
+
+def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], folder: Path) -> Brought:
+    """Registers the run's repository with the server, and returns its fields for the run."""
+    wanted = _wanted(session, flags, configuration.get("repos") or [], folder)
+    if wanted is None:
+        session.client.in_project("repos/init", NONE)
+        return Brought()
+    if wanted.is_path and (brought := _read_folder(session, wanted, flags)):
+        return brought
+    remote, brought = _read(session, wanted)
+    _make_known(session, remote, flags, branch=None if wanted.is_path else wanted.branch)
+    return brought
+
+
+def register(session: Session, flags: RepoFlags) -> Remote:
+    """Registers a repository's address and credentials with the server, for later runs."""
+    from cli.repositories.access import ANYBODY, find_way, own_ways
+
+    terminal = session.terminal
+    remote, _ = _read(session, _named(flags.repo or ".", "--repo", terminal.cwd))
+    given = _given(flags).way(terminal)
+    ways = [ANYBODY, *([given] if given else own_ways(remote, terminal))]
+    _keep(session, remote, find_way(remote, ways, terminal, branch=None))
+    return remote
+
+
+def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path) -> NamedRepo | None:
+    """The repository to use: --repo, or the file's."""
+    from cli.repositories.remotes import fault
+
+    if flags.none or not (flags.repo or written):
+        if said := flags.given():
+            why = "--no-repo was given" if flags.none else "none is named"
+            raise Refused(f"{said[0]} needs a repository, but {why}.", hint="Add --repo, or leave it out.")
+        return None
+    if flags.repo:
+        wanted = _named(flags.repo, "--repo", session.terminal.cwd)
+        branch, commit = flags.branch, flags.commit
+    else:
+        entry = written[0]
+        if entry["local_path"] is not None:
+            wanted = NamedRepo(OF_FILE, entry["local_path"], True, folder)
+        else:
+            wanted = NamedRepo(OF_FILE, entry["url"], False, folder)
+        branch = entry["branch"] if flags.branch is None else flags.branch
+        commit = entry["hash"] if flags.commit is None else flags.commit
+    if wanted.is_path and (branch is not None or commit is not None):
+        raise fault(
+            wanted.said_by,
+            f"{wanted.place} is a checkout, which has its own branch and commit",
+            "remove `branch` and `hash` and check out the branch, or use the repository's address",
+        )
+    return NamedRepo(wanted.said_by, wanted.place, wanted.is_path, wanted.folder, branch, commit)
+
+
+def _named(place: str, said_by: str, folder: Path) -> NamedRepo:
+    from cli.repositories.remotes import is_address
+
+    return NamedRepo(said_by, place, not is_address(place.strip()), folder)
+
+
+def _place(session: Session, wanted: NamedRepo) -> Path:
+    home = session.terminal.home
+    return home / wanted.place[2:] if wanted.place.startswith("~/") else wanted.folder / wanted.place
+
+
+def _read_folder(session: Session, wanted: NamedRepo, flags: RepoFlags) -> Brought | None:
+    """A folder that is no checkout, registered with the server; None for anything else."""
+    from cli.repositories.folders import data_of, id_of, is_plain
+    from cli.repositories.packing import pack_content
+
+    place = _place(session, wanted)
+    if not is_plain(place, session.terminal.env):
+        return None
+    if said := flags.given():
+        raise Refused(f"{said[0]} is for a repository, and {place} is a folder.", hint="Leave it out.")
+    folder = place.resolve()
+    archive = pack_content(folder)
+    session.client.in_project(
+        "repos/init", {"repo_id": id_of(folder), "repo_info": data_of(folder), "repo_creds": None}
+    )
+    return Brought(id_of(folder), data_of(folder), archive.data)
+
+
+def _read(session: Session, wanted: NamedRepo) -> tuple[Remote, Brought]:
+    from cli.repositories.remotes import parse_remote
+
+    terminal, said_by = session.terminal, wanted.said_by
+    if not wanted.is_path:
+        remote = parse_remote(wanted.place, terminal.home, said_by=said_by)
+        return remote, Brought(remote.id, _data(remote, wanted.branch, wanted.commit))
+    from cli.repositories.checkout import read_checkout
+
+    found = read_checkout(_place(session, wanted), terminal.env, said_by=said_by)
+    if stored := found.stored:
+        more = f" and {len(stored) - 10} more" if len(stored) > 10 else ""
+        terminal.warn(f"Jobs get these as the repository stores them, unfiltered: {', '.join(stored[:10])}{more}")
+    remote = parse_remote(found.remote, terminal.home, said_by=said_by)
+    data = _data(remote, found.branch, found.commit, found.user_name, found.user_email)
+    return remote, Brought(remote.id, data, found.patch)
+
+
+def _data(remote: Remote, branch: str | None, commit: str | None, *committer: str | None) -> dict[str, Any]:
+    name, email = committer or (None, None)
+    return {
+        "repo_type": "remote",
+        "repo_name": remote.name,
+        "repo_branch": branch,
+        "repo_hash": commit,
+        "repo_config_name": name,
+        "repo_config_email": email,
+    }
+
+
+def _given(flags: RepoFlags) -> GivenCredentials:
+    from cli.repositories.access import GivenCredentials
+
+    return GivenCredentials(flags.token, flags.identity)
+
+
+def _make_known(session: Session, remote: Remote, flags: RepoFlags, *, branch: str | None) -> None:
+    """Finds a way in. Credentials the server already has stay unchanged unless the command line gives others."""
+    from cli.repositories.access import ANYBODY, find_way, own_ways, stored_way
+
+    terminal = session.terminal
+    given = _given(flags).way(terminal)
+    try:
+        known = session.client.in_project("repos/get", {"repo_id": remote.id, "include_creds": True})["repo_creds"]
+    except NotFound:
+        known = None
+    if given or known is None:
+        ways = [ANYBODY, *([given] if given else own_ways(remote, terminal))]
+        _keep(session, remote, find_way(remote, ways, terminal, branch=branch))
+    else:
+        stored = stored_way(known)
+        find_way(remote, [ANYBODY, *([stored] if stored else [])], terminal, branch=branch)
+
+
+def _keep(session: Session, remote: Remote, way: RepoWay) -> None:
+    from cli.repositories.access import ANYBODY
+
+    credentials = way.credentials(remote)
+    info = {"repo_type": "remote", "repo_name": remote.name}
+    body = {"repo_id": remote.id, "repo_info": info, "repo_creds": credentials}
+    session.client.in_project("repos/init", body)
+    if way is not ANYBODY:
+        session.terminal.warn(f"Jobs will read {remote.https} {way.said}; the server stores it for you.")

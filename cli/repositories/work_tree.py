@@ -1,0 +1,240 @@
+"""The files of one checkout as its user sees them, compared with a commit.
+
+Git gets a private folder for this: the checkout's objects, a copy of its index, and a configuration with only what says
+how files are stored. So nothing is run that the checkout's own configuration names (file system monitors, filters,
+hooks, fetches of what a partial clone lacks), nothing in the checkout is written, and nobody's diff settings count.
+Changes that the user has told Git to overlook are included.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from chalicelib.errors import DstackError
+from cli.repositories.git import GitResult, git
+from cli.repositories.remotes import fault
+
+FITTING = (
+    "--binary",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--no-relative",
+    "--unified=3",
+    "--inter-hunk-context=0",
+    "--ignore-submodules=all",  # which are compared as checkouts of their own
+)
+STORAGE = (
+    r"core\.(autocrlf|eol|filemode|ignorecase|symlinks|precomposeunicode|excludesfile|attributesfile|trustctime"
+    r"|checkstat)|extensions\.objectformat"
+)
+PRIVATE = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "0",
+    "GIT_CONFIG_PARAMETERS": "",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
+}
+TRUE = ("true", "yes", "on", "1")
+SUBMODULE = "160000"
+FILES = ("100644", "100755")
+OTHERS_FOLDER = "detected dubious ownership"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a commit or the index has at a path."""
+
+    mode: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One folder under examination, with the configuration that the checkout has."""
+
+    folder: Path
+    env: Mapping[str, str]
+    said_by: str  # the flag or field that named it
+
+    def git(self, *words: str) -> GitResult:
+        return git(*words, env=self.env, folder=self.folder, also={"GIT_OPTIONAL_LOCKS": "0"})
+
+    def must(self, *words: str) -> str:
+        said = self.git(*words)
+        if said.status:
+            raise self.refused(f"git {words[0]} failed: {said.why}", "see whether `git status` works there")
+        return os.fsdecode(said.out)
+
+    def refused(self, what: str, hint: str) -> DstackError:
+        return fault(self.said_by, what, hint)
+
+    def top(self) -> str:
+        """The top folder of the checkout that the folder is in."""
+        found = self.git("rev-parse", "--show-toplevel")
+        if found.status and "work tree" in found.err:
+            raise self.refused(f"{self.folder} is a bare repository", "name a checkout of it")
+        if found.status and OTHERS_FOLDER in found.err:
+            raise self.refused(
+                f"{self.folder} belongs to another user, so git doesn't read it",
+                f"if you trust it, run `git config --global --add safe.directory {quote(str(self.folder.resolve()))}`",
+            )
+        if found.status:
+            raise self.refused(
+                f"{self.folder} isn't a checkout of a Git repository ({found.why})",
+                "upload other folders with `files`",
+            )
+        return os.fsdecode(found.out).removesuffix("\n")
+
+    def settings(self, pattern: str) -> dict[str, str]:
+        """The values that are set; the most specific wins, and the first address of a remote."""
+        said = self.git("config", "--null", "--get-regexp", f"^({pattern})$")
+        found: dict[str, str] = {}
+        for entry in filter(None, os.fsdecode(said.out).split("\0")):
+            name, given, value = entry.partition("\n")
+            if not name.startswith("remote.") or name not in found:
+                found[name] = value if given else "true"
+        return found
+
+
+@dataclass(frozen=True)
+class WorkTree:
+    asking: Asking
+    private: Path  # the private folder
+    objects: str  # the checkout's
+    prefix: str = ""  # of the paths in the patch: `folder/` for a repository inside another
+
+    @property
+    def folder(self) -> Path:
+        return self.asking.folder
+
+    def try_git(self, *words: str, given: bytes = b"") -> GitResult:
+        also = {
+            **PRIVATE,
+            "GIT_DIR": str(self.private),
+            "GIT_WORK_TREE": str(self.folder),
+            "GIT_OBJECT_DIRECTORY": str(self.private / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self.objects),
+        }
+        return git(*words, env=self.asking.env, folder=self.folder, given=given, also=also)
+
+    def git(self, *words: str, given: bytes = b"") -> bytes:
+        said = self.try_git(*words, given=given)
+        if said.status:
+            raise self.asking.refused(f"git {words[0]} failed in {self.folder}: {said.why}", self._advice())
+        return said.out
+
+    def names(self, *words: str, given: bytes = b"") -> list[str]:
+        """What a command with `-z` lists."""
+        return [name for name in os.fsdecode(self.git(*words, given=given)).split("\0") if name]
+
+    def _advice(self) -> str:
+        if self.asking.settings(r"extensions\.partialclone|remote\..*\.promisor"):
+            return "it is a partial clone: `git diff @{upstream}` there fetches what it lacks"
+        return "see whether `git status` works there"
+
+    def has(self, commit: str) -> bool:
+        return self.try_git("cat-file", "-e", f"{commit}^{{tree}}").status == 0
+
+    def empty(self) -> str:
+        """The id of a tree without files."""
+        return self.git("hash-object", "-t", "tree", "--stdin").decode().strip()
+
+    def index(self) -> dict[str, Entry]:
+        return _entries(self.names("ls-files", "--stage", "-z"))
+
+    def tree(self, commit: str) -> dict[str, Entry]:
+        return _entries(self.names("ls-tree", "-r", "-z", "--full-tree", commit))
+
+    def notice_everything(self) -> None:
+        """Files that are marked as unchanged or to be skipped count all the same, unless they are absent from a sparse
+        checkout: the job has those as they are in the repository."""
+        sparse = self.asking.settings(r"core\.sparsecheckout").get("core.sparsecheckout", "").lower() in TRUE
+        tagged = self.names("ls-files", "-v", "-z")
+        assumed = [line[2:] for line in tagged if line[0].islower()]
+        skipped = [line[2:] for line in tagged if line[0] in "Ss"]
+        if sparse:
+            skipped = [name for name in skipped if os.path.lexists(self.folder / name)]
+        for flag, names in (("--no-assume-unchanged", assumed), ("--no-skip-worktree", skipped)):
+            if names:
+                self.git("update-index", flag, "-z", "--stdin", given=joined(names))
+
+    def unknown(self) -> tuple[list[str], list[str]]:
+        """The files that Git neither tracks nor ignores, and folders among them that are repositories."""
+        listed = self.names("ls-files", "--others", "--exclude-standard", "-z")
+        return [name for name in listed if name[-1] != "/"], [name[:-1] for name in listed if name[-1] == "/"]
+
+    def set_entries(self, entries: Mapping[str, Entry]) -> None:
+        """Into the private index, so that the files are read whatever their times say."""
+        lines = [f"{entry.mode} {entry.id}\t{name}" for name, entry in entries.items()]
+        self.git("update-index", "-z", "--index-info", given=joined(lines))
+
+    def patch(self, base: str, new: list[str]) -> bytes:
+        """What makes these files of those of `base`, and then the files that Git doesn't track."""
+        links = [name for name, entry in self.index().items() if entry.mode == SUBMODULE]
+        if links:
+            self.git("update-index", "--force-remove", "-z", "--stdin", given=joined(links))
+        # In a patch for a folder below, the old name of a renamed file would lack the folder.
+        renames = "--no-renames" if self.prefix else "--find-renames"
+        words = ("diff", *FITTING, f"--src-prefix=a/{self.prefix}", f"--dst-prefix=b/{self.prefix}", renames)
+        changes = self.git(*words, base)
+        if not new:
+            return changes
+        (self.private / "index").unlink(missing_ok=True)  # so that a file that was removed from it is a new one
+        self.git("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", given=joined(new))
+        return changes + self.git(*words)
+
+
+def open_work_tree(asking: Asking, private: Path, prefix: str = "") -> WorkTree:
+    """`private`: a new folder. The checkout's index is copied with its time, which tells Git which files to read."""
+    said = asking.must("rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects")
+    own, shared, objects = said.removesuffix("\n").split("\n")
+    git_folder, common = Path(own), asking.folder / shared
+    for name in ("refs", "objects"):
+        (private / name).mkdir(parents=True)
+    (private / "HEAD").write_text("ref: refs/heads/none\n")
+    settings = asking.settings(STORAGE)
+    (private / "config").write_bytes(os.fsencode(_config(settings)))
+    if (common / "info").is_dir():
+        (private / "info").symlink_to((common / "info").resolve())
+    if (git_folder / "index").is_file():
+        shutil.copy2(git_folder / "index", private / "index")
+    for part in git_folder.glob("sharedindex.*"):
+        (private / part.name).symlink_to(part)
+    return WorkTree(asking, private, str(asking.folder.resolve() / objects), prefix)
+
+
+def joined(names: Iterable[str]) -> bytes:
+    """As the input of a command with `-z`."""
+    return b"".join(os.fsencode(name) + b"\0" for name in names)
+
+
+def _entries(listed: list[str]) -> dict[str, Entry]:
+    """Of `ls-files` (mode, id, stage) and `ls-tree` (mode, type, id)."""
+    found = {}
+    for line in listed:
+        words, _, name = line.partition("\t")
+        mode, first, second = words.split()
+        found[name] = Entry(mode, second if len(first) < len(second) else first)
+    return found
+
+
+def _config(settings: Mapping[str, str]) -> str:
+    lines = ["[core]", "\trepositoryformatversion = 1", "\tbare = false"]
+    for name, value in settings.items():
+        section, _, key = name.partition(".")
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        lines += [f"[{section}]", f'\t{key} = "{escaped}"']
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(path: str) -> str:
+    """One path in a list that has colons between them."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,121 @@
+"""What a command takes from the process that runs it: screen, folder, environment and clock.
+
+Commands get it as `ctx.obj`, so a test can pass another. Colour, width and progress are only for terminals; piped
+output has none of them and is never truncated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from chalicelib.errors import Refused
+from chalicelib.printable import printable, printable_lines
+from cli.screen.render import STYLES
+
+PAINT = re.compile(rf"(\x1b\[(?:{'|'.join(filter(None, STYLES.values()))}|0)m)")
+STANDARD_INPUT = "-"  # said where a file or a value is to come from there
+
+
+def _is_watched() -> bool:
+    return sys.stdout.isatty()
+
+
+def _browse(address: str) -> None:
+    """A browser without windows holds its caller until it is left, so it gets a thread of its own."""
+    import webbrowser
+    from threading import Thread
+
+    Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+@dataclass(frozen=True)
+class Terminal:
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    home: Path = field(default_factory=Path.home)
+    cwd: Path = field(default_factory=Path.cwd)
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    watched: bool = field(default_factory=_is_watched)  # standard output is a terminal
+    columns: int | None = None  # the width of the screen; None: ask the process
+    via: Callable[[Any], Any] | None = None  # connects to servers, like `client.dial`; None: over HTTP
+    ssh: Any = None  # like `tunnel.Ssh`; None: this machine's
+    browse: Callable[[str], None] = _browse  # opens an address, if there is a browser
+
+    @property
+    def width(self) -> int | None:
+        """The columns to fit into; None: unlimited."""
+        if self.columns is not None:
+            return self.columns
+        return shutil.get_terminal_size((80, 24)).columns if self.watched else None
+
+    @property
+    def colour(self) -> bool:
+        return self.watched and not self.env.get("NO_COLOR") and self.env.get("TERM") != "dumb"
+
+    def say(self, text: str = "") -> None:
+        typer.echo(_shown(text), color=self.colour)
+
+    def warn(self, text: str) -> None:
+        """For a person, beside the output proper."""
+        typer.echo(_shown(text), err=True, color=self.colour)
+
+    def write(self, data: bytes) -> None:
+        """Raw bytes, at once: the log of a job."""
+        typer.echo(data, nl=False)
+
+    def secret(self, word: str, flag: str) -> str:
+        """The value of a flag; for `-`, the first line of standard input, which no process list shows."""
+        if word != STANDARD_INPUT:
+            return word
+        line = sys.stdin.readline().strip()
+        if not line:
+            raise Refused(f"{flag} -: there is nothing on standard input.", hint="Give it as the first line.")
+        return line
+
+    def hidden(self, question: str) -> str:
+        """A secret that is typed without being shown; where nobody types, the first line of standard input."""
+        if sys.stdin.isatty():
+            import getpass
+
+            try:
+                return getpass.getpass(question)
+            except EOFError:
+                raise Refused(
+                    "The input ended before the secret was given.", hint="Try again and type it, or pipe it in."
+                ) from None
+        return self.secret(STANDARD_INPUT, "The secret")
+
+    def confirm(self, question: str, *, unattended: str = "Add -y to skip questions.") -> bool:
+        """Asks until the answer is y or n."""
+        while True:
+            typer.echo(f"{printable(question)} [y/n]: ", nl=False)
+            answer = sys.stdin.readline()
+            if not answer:
+                typer.echo()
+                raise Refused("The input ended before the question was answered.", hint=unattended)
+            if answer.strip().lower() in ("y", "yes"):
+                return True
+            if answer.strip().lower() in ("n", "no"):
+                return False
+
+
+def _shown(text: str) -> str:
+    """The text with our own colours, and nothing else that acts: whatever it quotes was written by others."""
+    return "".join(part if number % 2 else printable_lines(part) for number, part in enumerate(PAINT.split(text)))
+
+
+def terminal(ctx: typer.Context) -> Terminal:
+    """The terminal of this invocation."""
+    found: Any = ctx.find_root().obj
+    assert isinstance(found, Terminal), "a command ran without its terminal"
+    return found

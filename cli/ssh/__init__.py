@@ -1,0 +1,1 @@
+"""The way to a job over SSH: keys, routes, the SSH configuration, forwarded ports."""

@@ -1,0 +1,269 @@
+"""Being attached to a job: `ssh RUN` works and its ports are forwarded, until it ends; both again after a cut.
+
+Whoever follows the run calls `tend` after each look at it. The ways to the job are tried in turn; once one was up and
+is lost, all are tried again, ever more slowly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chalicelib.errors import DstackError, Refused
+from cli.connection.server_values import private_key, public_key
+from cli.connection.session import Session
+from cli.ssh import forwards
+from cli.ssh.config import Attached, Book, JobHops, include_in, replace_file
+from cli.ssh.keys import read_key
+from cli.ssh.routes import NoSshServer, NotKnownYet, alias_of, check_server, ways_to
+from cli.ssh.tunnel import OpenSsh, SshTunnel
+from cli.tables.runs import newest
+
+WAITS = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)  # seconds before a try; the last one for ever
+LASTED = 60.0  # seconds after which a connection was a good one, and the next is made at once
+TRIES = 4  # before a first attachment is given up
+ANNOUNCED_WITHIN = 2.0  # seconds for which the log waits, so that what it says of ports comes after them
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asks for on the command line."""
+
+    identity: str | None = None  # --ssh-identity
+    address: str = "localhost"  # --host
+    maps: tuple[str, ...] = ()  # -p
+    asked: bool = False  # for being attached, not just for the run
+
+
+class JobAttachment:
+    """To one job of a run, whichever submission of it runs. `needed`: without it the command has no purpose."""
+
+    def __init__(self, session: Session, name: str, wishes: Wishes, *, needed: bool) -> None:
+        self.session, self.name, self.wishes, self.needed = session, name, wishes, needed
+        self.terminal = session.terminal
+        self.ssh: OpenSsh = session.terminal.ssh or OpenSsh(session.terminal.env)
+        self.book = Book(session.terminal.home / ".dstack" / "ssh")
+        self.tunnel: SshTunnel | None = None
+        self._submission = ""
+        self._given_up = False
+        self._attached: Attached | None = None
+        self._forwards: list[forwards.Forward] = []
+        self._ways: list[JobHops] = []
+        self._identity: Path | None = None
+        self._reasons: list[str] = []
+        self._tries = 0
+        self._next_try = 0.0
+        self._told = False  # that it is up
+        self._up_at = 0.0
+        self._was_up = False
+        self._announced_by = 0.0
+
+    def fileno(self) -> int:
+        """Readable when there is something to tend; -1 if time alone will tell."""
+        return self.tunnel.fileno() if self.tunnel else -1
+
+    def tend(self, run: dict[str, Any], job: dict[str, Any] | None) -> None:
+        """Does what there is to do, after a look at the run. Raises if it is needed and can't be."""
+        latest = newest(job) if job else {}
+        if latest.get("status") != "running" or not job:
+            self._let_go()
+            return
+        if latest["id"] != self._submission:
+            self._let_go()
+            self._submission, self._given_up, self._was_up, self._tries = latest["id"], False, False, 0
+            self._announced_by = self.terminal.now() + ANNOUNCED_WITHIN if self._is_announced(run, job) else 0.0
+        if self._given_up:
+            return
+        try:
+            self._tend(run, job, latest)
+        except NotKnownYet:
+            return  # its machine will tell
+        except (DstackError, OSError) as problem:
+            error = problem if isinstance(problem, DstackError) else _unkept(problem)
+            self._let_go()
+            self._submission, self._given_up = latest["id"], True
+            if self.needed:
+                raise error from None
+            if not isinstance(error, NoSshServer) or self.wishes.asked or _counted_on(run, job):
+                self.terminal.warn(f"Not attached: {error.message}")
+
+    def is_awaited(self) -> bool:
+        """Whether it will say in a moment how to reach the job."""
+        return not (self._was_up or self._given_up) and self.terminal.now() < self._announced_by
+
+    def close(self) -> None:
+        self._let_go()
+
+    def _tend(self, run: dict[str, Any], job: dict[str, Any], latest: Mapping[str, Any]) -> None:
+        if self.tunnel and not self.tunnel.look():
+            self._failed(self.tunnel)
+        if self.tunnel is None and self.terminal.now() >= self._next_try:
+            self._start(run, job, latest)
+        if self.tunnel and self.tunnel.up and not self._told:
+            self._told = self._was_up = True
+            self._up_at, self._reasons = self.terminal.now(), []
+            self._tell(run, job)
+
+    def _start(self, run: dict[str, Any], job: dict[str, Any], latest: Mapping[str, Any]) -> None:
+        alias = alias_of(self.name, job["job_spec"])
+        if self._attached is None:
+            check_server(latest)
+            self._identity = self._key(run)
+            self._attached = self.book.attach(alias, run["id"])
+            wanted = forwards.overridden(forwards.of_job(job["job_spec"]), self.wishes.maps)
+            self._forwards = forwards.chosen(wanted, self.wishes.address, forwards.is_free)
+        if not self._ways:
+            assert self._identity is not None, "a key was found"
+            self._ways = ways_to(latest, alias, self._identity, self._proxy(), self.ssh)
+        way = self._ways[0]
+        endpoint = self._endpoint(job) if way.proxy else None
+        self.book.write(self._attached, way, endpoint, self.ssh.options())
+        self._told = False
+        self.tunnel = self.ssh.start(self._attached.config, alias, self._forwards)
+        self.book.note(self._attached, self.tunnel.pid)
+
+    def _failed(self, tunnel: SshTunnel) -> None:
+        """Its process has ended: try the next way, or begin again."""
+        words = tunnel.words()
+        tunnel.end()
+        self.tunnel = None
+        if tunnel.up:
+            self.terminal.warn(f"The connection to {self.name} was lost ({words}); attaching again.")
+            if self.terminal.now() >= self._up_at + LASTED:
+                self._tries = 0
+            self._next_try = self.terminal.now() + WAITS[min(self._tries, len(WAITS) - 1)]
+            self._tries += 1
+            self._ways = []
+            return
+        if "Address already in use" in words:
+            taken = next((one for one in self._forwards if f":{one.local}:" in words), None)
+            if taken and not self._was_up:
+                raise forwards.busy(taken.local, taken.remote)
+        way = self._ways.pop(0)
+        self._reasons.append(f"{_way_words(way)}: {words}")
+        if self._ways:
+            return
+        self._tries += 1
+        if self._tries >= TRIES and not self._was_up:
+            reasons = "".join(f"\n  {reason}" for reason in dict.fromkeys(self._reasons))
+            raise Refused(
+                f"Nothing reaches the job of {self.name}:{reasons}", hint=f"Its log: `dstack logs {self.name}`."
+            )
+        self._next_try = self.terminal.now() + WAITS[min(self._tries, len(WAITS) - 1)]
+
+    def _let_go(self) -> None:
+        if self.tunnel:
+            self.tunnel.end()
+        if self._attached:
+            self.book.detach(self._attached)
+        self.tunnel, self._attached, self._ways, self._next_try, self._reasons = None, None, [], 0.0, []
+
+    def _tell(self, run: dict[str, Any], job: dict[str, Any]) -> None:
+        """To people, and to whoever asked for it: in what a script keeps, it would stand anywhere between the log."""
+        command = self._command()
+        if not self._is_announced(run, job):
+            return
+        spec = job["job_spec"]
+        where = f"replica {spec.get('replica_num', 0)}, job {spec.get('job_num', 0)}"
+        self.terminal.warn(f"Attached to {self.name} ({where}), {_way_words(self._ways[0])}.")
+        for one in self._forwards:
+            self.terminal.warn(f"  {one.address}:{one.local} → port {one.remote} of the job")
+        self.terminal.warn(f"  {command}")
+        link = (job.get("job_connection_info") or {}).get("attached_ide_url")
+        if self.needed and link:  # else the log has it
+            self.terminal.warn(f"  {link}")
+
+    def _is_announced(self, run: dict[str, Any], job: dict[str, Any]) -> bool:
+        return self.terminal.watched or self.needed or self.wishes.asked or _counted_on(run, job)
+
+    def _command(self) -> str:
+        """How to log in; the user's SSH configuration is made to know the run."""
+        assert self._attached is not None, "it is attached"
+        alias = self._ways[0].alias
+        if not self._attached.named:  # a run of that name in another project is attached
+            return f"ssh -F {self._attached.config} {alias}"
+        try:
+            include_in(self.terminal.home / ".ssh" / "config", self.book.folder.parent)
+        except OSError as error:
+            self.terminal.warn(
+                f"~/.ssh/config can't be changed ({error.strerror}), so `ssh {alias}` won't work as it is."
+            )
+            return f"ssh -F {self._attached.config} {alias}"
+        return f"ssh {alias}"
+
+    def _key(self, run: dict[str, Any]) -> Path:
+        """The private key that the job knows: that of --ssh-identity, else the user's from the server."""
+        named = self.wishes.identity
+        if named is not None:
+            read_key(named, self.terminal.cwd, self.terminal.home, said_by="--ssh-identity")
+            return self.terminal.home / named[2:] if named.startswith("~/") else self.terminal.cwd / named
+        user = self.session.client.post("/api/users/get_my_user")
+        if not user.get("ssh_private_key"):
+            raise Refused("The server didn't send your SSH key.", hint="Name one with --ssh-identity.")
+        private, public = private_key(user["ssh_private_key"]), public_key(user["ssh_public_key"])
+        known = public_key(run["run_spec"].get("ssh_key_pub") or public)
+        if known.split()[:2] != public.split()[:2]:
+            whose = "yours" if run.get("user") == user.get("username") else f"{run.get('user')}'s"
+            raise Refused(
+                f"{self.name} was submitted with another key of {whose}, and only that one opens it.",
+                hint="Name its file with --ssh-identity.",
+            )
+        name = hashlib.sha1(self.session.client.token.encode()).hexdigest()[:8]  # noqa: S324 - as other clients name it
+        self.book.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(self.book.folder / name, private)
+        replace_file(self.book.folder / f"{name}.pub", public)
+        return self.book.folder / name
+
+    def _proxy(self) -> tuple[str, ...]:
+        assert self._attached is not None, "its folder is there"
+        # -P: else a folder called `cli` where the user happens to be would be taken for ours.
+        return (sys.executable, "-P", "-m", "cli.ssh.proxy", str(self._attached.folder / "endpoint.json"))
+
+    def _endpoint(self, job: dict[str, Any]) -> dict[str, Any]:
+        """For `cli.ssh.proxy`, which SSH starts: perhaps from another shell, with another environment."""
+        client, spec = self.session.client, job["job_spec"]
+        where = {"replica": spec.get("replica_num", 0), "job": spec.get("job_num", 0)}
+        return {"url": client.url, "token": client.token, "project": client.project, "run": self.name, **where}
+
+
+def _unkept(problem: OSError) -> Refused:
+    where = f"{problem.filename}: " if problem.filename else ""
+    return Refused(
+        f"{where}{problem.strerror or problem}.", hint="Keys and SSH's configuration are kept in ~/.dstack/ssh."
+    )
+
+
+def _counted_on(run: dict[str, Any], job: dict[str, Any]) -> bool:
+    """Whether somebody who follows the run counts on a connection."""
+    return bool(job["job_spec"].get("app_specs")) or run["run_spec"]["configuration"].get("type") == "dev-environment"
+
+
+def _way_words(way: JobHops) -> str:
+    if way.proxy:
+        return "through the server"
+    return "over its head node" if len(way.hops) > 1 else "directly"
+
+
+@contextlib.contextmanager
+def orderly_end() -> Iterator[None]:
+    """A signal that ends this process lets it remove what it has made."""
+
+    def leave(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,63 @@
+"""Carries the bytes of one SSH connection through the control plane: the `ProxyCommand` of a job that is reached that
+way.
+
+`python -m cli.ssh.proxy FILE`; the file says where to. It is a program of its own because it starts with every
+connection, and the command line needs three times as long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+from chalicelib.errors import DstackError
+from chalicelib.printable import printable
+from cli.connection.client import Client
+from cli.connection.streams import CHUNK, NORMAL, Stream
+
+
+def carry(stream: Stream, source: int, sink: int) -> None:
+    """Copies both ways until either side ends. Two threads, so that neither way waits for the other."""
+
+    def upwards() -> None:
+        try:
+            while data := os.read(source, CHUNK):
+                stream.send(data)
+        except OSError:
+            pass  # the stream has ended, and the other direction says how
+        stream.end()
+
+    threading.Thread(target=upwards, daemon=True).start()
+    while (data := stream.receive()) is not None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(sink, view) :]
+
+
+def _say(text: str) -> None:
+    """The job's machine may have written it, and SSH shows it as it is."""
+    print(printable(text), file=sys.stderr)
+
+
+def run(file: Path, source: int, sink: int) -> int:
+    """Returns the exit status."""
+    asked = json.loads(file.read_text(encoding="utf-8"))
+    query = {"target": "ssh", "replica": asked["replica"], "job": asked["job"]}
+    try:
+        stream = Client(asked["url"], asked["token"], asked["project"]).stream(asked["run"], query)
+        carry(stream, source, sink)
+    except DstackError as error:
+        _say(error.message)
+        return 1
+    except BrokenPipeError:
+        return 0  # SSH has left
+    if stream.code != NORMAL and stream.reason:
+        _say(stream.reason)
+    return 0 if stream.code == NORMAL else 1
+
+
+if __name__ == "__main__":
+    sys.exit(run(Path(sys.argv[1]), sys.stdin.fileno(), sys.stdout.fileno()))

@@ -1,0 +1,275 @@
+"""What OpenSSH makes of our configuration, asked with `ssh -G`, beside what a user has in theirs."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.ssh.config import Attached, Book, Hop, JobHops, include_in
+from cli.ssh.tunnel import OpenSsh
+from tests.agent.ssh_client import key_pair
+from tests.cli.fake_ssh import HOST_KEY
+from tests.harness.debian import install
+
+TRAPS = """Host *
+    User ann
+    Port 2200
+    IdentityFile ~/.ssh/mine
+    ControlMaster auto
+    ControlPath ~/.ssh/shared-%r@%h:%p
+    StrictHostKeyChecking no
+    UserKnownHostsFile /dev/null
+    ProxyJump bastion
+"""
+
+
+class Home:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.book = Book(folder / ".dstack" / "ssh")
+        (folder / ".ssh").mkdir(parents=True)
+        self.own = folder / ".ssh" / "config"
+        self.own.write_text(TRAPS)
+        self.attached: list[Attached] = []
+
+    def attach(self, layout: JobHops) -> None:
+        self.attached.append(self.book.attach(layout.alias))
+        self.book.write(self.attached[-1], layout, options=OpenSsh(os.environ).options())
+        include_in(self.own, self.folder / ".dstack")
+
+    def asked(self, host: str) -> dict[str, str]:
+        """Every setting of a host, as SSH would use it."""
+        words = ["ssh", "-F", str(self.own), "-G", host]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+        pairs = [line.partition(" ") for line in said.stdout.splitlines()]
+        return {name: " ".join(value for key, _, value in pairs if key == name) for name, _, _ in pairs}
+
+
+@pytest.fixture(params=["home", "a home with 100% blanks"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
+    return Home(tmp_path / request.param)
+
+
+def test_every_hop_is_as_written_whatever_the_user_has_for_all_hosts(home: Home) -> None:
+    key = str(home.folder / ".dstack" / "ssh" / "0a1b2c3d")
+    jump = Hop("login.lab", 2222, "bob", "", ("/keys/lab", key), identities_only=False)
+    host = Hop("10.0.0.7", 22, "ubuntu", HOST_KEY, (key,))
+    home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY, (key,)), (jump, host)))
+    ours = home.folder / ".dstack" / "ssh"
+    job = home.asked("train")
+    assert (job["hostname"], job["port"], job["user"]) == ("localhost", "40022", "root")
+    assert (job["proxyjump"], job["hostkeyalias"]) == ("train_host", "train")
+    assert job["userknownhostsfile"] == str(ours / "runs" / "train" / "known_hosts").replace("%%", "%")
+    assert (job["stricthostkeychecking"], job["controlmaster"]) == ("true", "false")
+    assert "controlpath" not in job or job["controlpath"] == "none"
+    assert job["identityfile"].replace("%%", "%").startswith(key) and job["identitiesonly"] == "yes"
+    there = home.asked("train-host")
+    assert there == home.asked("train_host") | {"host": "train-host"}
+    assert (there["hostname"], there["port"], there["user"]) == ("10.0.0.7", "22", "ubuntu")
+    assert (there["proxyjump"], there["hostkeyalias"]) == ("train_jump_host", "train_host")
+    first = home.asked("train-jump-host")
+    assert (first["hostname"], first["port"], first["user"]) == ("login.lab", "2222", "bob")
+    assert first["stricthostkeychecking"] == "accept-new" and first["hostkeyalias"] == "[login.lab]:2222"
+    assert first["userknownhostsfile"] == str(ours / "known_hosts") and first["identitiesonly"] == "no"
+    assert first["identityfile"].startswith("/keys/lab"), "the user's key for that host is tried first"
+
+
+def test_a_run_that_is_called_like_anothers_hop_is_no_hop(home: Home) -> None:
+    host = Hop("10.0.0.7", 22, "ubuntu", HOST_KEY)
+    home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY), (host,)))
+    home.attach(JobHops("train-host", Hop("localhost", 40023, "root", HOST_KEY), (Hop("10.0.0.8", 22, "ubuntu"),)))
+    hop = home.asked(home.asked("train")["proxyjump"])
+    assert (hop["hostname"], hop["port"], hop["user"]) == ("10.0.0.7", "22", "ubuntu")
+    run = home.asked("train-host")
+    assert (run["hostname"], run["port"], run["user"]) == ("localhost", "40023", "root")
+    assert home.asked(run["proxyjump"])["hostname"] == "10.0.0.8"
+
+
+def test_two_jobs_of_one_machine_are_told_apart_by_their_keys(home: Home) -> None:
+    other = HOST_KEY.replace("IB1y", "IB2y")
+    for name, port, key in (("one", 40022, HOST_KEY), ("two", 40023, other)):
+        home.attach(JobHops(name, Hop("localhost", port, "root", key), (Hop("10.0.0.7", 22, "ubuntu"),)))
+    one, two = home.asked("one"), home.asked("two")
+    assert (one["hostkeyalias"], two["hostkeyalias"]) == ("one", "two")
+    assert one["userknownhostsfile"] != two["userknownhostsfile"]
+    runs = home.book.folder / "runs"
+    assert (runs / "two" / "known_hosts").read_text() == f"two {other}\n"
+
+
+def test_the_command_that_carries_the_bytes_survives_the_shell(home: Home) -> None:
+    words = ("/opt/my python", "-P", "-m", "cli.ssh.proxy", "/home/me/100%/it's $HOME")
+    home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY), proxy=words))
+    (ours,) = (home.book.folder / "runs").iterdir()
+    command = next(line for line in (ours / "config").read_text().splitlines() if "ProxyCommand" in line)
+    shell = command.split(None, 1)[1].replace("%%", "%")  # what SSH does before it hands it to a shell
+    printed = subprocess.run(
+        ["sh", "-c", f"printf '%s\\n' {shell}"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert tuple(printed.stdout.splitlines()) == words
+    assert "proxyjump" not in home.asked("train"), "the user's own proxy doesn't come first"
+
+
+def test_hosts_that_arent_ours_are_the_users(home: Home) -> None:
+    home.attach(JobHops("train", Hop("localhost", 40022, "root")))
+    elsewhere = home.asked("example")
+    assert (elsewhere["user"], elsewhere["port"], elsewhere["proxyjump"]) == ("ann", "2200", "bastion")
+
+
+# One line of a `Host *` each: what would keep SSH from the job, or from what was asked of it there.
+TRAPS_OF_ONE_LINE = """
+AddKeysToAgent ask
+AddressFamily inet6
+BindAddress 192.0.2.1
+CanonicalizeHostname always
+CheckHostIP yes
+Ciphers aes256-cbc
+ClearAllForwardings yes
+ConnectTimeout 1
+ControlMaster auto
+ControlPath /tmp/shared
+ControlPersist yes
+ExitOnForwardFailure yes
+ForkAfterAuthentication yes
+GlobalKnownHostsFile /etc/none
+HostKeyAlgorithms ssh-dss
+HostKeyAlias same
+HostName elsewhere
+HostbasedAcceptedAlgorithms ssh-dss
+IdentitiesOnly yes
+KexAlgorithms diffie-hellman-group1-sha1
+MACs hmac-md5
+NoHostAuthenticationForLocalhost yes
+PKCS11Provider /nowhere/pkcs11.so
+PermitLocalCommand yes
+Port 2200
+PreferredAuthentications password
+ProxyCommand nc bastion %h %p
+ProxyJump bastion
+ProxyUseFdpass yes
+PubkeyAcceptedAlgorithms ssh-dss
+PubkeyAcceptedKeyTypes ssh-dss
+PubkeyAuthentication no
+RemoteCommand tmux attach
+RequestTTY force
+RequiredRSASize 16384
+RevokedHostKeys /nowhere/revoked
+ServerAliveCountMax 0
+ServerAliveInterval 0
+SessionType none
+StdinNull yes
+StrictHostKeyChecking ask
+Tunnel yes
+UpdateHostKeys ask
+User ann
+UserKnownHostsFile /dev/null
+VerifyHostKeyDNS yes
+""".strip().splitlines()
+OF_NO_USE = {"controlpersist", "hostbasedacceptedalgorithms"}  # without what they are about
+SOCKETS, PROXIES = {"bindaddress"}, {"proxyjump", "proxycommand"}  # SSH opens none where a proxy does
+ALLOWED = {"train_jump_host": {"identitiesonly"}}  # whose users may have other keys for it
+KEY = "/keys/mine"
+LAYOUTS = {
+    "through the server": JobHops("train", Hop("localhost", 40022, "root", HOST_KEY, (KEY,)), proxy=("carry", "x")),
+    "directly": JobHops("train", Hop("10.0.0.7", 22, "root", HOST_KEY, (KEY,))),
+    "over hosts": JobHops(
+        "train",
+        Hop("localhost", 40022, "root", HOST_KEY, (KEY,)),
+        (Hop("::1", 2222, "bob", "", (KEY,), identities_only=False), Hop("node", 22, "ubuntu", HOST_KEY, (KEY,))),
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("form", ["Host *\n    {}\n", "Match all\n    {}\n", "{}\n", "Match final all\n    {}\n"])
+def test_no_line_of_the_users_changes_the_way_to_a_job(tmp_path: Path, form: str, layout: str) -> None:
+    home = Home(tmp_path)
+    home.own.write_text("")
+    home.attach(LAYOUTS[layout])
+    ours, names = home.own.read_text(), ("train", *LAYOUTS[layout].names)
+    right = {name: home.asked(name) for name in names}
+    wrong = []
+    for line in TRAPS_OF_ONE_LINE:
+        home.own.write_text(ours + form.format(line))
+        for name in names:
+            found = home.asked(name)
+            changed = {key for key in {*found, *right[name]} if found.get(key) != right[name].get(key)} - OF_NO_USE
+            if changed - ALLOWED.get(name, set()) - (SOCKETS if right[name].keys() & PROXIES else set()):
+                wrong.append((name, line))
+    assert wrong == []
+
+
+def test_what_is_a_matter_of_taste_stays_the_users(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.own.write_text("Host *\n  LogLevel VERBOSE\n  Compression yes\n  ForwardAgent yes\n  SendEnv MY_*\n")
+    home.attach(LAYOUTS["directly"])
+    said = home.asked("train")
+    assert (said["loglevel"], said["compression"], said["forwardagent"]) == ("VERBOSE", "yes", "yes")
+    assert said["sendenv"] == "MY_*"
+
+
+SSHD = """
+HostKey {folder}/keys/host
+AuthorizedKeysFile {folder}/keys/user.pub
+StrictModes no
+UsePAM no
+PermitRootLogin prohibit-password
+PidFile none
+"""
+MORE_TRAPS = """
+LocalForward {port} localhost:80
+RemoteForward /nowhere/socket localhost:80
+DynamicForward {port}
+IdentityFile /nowhere/key
+IdentityFile none
+CertificateFile /nowhere/key-cert.pub
+KnownHostsCommand /bin/false
+BindInterface nowhere
+BatchMode yes
+SetEnv A=b
+""".strip().splitlines()
+
+
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A home that is attached to an SSH server, started for each connection."""
+    if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
+        install("openssh-server")
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    home = Home(tmp_path_factory.mktemp("reached"))
+    key, _ = key_pair(home.folder / "keys", "user")
+    _, host_key = key_pair(home.folder / "keys", "host")
+    (home.folder / "sshd").write_text(SSHD.format(folder=home.folder))
+    job = Hop("localhost", 22, getpass.getuser(), " ".join(host_key.split()[:2]), (str(key),))
+    home.own.write_text("")
+    home.attach(JobHops("train", job, proxy=("/usr/sbin/sshd", "-i", "-f", str(home.folder / "sshd"))))
+    yield home
+
+
+def talk(home: Home, block: str) -> str:
+    ours = home.own.read_text().partition("Host *")[0]
+    home.own.write_text(f"{ours}Host *\n{block}\n")
+    words = ["ssh", "-F", str(home.own), "train", "cat; echo and back"]
+    said = subprocess.run(words, input="there ", capture_output=True, text=True, timeout=60, check=False)
+    return said.stdout or said.stderr
+
+
+def test_ssh_gets_there_with_all_of_these_lines_and_runs_what_was_asked_for(reached: Home) -> None:
+    assert talk(reached, "\n".join(TRAPS_OF_ONE_LINE)) == "there and back\n"
+
+
+def test_ssh_gets_there_whatever_is_added_to_it(reached: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        failed = {}
+        for line in MORE_TRAPS:
+            said = talk(reached, f"{line.format(port=port)}\nExitOnForwardFailure yes")
+            if said != "there and back\n":
+                failed[line] = said
+    assert failed == {}
