@@ -110,6 +110,9 @@ def apply(
     git_identity: Annotated[
         Text, typer.Option("--git-identity", metavar="KEY", help="A private key to read the repository.")
     ] = None,
+    lfs_pointers: Annotated[
+        Switch, typer.Option("--lfs-pointers", help="Leave unchanged Git LFS files of a checkout as pointers.")
+    ] = False,
     **flags: Any,
 ) -> None:
     """Create or change what a configuration file describes.
@@ -140,7 +143,7 @@ def apply(
     if no_repo:
         definition.configuration["repos"] = []
     shown = {name: flags[name] for name in SHOWN_OFFERS}
-    brought = RepoFlags(repo, repo_branch, repo_hash, no_repo, token, git_identity)
+    brought = RepoFlags(repo, repo_branch, repo_hash, no_repo, token, git_identity, lfs_pointers)
     attached = Wishes(ssh_identity, host or "localhost", ())
     options = ApplyOptions(yes, force, detach, verbose, as_json, attached=attached, repo=brought, **shown)
     if definition.kind in RUN_TYPES:
@@ -155,7 +158,7 @@ def apply(
 
 
 SHOWN_OFFERS = ("max_offers", "full_offers", "unallocated")
-OF_REPO = ("repo", "repo_branch", "repo_hash", "no_repo", "token", "git_identity")
+OF_REPO = ("repo", "repo_branch", "repo_hash", "no_repo", "token", "git_identity", "lfs_pointers")
 
 
 def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:

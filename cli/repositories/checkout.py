@@ -12,10 +12,10 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli.repositories.git_filters import compare_as_seen
+from cli.repositories.git_filters import Filtered, compare_as_seen
 from cli.repositories.submodules import inner_repositories, open_inner
 from cli.repositories.work_tree import Asking, WorkTree, open_work_tree
 
@@ -31,9 +31,11 @@ class Checkout:
     user_email: str | None
     patch: bytes
     stored: tuple[str, ...] = ()  # files that jobs have in the form in which a filter stores them
+    sent: Mapping[str, int] = field(default_factory=dict)  # unchanged files of Git LFS in the patch, and their sizes
 
 
-def read_checkout(folder: Path, env: Mapping[str, str], *, said_by: str) -> Checkout:
+def read_checkout(folder: Path, env: Mapping[str, str], *, said_by: str, lfs_pointers: bool = False) -> Checkout:
+    """`lfs_pointers`: jobs should have the pointers of Git LFS files that are unchanged."""
     asking = Asking(folder, env, said_by)
     _check_root(asking)
     branch, remote, upstream = _upstream(asking)
@@ -49,9 +51,10 @@ def read_checkout(folder: Path, env: Mapping[str, str], *, said_by: str) -> Chec
                 f"the branch {branch} follows {upstream.branch} at {remote}, which isn't known here",
                 f"push it with `git push -u {remote} {branch}`, or fetch it with `git fetch {remote}`",
             )
-        patch, stored = _difference(tree, commit.text, (Path(scratch) / str(number) for number in itertools.count()))
+        free = (Path(scratch) / str(number) for number in itertools.count())
+        patch, filtered = _difference(tree, commit.text, free, lfs_pointers)
     name, email = settings.get("user.name"), settings.get("user.email")
-    return Checkout(address, upstream.branch, commit.text, name, email, patch, tuple(stored))
+    return Checkout(address, upstream.branch, commit.text, name, email, patch, filtered.stored, filtered.sent)
 
 
 def largest_parts(patch: bytes, count: int = 3) -> list[tuple[str, int]]:
@@ -72,19 +75,19 @@ def _name(pair: bytes) -> str:
     return os.fsdecode(second.removeprefix(b"b/"))
 
 
-def _difference(tree: WorkTree, base: str | None, free: Iterator[Path]) -> tuple[bytes, list[str]]:
-    """The patch, and the files that stay as they are stored. `free`: folders for the repositories inside."""
+def _difference(tree: WorkTree, base: str | None, free: Iterator[Path], lfs_pointers: bool) -> tuple[bytes, Filtered]:
+    """The patch, and what filters mean for it. `free`: folders for the repositories inside."""
     tree.notice_everything()
     fresh, untracked = tree.unknown()
     inside = list(inner_repositories(tree, base, untracked))
     before = base or tree.empty()
-    stored = [f"{tree.prefix}{name}" for name in compare_as_seen(tree, before)]
+    filtered = compare_as_seen(tree, before, lfs_pointers=lfs_pointers)
     patch = tree.patch(before, fresh)
     for one in inside:
-        more, as_stored = _difference(open_inner(tree, one, next(free)), one.base, free)
+        more, found = _difference(open_inner(tree, one, next(free)), one.base, free, lfs_pointers)
         patch += more
-        stored += as_stored
-    return patch, stored
+        filtered = Filtered(filtered.stored + found.stored, {**filtered.sent, **found.sent})
+    return patch, filtered
 
 
 def _check_root(asking: Asking) -> None:

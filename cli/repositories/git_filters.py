@@ -1,7 +1,8 @@
 """Files that the repository stores in another form than the user sees them: of Git LFS, encrypted, stripped.
 
-A filter, which `.gitattributes` names, translates between the two; a job has no filters, so it gets what is stored. A
-file that was changed goes to the job as the user sees it. One that wasn't stays as it is stored, and is named.
+A filter, which `.gitattributes` names, translates between the two; a job has no filters, so it clones what is stored. A
+file that was changed goes to the job as the user sees it. So does one of Git LFS that wasn't, unless the user wants its
+pointer there, or is refused by name if it is too large. Any other stays as it is stored, and is named.
 """
 
 from __future__ import annotations
@@ -11,37 +12,76 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli.repositories.work_tree import FILES, Entry, WorkTree, joined
+from cli.tables.usage import size
 
 POINTER = re.compile(rb"version https?://\S+\n(?:.+\n)*?oid sha256:(?P<id>[0-9a-f]{64})\nsize (?P<size>[0-9]+)\n")
 NO_FILTER = ("unspecified", "unset")
 LFS = "lfs"
+BASE = "index-of-base"
+MOST = 8 * 2**20  # bytes; no server takes a larger upload
+AS_POINTERS = (
+    "let jobs have pointers with `--lfs-pointers`; `git lfs pull` in `commands` fetches the files, if the image has "
+    "git-lfs and the job may read the repository"
+)
 
 
-def compare_as_seen(tree: WorkTree, base: str) -> list[str]:
-    """Makes the patch compare filtered files as the user sees them. Returns those that stay in their stored form."""
+@dataclass(frozen=True)
+class Filtered:
+    """Unchanged files that their user sees in another form than the stored one."""
+
+    stored: tuple[str, ...] = ()  # a job has these in the stored form
+    sent: Mapping[str, int] = field(default_factory=dict)  # these of Git LFS go along; their sizes
+
+
+def compare_as_seen(tree: WorkTree, base: str, *, lfs_pointers: bool) -> Filtered:
+    """Makes the patch compare filtered files as the user sees them."""
     index = tree.index()
-    filters = _filters(tree, [name for name, entry in index.items() if entry.mode in FILES])
+    before = tree.tree(base)
+    filters = _filters(tree, base, before, index)
     there = {name: found for name in filters if (found := _mode(tree.folder / name))}
     if not there:
-        return []
+        return Filtered()
     changed = set(tree.names("diff", "--name-only", "--no-renames", "--ignore-submodules=all", "-z", base))
-    before = tree.tree(base)
     pointers = _pointers(tree, [name for name in there if name in changed and filters[name] == LFS], before)
     same = [name for name in there if name not in changed or _fits(tree.folder / name, pointers.get(name))]
-    tree.set_entries({name: index[name] for name in there if name not in same})
-    overlooked = [name for name in same if name in changed]  # only the times of the files differ
+    other = _otherwise(tree, {name: before[name] for name in same if name in before})
+    sent = {} if lfs_pointers else {name: _size(tree.folder / name) for name in other if filters[name] == LFS}
+    if sum(sent.values()) > MOST:
+        what = f"Git LFS files of {tree.folder} are too large to go along, {size(sum(sent.values()))} in all"
+        raise tree.asking.refused(f"{what}: {largest(sent)}", AS_POINTERS)
+    kept = [name for name in same if name not in sent]
+    tree.set_entries({name: index[name] for name in there.keys() - kept})
+    overlooked = [name for name in kept if name in changed]  # only the times of the files differ
     if overlooked:
         tree.set_entries({name: Entry(there[name], before[name].id) for name in overlooked})
         tree.git("update-index", "--assume-unchanged", "-z", "--stdin", given=joined(overlooked))
-    return _otherwise(tree, {name: before[name] for name in same if name in before})
+    stored = tuple(f"{tree.prefix}{name}" for name in other if name not in sent)
+    return Filtered(stored, {f"{tree.prefix}{name}": bytes for name, bytes in sent.items()})
 
 
-def _filters(tree: WorkTree, names: Iterable[str]) -> dict[str, str]:
-    """The filter of each file that has one."""
-    said = os.fsdecode(tree.git("check-attr", "-z", "--stdin", "filter", given=joined(names))).split("\0")
+def largest(sizes: Mapping[str, int], count: int = 10) -> str:
+    """The names of the largest files, and how many more there are."""
+    ordered = sorted(sizes.items(), key=lambda each: each[1], reverse=True)
+    more = f" and {len(ordered) - count} more" if len(ordered) > count else ""
+    return ", ".join(f"{name} ({size(bytes)})" for name, bytes in ordered[:count]) + more
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
+
+
+def _filters(tree: WorkTree, base: str, before: Mapping[str, Entry], index: Mapping[str, Entry]) -> dict[str, str]:
+    """The filter of each file that has one, or had one in `base`: Git doesn't read a file anew for losing it."""
+    names = [name for name, entry in index.items() if entry.mode in FILES]
+    there = [name for name in names if name in before]
+    tree.git("read-tree", base, index=BASE)
+    stored = tree.git("check-attr", "--cached", "-z", "--stdin", "filter", given=joined(there), index=BASE)
+    now = tree.git("check-attr", "-z", "--stdin", "filter", given=joined(names))
+    said = os.fsdecode(stored + now).split("\0")
     return {name: value for name, value in zip(said[::3], said[2::3], strict=False) if value not in NO_FILTER}
 
 
@@ -61,7 +101,7 @@ def _pointers(tree: WorkTree, names: Iterable[str], before: Mapping[str, Entry])
 def _fits(file: Path, pointer: bytes | None) -> bool:
     """Whether a file is the one that a Git LFS pointer stands for."""
     said = POINTER.fullmatch(pointer) if pointer else None
-    if not said or file.stat().st_size != int(said["size"]):
+    if not said or _size(file) != int(said["size"]):
         return False
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest() == said["id"].decode()
@@ -71,7 +111,7 @@ def _otherwise(tree: WorkTree, stored: Mapping[str, Entry]) -> list[str]:
     """Those whose content isn't what is stored. Most differ in size, which saves reading them."""
     ids = "".join(f"{entry.id}\n" for entry in stored.values()).encode()
     sizes = tree.git("cat-file", "--batch-check=%(objectsize)", given=ids).split()
-    alike = [name for name, size in zip(stored, sizes, strict=True) if (tree.folder / name).stat().st_size == int(size)]
+    alike = [name for name, bytes in zip(stored, sizes, strict=True) if _size(tree.folder / name) == int(bytes)]
     paths = b"".join(os.fsencode(name) + b"\n" for name in alike if "\n" not in name)
     seen = tree.git("hash-object", "--no-filters", "--stdin-paths", given=paths).decode().split()
     same = {name for name, found in zip(alike, seen, strict=False) if found == stored[name].id}

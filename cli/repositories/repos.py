@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -35,6 +35,7 @@ class RepoFlags:
     none: bool = False
     token: str | None = None
     identity: str | None = None
+    lfs_pointers: bool = False
 
     def given(self) -> list[str]:
         """The flags that need a repository."""
@@ -43,6 +44,7 @@ class RepoFlags:
             "--repo-hash": self.commit,
             "--token": self.token,
             "--git-identity": self.identity,
+            "--lfs-pointers": self.lfs_pointers or None,
         }
         return [flag for flag, value in said.items() if value is not None]
 
@@ -54,6 +56,8 @@ class Brought:
     id: str = "none"
     data: dict[str, Any] = field(default_factory=lambda: {"repo_type": "virtual"})
     patch: bytes = b""  # or a folder's content, as a tar
+    stored: tuple[str, ...] = ()  # see `Checkout`
+    sent: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def code_hash(self) -> str | None:
@@ -67,9 +71,8 @@ class Brought:
             try:
                 session.client.upload(path, self.code_hash, self.patch)
             except Refused as error:
-                raise Refused(
-                    f"{self._what()} can't be uploaded. {error.message}", hint=error.hint or "Leave out large files."
-                ) from None
+                hint = f"{error.hint or 'Leave out large files.'}{self._about_lfs()}"
+                raise Refused(f"{self._what()} can't be uploaded. {error.message}", hint=hint) from None
 
     def _what(self) -> str:
         if self.data["repo_type"] == "local":
@@ -77,8 +80,15 @@ class Brought:
         from cli.repositories.checkout import largest_parts
 
         parts = ", ".join(f"{name} ({size / 1e6:.1f} MB)" for name, size in largest_parts(self.patch) if size > 1e5)
-        what = "The patch with what changed since the last push or fetch"
+        what = f"The patch with {'Git LFS files and ' if self.sent else ''}what changed since the last push or fetch"
         return f"{what}, most of it {parts}," if parts else what
+
+    def _about_lfs(self) -> str:
+        if not self.sent:
+            return ""
+        from cli.repositories.git_filters import AS_POINTERS, largest
+
+        return f" Instead of {largest(self.sent)}, {AS_POINTERS}."
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,7 @@ class NamedRepo:
     folder: Path
     branch: str | None = None
     commit: str | None = None
+    lfs_pointers: bool = False
 
 
 def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], folder: Path) -> Brought:
@@ -102,6 +113,10 @@ def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], 
     if wanted.is_path and (brought := _read_folder(session, wanted, flags)):
         return brought
     remote, brought = _read(session, wanted)
+    if stored := brought.stored:
+        more = f" and {len(stored) - 10} more" if len(stored) > 10 else ""
+        names = ", ".join(stored[:10])
+        session.terminal.warn(f"Jobs get these as the repository stores them, unfiltered: {names}{more}")
     _make_known(session, remote, flags, branch=None if wanted.is_path else wanted.branch)
     return brought
 
@@ -111,7 +126,8 @@ def register(session: Session, flags: RepoFlags) -> Remote:
     from cli.repositories.access import ANYBODY, find_way, own_ways
 
     terminal = session.terminal
-    remote, _ = _read(session, _named(flags.repo or ".", "--repo", terminal.cwd))
+    named = _named(flags.repo or ".", "--repo", terminal.cwd)
+    remote, _ = _read(session, replace(named, lfs_pointers=True))  # of which nothing goes along
     given = _given(flags).way(terminal)
     ways = [ANYBODY, *([given] if given else own_ways(remote, terminal))]
     _keep(session, remote, find_way(remote, ways, terminal, branch=None))
@@ -144,7 +160,12 @@ def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path
             f"{wanted.place} is a checkout, which has its own branch and commit",
             "remove `branch` and `hash` and check out the branch, or use the repository's address",
         )
-    return NamedRepo(wanted.said_by, wanted.place, wanted.is_path, wanted.folder, branch, commit)
+    if flags.lfs_pointers and not wanted.is_path:
+        raise Refused(
+            "--lfs-pointers is for a checkout, but the repository is named by its address.",
+            hint="Leave it out: jobs that clone an address have the pointers anyway.",
+        )
+    return replace(wanted, branch=branch, commit=commit, lfs_pointers=flags.lfs_pointers)
 
 
 def _named(place: str, said_by: str, folder: Path) -> NamedRepo:
@@ -185,13 +206,11 @@ def _read(session: Session, wanted: NamedRepo) -> tuple[Remote, Brought]:
         return remote, Brought(remote.id, _data(remote, wanted.branch, wanted.commit))
     from cli.repositories.checkout import read_checkout
 
-    found = read_checkout(_place(session, wanted), terminal.env, said_by=said_by)
-    if stored := found.stored:
-        more = f" and {len(stored) - 10} more" if len(stored) > 10 else ""
-        terminal.warn(f"Jobs get these as the repository stores them, unfiltered: {', '.join(stored[:10])}{more}")
+    place = _place(session, wanted)
+    found = read_checkout(place, terminal.env, said_by=said_by, lfs_pointers=wanted.lfs_pointers)
     remote = parse_remote(found.remote, terminal.home, said_by=said_by)
     data = _data(remote, found.branch, found.commit, found.user_name, found.user_email)
-    return remote, Brought(remote.id, data, found.patch)
+    return remote, Brought(remote.id, data, found.patch, found.stored, found.sent)
 
 
 def _data(remote: Remote, branch: str | None, commit: str | None, *committer: str | None) -> dict[str, Any]:

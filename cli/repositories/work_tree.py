@@ -115,18 +115,20 @@ class WorkTree:
     def folder(self) -> Path:
         return self.asking.folder
 
-    def try_git(self, *words: str, given: bytes = b"") -> GitResult:
+    def try_git(self, *words: str, given: bytes = b"", index: str = "index") -> GitResult:
+        """`index`: the name of a private one."""
         also = {
             **PRIVATE,
             "GIT_DIR": str(self.private),
             "GIT_WORK_TREE": str(self.folder),
+            "GIT_INDEX_FILE": str(self.private / index),
             "GIT_OBJECT_DIRECTORY": str(self.private / "objects"),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self.objects),
         }
         return git(*words, env=self.asking.env, folder=self.folder, given=given, also=also)
 
-    def git(self, *words: str, given: bytes = b"") -> bytes:
-        said = self.try_git(*words, given=given)
+    def git(self, *words: str, given: bytes = b"", index: str = "index") -> bytes:
+        said = self.try_git(*words, given=given, index=index)
         if said.status:
             raise self.asking.refused(f"git {words[0]} failed in {self.folder}: {said.why}", self._advice())
         return said.out

@@ -92,6 +92,7 @@ PATCHES = {  # by their hash
     "overlooked": "15289041801da3c815cd0831246e554aaeb5b5ac70e7c223ddccf609c2586422",
     "dirty": "04109e4978019b453f92451d2fe0eaaaff38d665b009d0489c1b7e5a32993b32",
     "submodule": "5c7a802a82dab3d1d33e4244e6198b5e6366b835234e0c04f0980dd5cc556afe",
+    "large": "6c0b4ad5c4d39540ccb48c746c736f310dfd76dba317c9550b1b73058a9f6bc9",
 }
 MISREAD = "YAML 1.1 reads a different number from the one written; in quotes it stays as written."
 NEGATIVE = "There is no such amount; the genuine client sends it, and each cloud refuses it or reads it as zero."
@@ -200,6 +201,8 @@ DIFFERENCES: tuple[Difference, ...] = (
                TASK + "repos: ['../other:x']\n", git=True, before="mkdir ../other; echo a > ../other/a"),
     Difference(KINDER, "`--git-identity=~/key`", "`~` is the home folder, as elsewhere.", TASK,
                ("-P", "{closed}", "--git-identity=~/good"), files={"~/good": "<ed25519 key>"}, git=True),
+    Difference(KINDER, "`--lfs-pointers`", "Jobs then get the pointers of Git LFS files that are unchanged, as there.",
+               TASK, ("-P", ".", "--lfs-pointers"), git=True),
     Difference(KINDER, "`diff.external` among git's settings",
                "Its output is for people, but a patch has to apply.", TASK, ("-P", "."),
                git=True, before="echo '# n' >> .dstack.yml; git config diff.external false"),
@@ -238,6 +241,13 @@ DIFFERENCES: tuple[Difference, ...] = (
                "echo a > a; git add a; git commit -qm a; cd -; git -c protocol.file.allow=always submodule --quiet add "
                "{folder}/s s; git commit -qm s; git push -q; echo b >> s/a",
                changed=((CODE, PATCHES["dirty"], PATCHES["submodule"]),)),
+    Difference(OTHERWISE, "A Git LFS file that is unchanged",
+               "Its content is included; there jobs silently get its pointer.", TASK, ("-P", "."), git=True,
+               before="echo model > m; printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:%s\\nsize 6\\n' "
+               "$(sha256sum < m | cut -c1-64) > ../pointer; echo 'm filter=lfs' > .gitattributes; git add .; "
+               "git config filter.lfs.clean 'cat > ../m; cat ../pointer'; git add --renormalize .; git commit -qm m; "
+               "git push -q",
+               changed=((CODE, None, PATCHES["large"]),)),
     Difference(OTHERWISE, "`diff.noprefix` and the like among git's settings",
                "A patch made with them wouldn't apply.", TASK, ("-P", "."), git=True,
                before="echo n > new; git config diff.noprefix true",

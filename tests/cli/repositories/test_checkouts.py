@@ -31,11 +31,23 @@ git submodule --quiet update --init --recursive
 git add .; git commit -qm 1; git push -q
 """
 POINT = "printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:%s\\nsize %s\\n'"
-LFS = f"""
-git config --global filter.lfs.clean 'touch {{marker}}; tr a-z n-za-m'; git config --global filter.lfs.required true
-echo '*.bin filter=lfs -text' > .gitattributes; git add .gitattributes; echo model > m.bin
-id=$({POINT} $(sha256sum < m.bin | cut -c1-64) 6 | git hash-object -w --stdin)
-git update-index --add --cacheinfo 100644,$id,m.bin; git commit -qm lfs; git push -q
+LFS_FILTER = f"""
+cat > ~/clean <<'END'
+cat > ~/cleaned; [ ! -s ~/cleaned ] || {POINT} $(sha256sum < ~/cleaned | cut -c1-64) $(stat -c %s ~/cleaned)
+END
+git config --global filter.lfs.required true; git config --global filter.lfs.clean 'sh ~/clean'
+echo '*.bin filter=lfs -text' >> .gitattributes
+"""
+LFS = f"""{LFS_FILTER}
+echo model > m.bin; touch -d 2001-01-01 m.bin; git add .gitattributes m.bin; git commit -qm lfs; git push -q
+git config --global filter.lfs.clean 'touch {{marker}}; tr a-z n-za-m'
+"""
+SUBMODULE = "cd 'li b'; git switch -q main; git remote set-url origin ../../sub.git"
+LFS_OF_SUBMODULE = f"{SUBMODULE}{LFS}cd ..; git commit -qam lfs; git push -q"
+CRYPT = """
+git config --global filter.crypt.clean 'tr a-z n-za-m'; echo '*.enc filter=crypt' >> .gitattributes; echo abc > s.enc
+touch -d 2001-01-01 s.enc; git add .gitattributes s.enc; git commit -qm enc; git push -q
+git config --global filter.crypt.clean 'touch {marker}; cat'
 """
 EVERY_INDEX = (
     "find . -name .git -prune -printf '%h\\0' | sort -z | xargs -0 -I '{}' git -C '{}' ls-files -v --stage --debug"
@@ -88,12 +100,23 @@ SAME = {
     "odd attributes": """
         printf '* text=auto diff=odd\\n*.enc -diff\\n' > .gitattributes; echo e > e.enc
         git add .; git commit -qm odd; git push -q; echo f > e.enc; echo u >> text""",
+    "a large file": LFS,
+    "one that was touched, and is a program now": LFS + "touch m.bin; chmod +x m.bin",
+    "one whose name is odd, in a folder with attributes of its own": LFS_FILTER + r"""
+        mkdir "a é"; cd "a é"; echo '* filter=lfs' > .gitattributes; printf '\0\377' > $'\377"\t'; : > empty
+        touch -d 2001-01-01 *; git add .; git commit -qm odd; git push -q""",
+    "one of a submodule": LFS_OF_SUBMODULE,
+    "one of a repository inside": "git init -q in; cd in" + LFS.replace("git push -q", "true"),
+    "one that is stored as it is": LFS_FILTER + """
+        echo raw > raw.bin; git -c filter.lfs.clean=cat add .; git commit -qm raw; git push -q""",
+    "one that is untracked by Git LFS, but not yet committed": LFS + ": > .gitattributes",
     "a large file that was changed": LFS + "echo other > m.bin; echo new > n.bin",
     "one of a commit that isn't pushed": LFS + f"""
         echo other > m.bin; id=$({POINT} $(sha256sum < m.bin | cut -c1-64) 6 | git hash-object -w --stdin)
         git update-index --cacheinfo 100644,$id,m.bin; git commit -qm lfs2""",
     "one that is a pointer here, too": LFS + "git cat-file blob HEAD:m.bin > m.bin",
 }  # fmt: skip
+NO_PATCH = ("nothing", "one that is a pointer here, too", "one that is stored as it is")
 
 
 class Place:
@@ -109,8 +132,8 @@ class Place:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def read(self) -> Checkout:
-        return read_checkout(self.app, self.env, said_by="--repo")
+    def read(self, *, lfs_pointers: bool = False) -> Checkout:
+        return read_checkout(self.app, self.env, said_by="--repo", lfs_pointers=lfs_pointers)
 
     def job(self, found: Checkout) -> Path:
         """What a job gets."""
@@ -159,7 +182,7 @@ def test_a_job_has_the_files_that_the_user_sees(place: Place, case: str) -> None
     assert place.sh(EVERY_INDEX) == before, "nothing was changed here"
     job = place.job(found)
     assert differences(place.app, job) == "" and modes(place.app) == modes(job)
-    assert found.stored == () and bool(found.patch) == (case not in ("nothing", "one that is a pointer here, too"))
+    assert found.stored == () and bool(found.patch) == (case not in NO_PATCH)
 
 
 def test_what_a_sparse_checkout_lacks_is_there_in_the_job(place: Place) -> None:
@@ -181,14 +204,43 @@ def test_a_commit_of_sha256(tmp_path: Path) -> None:
     assert differences(place.app, place.job(place.read())) == ""
 
 
-def test_files_that_stay_as_they_are_stored_are_named(place: Place) -> None:
-    place.sh(LFS + "printf '*.enc filter=crypt\\n' >> .gitattributes; echo abcde > s.enc; echo 'as is' > same.enc")
-    place.sh("git add same.enc .gitattributes; echo fghij > s.enc; git add s.enc; git commit -qm enc; git push -q")
-    place.sh("git update-index --assume-unchanged s.enc; cp m.bin m; mv m m.bin; chmod +x m.bin; rm -f {marker}")
+def test_a_file_of_another_filter_stays_as_it_is_stored_and_is_named(place: Place) -> None:
+    place.sh(CRYPT + "echo 'as is' > same.enc; git add same.enc; git commit -qm same; git push -q")
+    place.sh("git update-index --assume-unchanged s.enc; echo 2 >> text; rm -f {marker}")
     found = place.read()
-    assert found.stored == ("m.bin",)
-    assert found.patch.count(b"diff --git") == 1 and b"old mode 100644\nnew mode 100755" in found.patch
+    assert found.stored == ("s.enc",) and found.sent == {} and found.patch.count(b"diff --git") == 1
     assert not place.marker.exists(), "no filter runs"
+    assert (place.job(found) / "s.enc").read_text() == "nop\n"
+
+
+def test_pointers_stay_if_the_user_wants_them(place: Place) -> None:
+    place.sh(LFS_OF_SUBMODULE + LFS)
+    place.sh("cp m.bin m; mv m m.bin; chmod +x m.bin; rm -f {marker}; echo new > n.bin")
+    assert place.read().sent == {"m.bin": 6, "li b/m.bin": 6}
+    found = place.read(lfs_pointers=True)
+    assert found.stored == ("m.bin", "li b/m.bin") and found.sent == {}
+    assert found.patch.count(b"diff --git") == 2 and b"old mode 100644\nnew mode 100755" in found.patch
+    assert not place.marker.exists(), "no filter runs"
+    job = place.job(found)
+    assert all((job / name).read_text().startswith("version https://git-lfs") for name in found.stored)
+    assert (job / "n.bin").read_text() == "new\n", "what is nowhere else goes along"
+
+
+TOO_LARGE = f"{LFS_FILTER}truncate -s 5M m.bin; cp m.bin n.bin; git add .; git commit -qm lfs; git push -q;"
+
+
+@pytest.mark.parametrize(
+    ("folder", "before"), [(".", TOO_LARGE), ("li b", f"{SUBMODULE}{TOO_LARGE} cd ..; git commit -qam s; git push -q")]
+)
+def test_large_files_that_cant_go_along_are_refused_by_name(place: Place, folder: str, before: str) -> None:
+    place.sh(before)
+    with pytest.raises(DstackError) as refused:
+        place.read()
+    what = f"Git LFS files of {place.app / folder} are too large to go along, 10 MB in all: m.bin (5.0 MB), n.bin (5.0"
+    assert what in refused.value.message and "with `--lfs-pointers`; `git lfs pull` in" in refused.value.hint
+    assert len(place.read(lfs_pointers=True).stored) == 2
+    place.sh(f"cd '{folder}'; git cat-file blob HEAD:m.bin > m.bin")
+    assert list(place.read().sent.values()) == [5 << 20], "one fits, and the other is a pointer here, too"
 
 
 REFUSALS = {

@@ -269,13 +269,48 @@ def test_a_patch_that_is_too_large_is_called_one_and_names_its_largest_files(
     assert f"{what} The upload has 2" in ended.err and "Leave out large files" in ended.err
 
 
-def test_what_jobs_get_as_it_is_stored_is_named(apply: Dstack, work: Path, env: dict[str, str]) -> None:
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{hashlib.sha256(b'model').hexdigest()}\nsize 5\n"
-    (work / "m.bin").write_text(pointer)
-    sh(work, env, "echo '*.bin filter=lfs' > .gitattributes; git add .; git commit -qm lfs; git push -q")
-    (work / "m.bin").write_text("model")
+@pytest.fixture
+def model(work: Path, env: dict[str, str]) -> Path:
+    """A file of Git LFS."""
+    sh(work, env, "echo '*.bin filter=lfs' > .gitattributes; git add .gitattributes")
+    put_model(work / "m.bin", env, b"model")
+    return work / "m.bin"
+
+
+def put_model(model: Path, env: dict[str, str], content: bytes) -> None:
+    pointer = f"oid sha256:{hashlib.sha256(content).hexdigest()}\nsize {len(content)}\n"
+    model.write_text(f"version https://git-lfs.github.com/spec/v1\n{pointer}")
+    sh(model.parent, env, "git add m.bin; git commit -qm lfs; git push -q")
+    model.write_bytes(content)
+
+
+STORED = "Jobs get these as the repository stores them, unfiltered: m.bin\n"
+
+
+def test_a_large_file_goes_along_unless_jobs_should_have_pointers(apply: Dstack, plane: Plane, model: Path) -> None:
     ended = apply("apply", "-y", "-d", "-P", ".")
-    assert ended.code == 0 and "Jobs get these as the repository stores them, unfiltered: m.bin\n" in ended.err, ended
+    assert ended.code == 0 and STORED not in ended.err and "/repos/upload_code" in plane.paths(), ended
+    plane.asked.clear()
+    ended = apply("apply", "-y", "-d", "-P", ".", "--lfs-pointers")
+    assert ended.code == 0 and STORED in ended.err and "/repos/upload_code" not in plane.paths(), ended
+
+
+def test_a_patch_that_is_too_large_names_its_large_files_and_the_flag(apply: Dstack, plane: Plane, model: Path) -> None:
+    limit = {"msg": "The upload has 2.9 MB", "code": "error", "hint": "Leave out files."}
+    plane.answers["/repos/upload_code"] = (400, {"detail": [limit]})
+    ended = apply("apply", "-y", "-d", "-P", ".")
+    assert ended.code == 1 and "The patch with Git LFS files and what changed since" in ended.err, ended
+    assert "Instead of m.bin (5 B), let jobs have pointers with `--lfs-pointers`; `git lfs pull` in" in ended.err
+
+
+def test_a_repository_with_files_that_are_too_large_can_be_registered(
+    apply: Dstack, plane: Plane, model: Path, env: dict[str, str]
+) -> None:
+    put_model(model, env, bytes(9 << 20))
+    ended = apply("apply", "-y", "-d", "-P", ".")
+    assert ended.code == 1 and "m.bin (9.0 MB)" in ended.err and plane.paths() == [], ended
+    ended = apply("init", "-P", ".")
+    assert ended.code == 0 and ended.err == "" and plane.paths() == ["/repos/init"], ended
 
 
 def test_a_folder_that_is_no_checkout_goes_up_as_it_is(apply: Dstack, plane: Plane, work: Path) -> None:
@@ -356,6 +391,9 @@ REFUSALS = {
     "no key": ("true", f"-P {FAR} --git-identity x", "--git-identity: ", "Name a private key"),
     "branch of a checkout": ("true", "-P . --repo-branch x", "its own branch and commit", "the repository's address"),
     "only a branch": ("true", "--repo-branch x", "--repo-branch needs a repository", "Add --repo"),
+    "pointers of an address": ("true", f"-P {FAR} --lfs-pointers", "named by its address", "have the pointers anyway"),
+    "pointers of a folder": ("mkdir ../x", "-P ../x --lfs-pointers", "for a repository, and", "Leave it out"),
+    "pointers of nothing": ("true", "--lfs-pointers", "--lfs-pointers needs a repository", "Add --repo"),
     "none at all": ("true", "--no-repo --repo-hash x", "--no-repo was given", "or leave it out"),
 }  # fmt: skip
 
