@@ -96,8 +96,7 @@ class Submission:
             return 0
         if not self._may_replace(name, bool(found)):
             return 0
-        self._stop_and_wait(name)
-        return self._submit(self._plan())  # plan again: the run that the server compared with has ended
+        return self._submit(plan, instead_of=name)
 
     def prepared(self) -> dict[str, Any]:
         """What would be submitted, to be stored. Nothing is uploaded, so it can't need that."""
@@ -191,12 +190,16 @@ class Submission:
         while self.session.get_run(name)["status"] not in FINISHED:
             self.session.terminal.sleep(POLL_SECONDS)
 
-    def _submit(self, plan: dict[str, Any], *, done: str = "submitted") -> int:
+    def _submit(self, plan: dict[str, Any], *, done: str = "submitted", instead_of: str | None = None) -> int:
+        """`instead_of`: the active run to stop for this one."""
+        self.repo.upload(self.session)  # first: no run is stopped for code that can't be uploaded
+        if instead_of:
+            self._stop_and_wait(instead_of)
+            plan = self._plan()  # again: the run that the server compared with has ended
         body = {
             "plan": {"run_spec": plan["run_spec"], "current_resource": plan.get("current_resource")},
             "force": self.options.force,
         }
-        self.repo.upload(self.session)
         run = self.session.client.in_project("runs/apply", body)
         name = run["run_spec"]["run_name"]
         self.session.remember("run", [name])

@@ -249,6 +249,15 @@ def test_the_patch_goes_up_once_it_is_agreed_to(apply: Dstack, plane: Plane, wor
     assert plane.bodies("/runs/get_plan")[0]["run_spec"]["repo_code_hash"].encode() in upload.raw
 
 
+def test_a_run_isnt_stopped_for_a_patch_that_cant_be_uploaded(apply: Dstack, plane: Plane, work: Path) -> None:
+    plan = plane.answers["/runs/get_plan"]
+    plane.answers["/runs/get_plan"] = lambda body: {**plan(body), "current_resource": run("train")}
+    plane.answers |= {"/repos/upload_code": (400, {"detail": [{"msg": "It is too large"}]}), "/runs/stop": None}
+    (work / "new").write_text("n\n")
+    ended = apply("apply", "-y", "-d", "-P", ".")
+    assert ended.code == 1 and "can't be uploaded" in ended.err and "/runs/stop" not in plane.paths(), ended
+
+
 def test_what_is_clean_needs_no_patch(apply: Dstack, plane: Plane) -> None:
     assert apply("apply", "-y", "-d", "-P", ".").code == 0
     assert plane.paths() == ["/repos/get", "/repos/init", "/runs/get_plan", "/runs/apply"]
