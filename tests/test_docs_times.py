@@ -13,6 +13,7 @@ import pytest
 
 from chalicelib.agent import gateway_role, model_queue, replica_loop, repositories, roster, spool
 from chalicelib.agent.gateway import direct, entries, nginx
+from chalicelib.agent.gateway import relays as gateway_relays
 from chalicelib.agent.logins import LOGIN_SECONDS
 from chalicelib.api.routes.joins import CreateJoinBody
 from chalicelib.api.routes.services import CreateTokenBody
@@ -98,6 +99,14 @@ def buffered() -> float:
     return int(re.findall(r"^    client_body_buffer_size (\d+)m;", conf, re.MULTILINE)[0]) * MIB
 
 
+def silent() -> float:
+    """Seconds after which a gateway's nginx gives up connections to a host that doesn't acknowledge."""
+    lua = Path(nginx.__file__).with_name("lua").joinpath("dead_hosts.lua").read_text()
+    (found,) = re.findall(r"^local IDLE, EVERY, PROBES = (\d+), (\d+), (\d+)", lua, re.MULTILINE)
+    idle, every, probes = map(int, found)
+    return idle + every * probes
+
+
 def pauses() -> float:
     """From a webhook's first failure to its last."""
     first, longest = us(subscriptions.FIRST_PAUSE), us(subscriptions.LONGEST_PAUSE)
@@ -144,6 +153,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("tries once a minute", direct.WHILE_NOT),
         ("half a minute at most", entries.HOLD),
         ("within two seconds", 2 * exchange.CONNECT_BRIEFLY),
+        ("ten seconds after the host's last sign", silent()),
+        ("half a minute where", gateway_relays.ALIVE_FOR),
         ("body is at most 1 MB", choosing.REPEATABLE),
         ("lives for a day at most", service_tokens.MOST_SECONDS),
         ("waits ten minutes at most", us(gateway.TO_LEAVE)),

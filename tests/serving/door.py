@@ -63,8 +63,8 @@ class Door(Protocol):
 class Replica:
     """A process of the work-horse."""
 
-    def __init__(self, name: str = "replica", *, unix: str = "") -> None:
-        place = ["--unix", unix] if unix else ["--port", "0"]
+    def __init__(self, name: str = "replica", *, unix: str = "", host: str = "127.0.0.1") -> None:
+        place = ["--unix", unix] if unix else ["--host", host, "--port", "0"]
         command = [sys.executable, "-m", "tests.serving.app", *place, "--name", name]
         self.name, self.id = name, str(uuid4())
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)

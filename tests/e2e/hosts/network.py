@@ -15,18 +15,19 @@ import ctypes
 import http.client
 import socket
 import subprocess
-import threading
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.e2e.hosts.claim import NAMESPACES
 from tests.harness.debian import NotHere, run
 
 CONTROL, HEAD = "198.18.0.1", "198.18.0.2"
 CLONE_NEWNET = 0x40000000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -72,29 +73,21 @@ class Namespace:
 
     def connect(self, address: tuple[str, int], timeout: float | None = 10.0) -> socket.socket:
         """A connection from here for this process."""
-        return self._opened(lambda: socket.create_connection(address, timeout))
+        return self.within(lambda: socket.create_connection(address, timeout))
 
     def listen(self, address: tuple[str, int]) -> socket.socket:
         """A listener here, of this process."""
-        return self._opened(lambda: socket.create_server(address))
+        return self.within(lambda: socket.create_server(address))
 
-    def _opened(self, open_: Callable[[], socket.socket]) -> socket.socket:
-        """A socket stays where it was opened: a thread goes there for it."""
-        made: list[socket.socket | OSError] = []
+    def within(self, make: Callable[[], T]) -> T:
+        """Sockets and processes stay where they were made: a thread goes there for them."""
 
-        def there() -> None:
-            try:
-                self._enter()
-                made.append(open_())
-            except OSError as problem:
-                made.append(problem)
+        def there() -> T:
+            self._enter()
+            return make()
 
-        thread = threading.Thread(target=there)
-        thread.start()
-        thread.join()
-        if isinstance(made[0], OSError):
-            raise made[0]
-        return made[0]
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(there).result()
 
     def _enter(self) -> None:
         libc = ctypes.CDLL(None, use_errno=True)

@@ -4,6 +4,7 @@ local access = require "access"
 local balancer = require "ngx.balancer"
 local callers = require "callers"
 local counting = require "counting"
+local dead_hosts = require "dead_hosts"
 local headers = require "headers"
 local holding = require "holding"
 local json = require "cjson.safe"
@@ -358,6 +359,9 @@ function M.choose()
     if not set then
         ngx.log(ngx.ERR, "replica ", replica.job, " at ", replica.address, ": ", problem)
         return give_up(state, 502)
+    end
+    if replica.address:sub(1, 5) ~= "unix:" then
+        dead_hosts.watch()
     end
     if #service.replicas > 1 then
         balancer.set_timeouts(BRIEFLY)
