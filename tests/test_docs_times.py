@@ -37,7 +37,7 @@ from chalicelib.planning.projects import erasure, subscriptions
 from chalicelib.planning.runs import rollout, scaling
 from chalicelib.planning.volumes import volumes
 from chalicelib.runtime import asgi, connection, embedded, local_host, relays, webhooks
-from chalicelib.serving import access, choosing, door, exchange, headers
+from chalicelib.serving import choosing, door, exchange, headers
 from chalicelib.store import sqlite
 from chalicelib.usecases.agents import calls, gateway_sync
 from chalicelib.usecases.context import SizeLimits
@@ -205,7 +205,6 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("body of a request | 64 MB", BODY),
         ("client or the replica | 300 s", exchange.IDLE),
         ("of what it gets | 300 s", exchange.IDLE),
-        ("for services a minute after its end", access.GOOD),
         ("connection to a replica | 10 s", exchange.CONNECT_SECONDS),
         ("; 1 s if another", exchange.CONNECT_BRIEFLY),
     ],
@@ -297,13 +296,16 @@ OTHERS: dict[str, list[str]] = {  # page: what isn't a length of the code's
     "guides/dev-environments.md": ["`inactivity_duration: 2h`"],
     "guides/gateways.md": [
         "2 CPUs, 2 GB of memory",
-        *("keeps the verdict for a minute", "verified within five minutes"),  # lua/access.lua
+        *("verdict for a minute", "for a minute more", "verified within five minutes"),  # lua/access.lua
     ],
     "guides/services.md": ["requests a second", "`window` of `30s`"],
     "guides/volumes.md": ["dollars for a GB and month"],
     "guides/waiting.md": ["duration: 1d}", "keep trying for a day", "dollars a day"],
     "reference/retention.md": ["they had in a day"],
-    "security.md": ["chunks of a byte", "a megabyte of boundaries", "50 ms at the median", "200 ms at most"],
+    "security.md": [
+        *("chunks of a byte", "a megabyte of boundaries", "50 ms at the median", "200 ms at most"),
+        "by gateways a minute later",  # lua/access.lua
+    ],
     "reference/scaling.md": [
         *("requests a second", "`window` is `30s`", "`0s` means"),
         *("of 30 seconds and", "and a minute, and"),

@@ -29,6 +29,13 @@ class ServedModel(Value):
     prefix: str = "/v1"
 
 
+class CallerVerdict(Value):
+    """May the bearer of a token call a service?"""
+
+    allowed: bool
+    ends_in: float | None = None  # seconds until the token ends by itself, if it does
+
+
 class Served(Value):
     """A live service."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import STATUS
 from chalicelib.domain.services import SERVER, Traffic
-from chalicelib.domain.serving import Served
+from chalicelib.domain.serving import CallerVerdict, Served
 from chalicelib.runtime.relays import ReplicaRelays
 from chalicelib.serving.door import Door, DoorSettings
 from chalicelib.store import nouns
@@ -42,7 +42,7 @@ class StoredServices:
     def with_models(self, project: str) -> Sequence[Served]:
         return doors.with_models(self._plane(), project)
 
-    def member(self, token: str, project: str, run: str) -> bool:
+    def member(self, token: str, project: str, run: str) -> CallerVerdict:
         return doors.member(self._plane(), token, project, run)
 
     def report(self, told: Sequence[Traffic]) -> None:

@@ -1,7 +1,8 @@
 """Who may use a service: a member of its project, by the token that they use for everything else, or by one for this.
 
 Verdicts are remembered for a while, under a hash of the token, because most callers call again; whoever opens the door
-tells it when rights have changed, and without that a revoked token is good for a minute at most.
+tells it when rights have changed, and without that a revoked token is good for a minute at most. A token's own end is
+kept to the instant.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from chalicelib.domain.serving import CallerVerdict
 from chalicelib.serving.headers import one
 from chalicelib.serving.ports import MemberRights
 
@@ -31,7 +33,10 @@ class ServiceAccess:
     """Used on the event loop. `clock` is in seconds."""
 
     def __init__(
-        self, rights: MemberRights, aside: Callable[[Callable[[], bool]], Awaitable[bool]], clock: Callable[[], float]
+        self,
+        rights: MemberRights,
+        aside: Callable[[Callable[[], CallerVerdict]], Awaitable[CallerVerdict]],
+        clock: Callable[[], float],
     ) -> None:
         self._rights, self._aside, self._clock = rights, aside, clock
         self._verdicts: OrderedDict[tuple[bytes, str, str], tuple[bool, float]] = OrderedDict()
@@ -46,15 +51,15 @@ class ServiceAccess:
         """Empty `run`: may they use all services of the project?"""
         if (known := self.known(token, project, run)) is not None:
             return known
-        began = self._round
+        began, asked = self._round, self._clock()
         verdict = await self._aside(lambda: self._rights.member(token, project, run))
         if began == self._round:
             key = self._key(token, project, run)
-            self._verdicts[key] = verdict, self._clock() + (GOOD if verdict else BAD)
+            self._verdicts[key] = verdict.allowed, asked + _lasts(verdict)
             self._verdicts.move_to_end(key)
             if len(self._verdicts) > MOST:
                 self._verdicts.popitem(last=False)
-        return verdict
+        return verdict.allowed
 
     def changed(self) -> None:
         """Somebody's rights may be others now."""
@@ -64,3 +69,10 @@ class ServiceAccess:
     @staticmethod
     def _key(token: str, project: str, run: str) -> tuple[bytes, str, str]:
         return hashlib.sha256(token.encode()).digest(), project, run
+
+
+def _lasts(verdict: CallerVerdict) -> float:
+    """For how many seconds it is believed, from when it was asked for."""
+    if not verdict.allowed:
+        return BAD
+    return GOOD if verdict.ends_in is None else min(GOOD, verdict.ends_in)

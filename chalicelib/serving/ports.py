@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Protocol
 
 from chalicelib.domain.services import Traffic
-from chalicelib.domain.serving import Served, ServedReplica
+from chalicelib.domain.serving import CallerVerdict, Served, ServedReplica
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,7 +32,7 @@ class Services(Protocol):
 
 
 class MemberRights(Protocol):
-    def member(self, token: str, project: str, run: str) -> bool:
+    def member(self, token: str, project: str, run: str) -> CallerVerdict:
         """Is this the token of a member of the project, or of a global admin, or one of theirs for this service? Empty
         `run`: for all of the project's. On a thread."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from chalicelib.errors import NotFound
@@ -70,7 +71,7 @@ def apply_gateway(session: Session, definition: LoadedConfiguration, options: Ap
     plan = session.client.in_project("gateways/get_plan", {"spec": spec})
     current = plan.get("current_resource")
     if not options.as_json:
-        _show(session, definition)
+        _show(session, definition, plan.get("remarks") or ())
     if current is None:
         question = f"Set up the gateway {definition.name or ''}".rstrip() + "?"
     elif plan["action"] == "update" and not plan["changes"]:
@@ -120,13 +121,15 @@ def _delete(session: Session, kind: str, name: str) -> None:
         session.terminal.sleep(GONE_SECONDS)
 
 
-def _show(session: Session, definition: LoadedConfiguration) -> None:
+def _show(session: Session, definition: LoadedConfiguration, remarks: Iterable[str] = ()) -> None:
     terminal, said = session.terminal, definition.configuration
     rows = [("Project", session.project), ("Type", definition.kind), ("Configuration", definition.path)]
     rows += [(label, _text(said[field])) for field, label in SHOWN.items() if said.get(field)]
     if definition.kind == "gateway":
         rows.append(("Certificate", (said.get("certificate") or {"type": "none"})["type"]))
     terminal.say(facts(rows, terminal.width, terminal.colour))
+    for remark in remarks:
+        terminal.say(remark)
     terminal.say()
 
 

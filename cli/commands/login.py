@@ -11,7 +11,7 @@ import typer
 
 from chalicelib.errors import Refused
 from cli.connection.callback import Callback
-from cli.connection.client import Client
+from cli.connection.client import Client, in_clear
 from cli.connection.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
 from cli.connection.server_values import checked, seconds, web_address
 from cli.connection.server_values import token as token_of
@@ -55,6 +55,8 @@ def login(
         raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
     here = terminal(ctx)
     client = Client(_url(here, url), "", sleep=here.sleep, via=here.via)
+    if warning := in_clear(client.url):
+        here.warn(warning)
     name = _provider(client, provider)
     path = f"/api/auth/{quote(name, safe='')}"
     entered = _by_code(here, client, path) if device else _by_browser(here, client, path)

@@ -8,7 +8,7 @@ import typer
 
 from chalicelib.errors import DstackError, Refused
 from cli.commands import quota
-from cli.connection.client import Client
+from cli.connection.client import Client, in_clear
 from cli.connection.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
 from cli.connection.session import completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
@@ -54,7 +54,10 @@ def add(
         raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
     here = terminal(ctx)
     token = here.secret(token, "--token")
-    Client(url, token, name, sleep=here.sleep, via=here.via).post(f"/api/projects/{name}/get")
+    client = Client(url, token, name, sleep=here.sleep, via=here.via)
+    if warning := in_clear(client.url):
+        here.warn(warning)
+    client.post(f"/api/projects/{name}/get")
     path = config_path(here.home)
     projects = load_projects(path)
     default = default_of(projects)

@@ -42,6 +42,21 @@ def dial(parts: SplitResult) -> http.client.HTTPConnection:
     return connection
 
 
+def in_clear(url: str) -> str:
+    """A warning, if what is sent to this server can be read on its way to another machine; else empty."""
+    import ipaddress
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost"
+    if parts.scheme == "https" or here:
+        return ""
+    return f"{url} isn't https: your token can be read on its way. Ask whoever runs the server for an https address."
+
+
 class Client:
     """Requests to one server with one token. `via` connects if it isn't over HTTP."""
 

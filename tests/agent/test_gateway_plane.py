@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent.gateway.asks import TokenVerdict
 from chalicelib.agent.gateway.plane import WAIT, PlaneClient
 from chalicelib.agent.link import LinkError
 from chalicelib.domain.tenants import hash_token
@@ -60,21 +61,23 @@ def test_what_was_counted_and_which_streams_are_wanted_is_told(
 
 
 @pytest.mark.parametrize(
-    ("answer", "status"),
+    ("answer", "verdict"),
     [
-        (Answer(body=b'{"allowed": true}'), 200),
-        (Answer(body=b'{"allowed": false}'), 403),
-        (Answer(body=b'{"allowed": "yes"}'), 403),
-        (Answer(body=b"{}"), 403),
-        (Answer(500), 503),
-        (Answer(status=0), 503),
+        (Answer(body=b'{"allowed": true}'), TokenVerdict(200)),
+        (Answer(body=b'{"allowed": true, "ends_in": 7.5}'), TokenVerdict(200, 7.5)),
+        (Answer(body=b'{"allowed": true, "ends_in": 0}'), TokenVerdict(200, 0.0)),
+        (Answer(body=b'{"allowed": false}'), TokenVerdict(403)),
+        (Answer(body=b'{"allowed": "yes"}'), TokenVerdict(403)),
+        (Answer(body=b"{}"), TokenVerdict(403)),
+        (Answer(500), TokenVerdict(503)),
+        (Answer(status=0), TokenVerdict(503)),
     ],
 )
 def test_who_may_call_is_asked_and_503_means_that_nobody_can_say(
-    plane: Plane, client: PlaneClient, answer: Answer, status: int
+    plane: Plane, client: PlaneClient, answer: Answer, verdict: TokenVerdict
 ) -> None:
     plane.answers = [answer]
-    assert client.rights("token", "project", "run") == status
+    assert client.rights("token", "project", "run") == verdict
     said = {"token_hash": hash_token("token"), "claims": "", "project": "project", "run": "run"}
     assert asked(plane) == ("POST", "/agent/gateway/rights", "Bearer i.secret", said)
 
@@ -89,7 +92,7 @@ def test_no_token_leaves_the_gateway(plane: Plane, client: PlaneClient) -> None:
 
 def test_claims_that_are_too_long_are_nobodys(plane: Plane, client: PlaneClient) -> None:
     longest = PREFIX + "a" * (LONGEST - len(PREFIX))
-    assert client.rights(f"{longest}a.signature", "project", "run") == 403
+    assert client.rights(f"{longest}a.signature", "project", "run") == TokenVerdict(403)
     assert plane.asked == []
     client.rights(f"{longest}.signature", "project", "run")
     assert asked(plane)[3]["claims"] == longest

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from chalicelib.agent.gateway.asks import TokenVerdict
 from chalicelib.agent.gateway.nginx import Listens, Nginx
 from chalicelib.agent.gateway.program import GatewayProgram
 from chalicelib.agent.link import LinkError
@@ -31,7 +32,7 @@ class Asked:
     def streams(self, orders: list[dict[str, Any]], pin: str) -> None:
         raise AssertionError("there are no replicas")
 
-    def rights(self, token: str, project: str, run: str) -> int:
+    def rights(self, token: str, project: str, run: str) -> TokenVerdict:
         raise AssertionError("nobody calls")
 
 

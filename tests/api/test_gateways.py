@@ -115,6 +115,16 @@ def test_a_plan_says_what_would_happen(rig: Rig) -> None:
     assert rig.ok("P/gateways/get_plan", {"spec": other})["action"] == "create"
 
 
+def test_the_plan_says_of_one_without_a_certificate_what_it_is_good_for(rig: Rig) -> None:
+    for certificate, said in (({"type": "lets-encrypt"}, []), (None, ["Without a `certificate`"])):
+        asked = {"configuration": configured(certificate=certificate)}
+        for _ in ("before it is there", "and then"):
+            remarks = rig.ok("P/gateways/get_plan", {"spec": asked})["remarks"]
+            assert [each.partition(",")[0] for each in remarks] == said
+            made(rig, f"door-{len(said)}", certificate=certificate)
+            asked["configuration"]["name"] = f"door-{len(said)}"
+
+
 def test_the_path_of_its_file_comes_back_with_the_plan(rig: Rig) -> None:
     spec = {"configuration": configured(), "configuration_path": "door.dstack.yml"}
     plan = rig.ok("P/gateways/get_plan", {"spec": spec})

@@ -19,6 +19,7 @@ from chalicelib.errors import Conflict, Forbidden, Refused
 from chalicelib.store.port import Put
 from chalicelib.usecases.context import DeviceCode
 from chalicelib.usecases.people.users import named_user, refresh_token
+from chalicelib.usecases.services import doors
 from tests.api.rig import ADMIN, Rig
 
 DAY = 86_400
@@ -208,6 +209,9 @@ def test_it_lasts_as_long_as_the_provider_says(tmp_path: Path) -> None:
     token = entered(rig)["creds"]["token"]
     rig.world.clock.pass_(2 * DAY - 5)
     assert rig.call("/api/users/get_my_user", token=token).status == 200
+    rig.ok("/api/projects/main/add_members", {"members": [{"username": "ann", "project_role": "user"}]})
+    verdict = doors.member(rig.world.plane, token, "main")
+    assert verdict.allowed and 0 < (verdict.ends_in or 0) <= 5, "so that doors don't go by it for longer"
     rig.world.clock.pass_(10)
     assert rig.call("/api/users/get_my_user", token=token).status == 403
 

@@ -302,6 +302,13 @@ def test_project_add(bare: Dstack, plane: Plane) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_project_add_warns_of_plain_http_to_another_machine(bare: Dstack, plane: Plane) -> None:
+    plane.answers["/api/projects/main/get"] = {"project_id": PROJECT_ID}
+    for url, warned in (("http://192.0.2.7:3000", True), ("https://gpu.example.com", False), (plane.url, False)):
+        ended = bare("project", "add", "--name", "main", "--url", url, "--token", "t", "-y")
+        assert ended.err.startswith(f"{url} isn't https: your token can be read") is warned
+
+
 def test_a_second_project_asks_for_the_default(dstack: Dstack, plane: Plane) -> None:
     plane.answers["/api/projects/lab/get"] = {}
     add = ["project", "add", "--name", "lab", "--url", plane.url, "--token", "t"]

@@ -57,6 +57,12 @@ def login(dstack: Dstack, plane: Plane, *args: str, browse: Any = None, answers:
     return Dstack(terminal, dstack.naps)("login", "--url", plane.url, *args, answers=answers)
 
 
+def test_plain_http_to_another_machine_is_warned_of_before_anybody_signs_on(bare: Dstack, server: Plane) -> None:
+    ended = bare("login", "--url", "http://gpu.example.com", "-p", "nobody")
+    assert ended.code == 1 and ended.err.startswith("http://gpu.example.com isn't https: your token can be read")
+    assert "isn't https" not in bare("login", "--url", "http://localhost:3000", "-p", "nobody").err
+
+
 def test_a_first_sign_on_adds_all_projects(bare: Dstack, server: Plane) -> None:
     ended = login(bare, server)
     assert ended.code == 0, ended.err

@@ -13,7 +13,7 @@ import uvicorn
 
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.services import Traffic
-from chalicelib.domain.serving import Served
+from chalicelib.domain.serving import CallerVerdict, Served
 from chalicelib.runtime.addresses import listen
 from chalicelib.runtime.connection import HttpConnection
 from chalicelib.serving.door import Door, DoorSettings
@@ -44,8 +44,8 @@ class Known:
     def with_models(self, project: str) -> list[Served]:
         return [each for each in self.services.values() if each.project_name == project and each.model is not None]
 
-    def member(self, token: str, project: str, run: str) -> bool:
-        return project in self.projects.get(token, frozenset())
+    def member(self, token: str, project: str, run: str) -> CallerVerdict:
+        return CallerVerdict(allowed=project in self.projects.get(token, frozenset()))
 
     def report(self, traffic: Sequence[Traffic]) -> None:
         self.reports += 1

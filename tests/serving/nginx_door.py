@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.agent.gateway import entries
-from chalicelib.agent.gateway.asks import Asks
+from chalicelib.agent.gateway.asks import Asks, TokenVerdict
 from chalicelib.agent.gateway.buckets import Buckets
 from chalicelib.agent.gateway.control import Control
 from chalicelib.agent.gateway.nginx import MODULES, Listens, Nginx
@@ -51,6 +51,7 @@ class NginxDoor:
         self.tokens: dict[str, tuple[str, ...]] = {}
         self.asked: list[tuple[str, str, str]] = []  # whether this token is good for this project's service
         self.woken: list[str] = []
+        self.ends_in: float | None = None  # seconds, whosoever's token it is
         self.away = False  # the control plane can't be asked
         self._word: dict[str, Any] = {}
         self._had: dict[str, str] = {}
@@ -73,7 +74,7 @@ class NginxDoor:
         self.tokens.clear()
         self.asked.clear()
         self.woken.clear()
-        self.away = False
+        self.ends_in, self.away = None, False
         self.serve()
         self.control.forget()
 
@@ -114,11 +115,12 @@ class NginxDoor:
     def _said(self, service: Served) -> dict[str, Any]:
         return {**service.model_dump(mode="json"), "hosts": [self.host_of(service)], "hold": HOLD}
 
-    def _rights(self, token: str, project: str, run: str) -> int:
+    def _rights(self, token: str, project: str, run: str) -> TokenVerdict:
         self.asked.append((token, project, run))
         if self.away:
-            return 503
-        return 200 if project in [f"id-of-{name}" for name in self.tokens.get(token, ())] else 403
+            return TokenVerdict(503)
+        known = project in [f"id-of-{name}" for name in self.tokens.get(token, ())]
+        return TokenVerdict(200, self.ends_in) if known else TokenVerdict(403)
 
     def _sample(self) -> int:
         now = time.time_ns() // 1000

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from chalicelib.domain.serving import Served
+from chalicelib.domain.serving import CallerVerdict, Served
 from chalicelib.serving.access import BAD, GOOD, ServiceAccess, bearer
 from chalicelib.serving.directory import LOOKS, Directory
 from chalicelib.serving.door import Door
@@ -211,15 +211,19 @@ class Judge:
     """The rights of one token, and a clock."""
 
     def __init__(self) -> None:
-        self.good, self.asked, self.now = True, 0, 0.0
+        self.good, self.asked, self.now, self.takes = True, 0, 0.0, 0.0
+        self.ends_at: float | None = None
         self.access = ServiceAccess(self, self._aside, lambda: self.now)
 
-    def member(self, token: str, project: str, run: str) -> bool:
+    def member(self, token: str, project: str, run: str) -> CallerVerdict:
         self.asked += 1
-        return self.good
+        left = None if self.ends_at is None else self.ends_at - self.now
+        return CallerVerdict(allowed=self.good and (left is None or left > 0), ends_in=left)
 
-    async def _aside(self, work: Callable[[], bool]) -> bool:
-        return work()
+    async def _aside(self, work: Callable[[], CallerVerdict]) -> CallerVerdict:
+        found = work()
+        self.now += self.takes
+        return found
 
     def verdict(self) -> bool:
         return asyncio.run(self.access.judge(TOKEN, "main"))
@@ -238,6 +242,24 @@ def test_a_good_verdict_lasts_a_minute_and_a_bad_one_five_seconds() -> None:
     assert judge.verdict() and judge.asked == 3
 
 
+def test_no_verdict_is_good_for_longer_than_its_token() -> None:
+    judge = Judge()
+    judge.ends_at = 10.0
+    assert judge.verdict()
+    judge.now = 9.9
+    assert judge.verdict() and judge.asked == 1
+    judge.now = 10.0
+    assert not judge.verdict() and judge.asked == 2
+
+
+def test_its_end_counts_from_when_it_was_asked_for() -> None:
+    judge = Judge()
+    judge.ends_at, judge.takes = 10.0, 8.0
+    assert judge.verdict()
+    judge.now = 10.0
+    assert not judge.verdict() and judge.asked == 2
+
+
 def test_a_change_of_rights_counts_at_once_and_while_somebody_is_being_judged() -> None:
     judge = Judge()
     assert judge.verdict()
@@ -245,7 +267,7 @@ def test_a_change_of_rights_counts_at_once_and_while_somebody_is_being_judged() 
     judge.access.changed()
     assert not judge.verdict()
 
-    async def overtaken(work: Callable[[], bool]) -> bool:
+    async def overtaken(work: Callable[[], CallerVerdict]) -> CallerVerdict:
         verdict = work()
         access.changed()
         return verdict

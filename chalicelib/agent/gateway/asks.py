@@ -1,6 +1,7 @@
 """What nginx's workers ask of this program: lines of JSON over a unix socket, each answered by one.
 
-{"ask": "rights", "token": …, "project": …, "run": …}   → {"status": 200 or 403}; 503 if nobody can say
+{"ask": "rights", "token": …, "project": …, "run": …}   → {"status": 200 or 403}; 503 if nobody can say; with
+                                                            "ends_in": seconds until the token ends, if it does
 {"ask": "wake", "run": …}                               → {}
 """
 
@@ -11,9 +12,17 @@ import json
 import os
 import socketserver
 import threading
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
-Rights = Callable[[str, str, str], int]  # of a token for a project's service, or for all, as an HTTP status
+
+class TokenVerdict(NamedTuple):
+    """On a token, for a project's service, or for all."""
+
+    status: int  # as of HTTP
+    ends_in: Optional[float] = None  # seconds until the token ends by itself, if it does
+
+
+Rights = Callable[[str, str, str], TokenVerdict]
 Wake = Callable[[str], None]
 LONGEST = 64 * 1024  # bytes of a line
 
@@ -56,7 +65,8 @@ class Asks:
             if asked["ask"] == "wake":
                 self._wake(str(asked["run"]))
                 return {}
-            return {"status": self._rights(str(asked["token"]), str(asked["project"]), str(asked["run"]))}
+            verdict = self._rights(str(asked["token"]), str(asked["project"]), str(asked["run"]))
+            return {name: value for name, value in verdict._asdict().items() if value is not None}
         except Exception as problem:  # a thread's, which nobody else would hear of
             self._log("nginx asked %r: %r" % (line[:80].split(b'"token"')[0], problem))
             return {"status": 503}

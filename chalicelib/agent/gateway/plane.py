@@ -15,6 +15,7 @@ from urllib.parse import quote
 from .. import way
 from ..link import Link, LinkError
 from ..tasks import read_text
+from .asks import TokenVerdict
 
 WAIT = 25  # seconds that a poll may take
 SERVICE_TOKEN = "dstack-service."  # how tokens for services begin
@@ -40,19 +41,22 @@ class PlaneClient:
         know it. Raises LinkError."""
         self._call("POST", "/agent/gateway/streams", {"streams": orders, "pin": pin})
 
-    def rights(self, token: str, project: str, run: str) -> int:
+    def rights(self, token: str, project: str, run: str) -> TokenVerdict:
         """200 if the token is of somebody who may call this service, or all of the project's if `run` is empty, 403 if
         not, 503 if nobody can say. The token stays here."""
         claims = token.rpartition(".")[0] if token.startswith(SERVICE_TOKEN) else ""
         if len(claims) > LONGEST:
-            return 403  # it is nobody's, and the control plane would take no such question
+            return TokenVerdict(403)  # it is nobody's, and the control plane would take no such question
         hashed = hashlib.sha256(token.encode("utf-8")).hexdigest()
         asked = {"token_hash": hashed, "claims": claims, "project": project, "run": run}
         try:
             said = self._call("POST", "/agent/gateway/rights", asked)
         except LinkError:
-            return 503
-        return 200 if said.get("allowed") is True else 403
+            return TokenVerdict(503)
+        if said.get("allowed") is not True:
+            return TokenVerdict(403)
+        ends_in = said.get("ends_in")
+        return TokenVerdict(200, None if ends_in is None else float(ends_in))
 
     def _call(self, method: str, path: str, body: Any, wait: float = 0.0) -> Dict[str, Any]:
         server, credential = (self._read(name) for name in ("server", "credential"))

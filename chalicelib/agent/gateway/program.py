@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Protocol
 from ..link import LinkError
 from ..tasks import read_text, write_atomic
 from . import entries
-from .asks import Asks
+from .asks import Asks, TokenVerdict
 from .buckets import Buckets
 from .control import Control, ControlError
 from .direct import Direct
@@ -38,7 +38,7 @@ class Source(Protocol):
 
     def streams(self, orders: List[Dict[str, Any]], pin: str) -> None: ...
 
-    def rights(self, token: str, project: str, run: str) -> int: ...
+    def rights(self, token: str, project: str, run: str) -> TokenVerdict: ...
 
 
 class GatewayProgram:

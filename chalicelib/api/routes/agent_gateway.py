@@ -74,7 +74,7 @@ def traffic(call: Call) -> Answer:
 def rights(call: Call) -> Any:
     seat, asked = _seat(call), call.parse(_Asked)
     caller = GatewayCaller(asked.token_hash, asked.claims)
-    return {"allowed": gateway_sync.allowed(call.plane, seat, caller, asked.project, asked.run)}
+    return gateway_sync.judge(call.plane, seat, caller, asked.project, asked.run).model_dump(exclude_none=True)
 
 
 def streams(call: Call) -> Answer:

@@ -90,4 +90,5 @@ def gateway_plan_json(plan: GatewayPlan, project_name: str, user_name: str, *, d
         "current_resource": None if plan.current is None else gateway_json(plan.current, project_name, default=default),
         "action": plan.action,
         "changes": list(plan.changes),
+        "remarks": list(plan.remarks),
     }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.jobs.replica_groups import discovery, groups_of
@@ -24,13 +26,41 @@ _RETRY = (
 _NO_GPU = "`utilization_policy` judges GPUs only: a job on a machine without one isn't ended by it."
 _UNREPORTED = "`utilization_policy` has nothing to judge {vendor} GPUs by: nobody reports how busy they are."
 
+_UNCERTIFIED = (
+    "Without a `certificate`, callers on other machines can't send tokens: they reach only services with `auth: false`."
+)
+_NO_CERTIFICATE = (
+    "The gateway {name} has no certificate, so callers on other machines can't send tokens: give it a `certificate`, "
+    "or the service `auth: false`."
+)
+_NO_HTTPS = (
+    "With `https: false`, callers on other machines can't send tokens: remove it, or give the service `auth: false`."
+)
 
-def remarks(config: RunConfiguration, jobs: Iterable[tuple[JobSpec, Sequence[Offer]]]) -> Iterator[str]:
-    """`config` has its profile merged in. `jobs`: those that differ, with what they are offered."""
+
+def remarks(
+    config: RunConfiguration, jobs: Iterable[tuple[JobSpec, Sequence[Offer]]], gateway: Gateway | None = None
+) -> Iterator[str]:
+    """`config` has its profile merged in. `jobs`: those that differ, with what they are offered. `gateway`: a
+    service's, if it has one."""
     found = [text for spec, offers in jobs for text in (*_disks(spec, offers), *_policy(spec, offers))]
-    if isinstance(config, ServiceConfiguration) and _ends_with_one(config):
-        found.append(_RETRY)
+    if isinstance(config, ServiceConfiguration):
+        found += [_RETRY] if _ends_with_one(config) else []
+        found += _in_the_open(config, gateway) if gateway is not None and config.auth else []
     yield from dict.fromkeys(found)
+
+
+def of_gateway(config: GatewayConfiguration) -> Iterator[str]:
+    if config.certificate is None:
+        yield _UNCERTIFIED
+
+
+def _in_the_open(config: ServiceConfiguration, gateway: Gateway) -> Iterator[str]:
+    """That a gateway takes no token over plain http, unless it comes from its own machine."""
+    if gateway.https_port is None:
+        yield _NO_CERTIFICATE.format(name=gateway.name)
+    elif config.https is False:
+        yield _NO_HTTPS
 
 
 def _ends_with_one(config: ServiceConfiguration) -> bool:

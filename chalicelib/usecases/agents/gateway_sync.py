@@ -21,7 +21,7 @@ from chalicelib.domain.gateways import Gateway, GatewayReplica, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
-from chalicelib.domain.serving import Served
+from chalicelib.domain.serving import CallerVerdict, Served
 from chalicelib.errors import Ended, Refused
 from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.usecases.agents import stream_orders
@@ -128,11 +128,11 @@ class GatewayCaller:
 # --- who may come, and what came --------------------------------------------------------------------------------------
 
 
-def allowed(plane: Plane, seat: Seat, caller: GatewayCaller, project_id: str, run_id: str) -> bool:
+def judge(plane: Plane, seat: Seat, caller: GatewayCaller, project_id: str, run_id: str) -> CallerVerdict:
     """May whoever this is call this service; without `run_id`, all of the project's? Nobody is told anything about
     another project."""
     if project_id != seat.gateway.project_id:
-        return False
+        return CallerVerdict(allowed=False)
     run = plane.read.find(Run, keys.run(run_id)) if run_id and caller.claims else None
     name = run.name if run is not None and run.project_id == project_id else ""
     return doors.member_by_hash(plane, caller.claims, caller.token_hash, project_id, name)

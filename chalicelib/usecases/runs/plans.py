@@ -180,7 +180,9 @@ def get_plan(
         notes=tuple(notes),
         delays=plane.pace.delays(),
         isolation=tuple(listing.separation(_open_to(draft, views), draft.job_specs[0])),
-        remarks=tuple(remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned])),
+        remarks=tuple(
+            remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned], draft.door.gateway)
+        ),
         ages=plane.catalog.ages(project.id),
         quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),
     )

@@ -15,9 +15,10 @@ from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.serving import Served, ServedModel, ServedReplica
+from chalicelib.domain.serving import CallerVerdict, Served, ServedModel, ServedReplica
 from chalicelib.domain.specs.services import OpenAIChatModel, ServiceConfiguration
 from chalicelib.domain.tenants import GlobalRole, Member, Project, User, hash_token
 from chalicelib.planning.jobs.replica_groups import groups_of
@@ -27,6 +28,7 @@ from chalicelib.store.listing import all_of
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people import rights
 from chalicelib.usecases.services import service_tokens
+from chalicelib.usecases.services.service_tokens import Bearer
 
 LOOPBACK = "127.0.0.1"
 
@@ -185,7 +187,7 @@ def _replica(
     )
 
 
-def member(plane: Plane, token: str, project_name: str, run_name: str = "") -> bool:
+def member(plane: Plane, token: str, project_name: str, run_name: str = "") -> CallerVerdict:
     """Is this the token of an active member of the project, or of a global admin; or one of theirs for this service,
     or for all? Empty `run_name`: all of them are asked about."""
     project = nouns.find_target(plane.store, keys.project_name(project_name))
@@ -193,21 +195,31 @@ def member(plane: Plane, token: str, project_name: str, run_name: str = "") -> b
     return member_by_hash(plane, service_tokens.claims_of(token), hash_token(token), project_id, run_name)
 
 
-def member_by_hash(plane: Plane, claims: str, token_hash: str, project_id: str | None, run_name: str) -> bool:
+def member_by_hash(plane: Plane, claims: str, token_hash: str, project_id: str | None, run_name: str) -> CallerVerdict:
     """The same for a gateway, which passes no token on: of one for services its claims, of each the hash."""
     if claims:
-        user = service_tokens.bearer_of(plane, claims, token_hash, project_id or "", run_name)
+        bearer = service_tokens.bearer_of(plane, claims, token_hash, project_id or "", run_name)
     else:
-        user = _bearer_of(plane, token_hash)
-    if user is None or not user.active:
-        return False
+        bearer = _bearer_of(plane, token_hash)
+    if bearer is None or not bearer.user.active or not _belongs(plane, bearer.user, project_id):
+        return CallerVerdict(allowed=False)
+    if bearer.ends_at is None:
+        return CallerVerdict(allowed=True)
+    return CallerVerdict(allowed=True, ends_in=max(0, bearer.ends_at - plane.clock.now()) / SECOND)
+
+
+def _belongs(plane: Plane, user: User, project_id: str | None) -> bool:
     if user.role is GlobalRole.admin:
         return True
     return project_id is not None and nouns.find(plane.store, Member, keys.member(project_id, user.id)) is not None
 
 
-def _bearer_of(plane: Plane, token_hash: str) -> User | None:
+def _bearer_of(plane: Plane, token_hash: str) -> Bearer | None:
     found = nouns.find_target(plane.store, keys.token(token_hash))
     user = None if found is None else nouns.find(plane.store, User, keys.user(found[0]))
-    good = user is not None and rights.good(plane.store, user, token_hash, plane.clock.now())
-    return user if good else None
+    if user is None:
+        return None
+    if user.token_hash == token_hash:
+        return Bearer(user)
+    entry = rights.signed_on(plane.store, user, token_hash, plane.clock.now())
+    return None if entry is None else Bearer(user, entry.ends_at)

@@ -23,6 +23,7 @@ from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, Probl
 from chalicelib.planning.gateways.support import gateway_refusals
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.runs import remarks
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import specs
@@ -41,6 +42,7 @@ class GatewayPlan:
     current: Gateway | None
     action: str  # create, update
     changes: tuple[str, ...] = ()  # with `update`: the fields that would change; none: it is as its file says
+    remarks: tuple[str, ...] = ()  # what else whoever reads it should know
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,9 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
         changes = _changes(plane, current, configuration)[0]
     spec = {**raw, "configuration": {**raw["configuration"], "type": "gateway", "name": name}}
     sealed = sealed_specs.to_client(plane.seal, GatewaySpec, spec, project.id, user.id)
-    if changes is None:
-        return GatewayPlan(specs.text_of(sealed), current, "create")
-    return GatewayPlan(specs.text_of(sealed), current, "update", tuple(sorted(changes)))
+    action = "create" if changes is None else "update"
+    remarked = tuple(remarks.of_gateway(configuration))
+    return GatewayPlan(specs.text_of(sealed), current, action, tuple(sorted(changes or ())), remarked)
 
 
 def create(plane: Plane, user: User, project: Project, configuration: dict[str, Any]) -> Gateway:

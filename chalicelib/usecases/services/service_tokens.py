@@ -40,6 +40,12 @@ class ServiceToken:
 
 
 @dataclass(frozen=True)
+class Bearer:
+    user: User
+    ends_at: Micros | None = None  # the token; None: when it is replaced
+
+
+@dataclass(frozen=True)
 class ServiceClaims:
     user_id: str
     project_id: str
@@ -61,7 +67,7 @@ def claims_of(token: str) -> str:
     return token.rpartition(".")[0] if token.startswith(PREFIX) else ""
 
 
-def bearer_of(plane: Plane, claims: str, token_hash: str, project_id: str, run_name: str) -> User | None:
+def bearer_of(plane: Plane, claims: str, token_hash: str, project_id: str, run_name: str) -> Bearer | None:
     """Whose token this is, if it is good for this service now; empty `run_name`: for all of the project's."""
     said = _read(claims)
     if said is None or said.project_id != project_id or plane.clock.now() >= said.ends_at:
@@ -71,7 +77,7 @@ def bearer_of(plane: Plane, claims: str, token_hash: str, project_id: str, run_n
     user = nouns.find(plane.store, User, keys.user(said.user_id))
     if user is None or not hmac.compare_digest(hash_token(_signed(plane, user, claims)), token_hash):
         return None
-    return user
+    return Bearer(user, said.ends_at)
 
 
 def _signed(plane: Plane, user: User, claims: str) -> str:

@@ -110,8 +110,8 @@ def test_answering_no_creates_nothing(dstack: Dstack, plane: Plane) -> None:
     assert ended.code == 0 and "Nothing was changed." in ended.out
 
 
-def gateway_plan(action: str, current: Any = None, changes: tuple[str, ...] = ("domain",)) -> Any:
-    said = {"current_resource": current, "action": action, "changes": list(changes)}
+def gateway_plan(action: str, current: Any = None, changes: tuple[str, ...] = ("domain",), **more: Any) -> Any:
+    said = {"current_resource": current, "action": action, "changes": list(changes), **more}
     return lambda body: {"spec": body["spec"], **said}
 
 
@@ -187,6 +187,15 @@ def test_its_ports_and_certificate_are_shown_before_it_is_agreed_to(
     ended = dstack("apply", answers="n\n")
     assert ended.code == 0 and all(each in ended.out for each in said), ended
     assert "secrets.K" not in ended.out
+
+
+def test_what_else_there_is_to_say_of_a_gateway_is_said_before_it_is_agreed_to(dstack: Dstack, plane: Plane) -> None:
+    write(dstack, GATEWAY)
+    plane.answers["/gateways/get_plan"] = gateway_plan("create", remarks=["No tokens from elsewhere."])
+    assert "No tokens from elsewhere.\n" in dstack("apply", answers="n\n").out
+    plane.answers["/gateways/apply"] = made("door", "running")
+    shown = dstack("apply", "-y", "-d", "--json").out
+    assert json.loads(shown)["name"] == "door" and "No tokens" not in shown
 
 
 @pytest.mark.parametrize("flags", [(), ("-y",)])

@@ -33,10 +33,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield one
 
 
-def asked(by: Host, of: Host, name: str, path: str = "/") -> tuple[int, str]:
-    """What a client on one host gets of the gateway on another."""
-    url = f"http://{of.address}{path}"
+def asked(by: Host, of: Host, name: str, path: str = "/", token: str = "") -> tuple[int, str]:
+    """What a client on one host gets of the gateway on another, or over loopback on its own."""
+    url = f"http://{'127.0.0.1' if by is of else of.address}{path}"
     command = ["curl", "-sS", "-m", "5", "-H", f"Host: {name}.{DOMAIN}", "-w", "\n%{http_code}", url]
+    command += ["-H", f"Authorization: Bearer {token}"] if token else []
     done = by.run(*command, check=False)
     body, _, status = done.stdout.rpartition("\n")
     return (int(status) if status.isdigit() else 0), body
@@ -79,8 +80,17 @@ def test_a_gateway_on_a_host_takes_requests_and_leaves_no_trace(site: Lab) -> No
     w1.run("pkill", "-KILL", "-f", "agent.pyz --data")  # systemd starts it again; the gateway doesn't notice
     assert asked(w2, w1, "web") == (200, "hello\n")
 
-    site.server.cli("stop", "web", "-y")
-    until("the service to be gone", lambda: "web" not in site.active())
+    said = site.apply({**served, "name": "closed", "auth": True}, "-d")
+    assert "The gateway door has no certificate, so callers on other machines can't send tokens" in said
+    token = site.server.cli("service", "token", "closed").strip()
+    until("the other, for who is on its host", lambda: asked(w1, w1, "closed", token=token) == (200, "hello\n"))
+    assert asked(w1, w1, "closed", token=site.server.token)[0] == 200
+    for each in (token, site.server.token):
+        status, body = asked(w2, w1, "closed", token=each)
+        assert status == 403 and "insecure" in body and "`certificate`" in body
+
+    site.server.cli("stop", "web", "closed", "-y")
+    until("the services to be gone", lambda: not {"web", "closed"} & set(site.active()))
     assert asked(w2, w1, "web")[0] == 404
     site.server.cli("gateway", "delete", "door", "-y")
     until("the gateway to be gone", lambda: listed(site) == [])

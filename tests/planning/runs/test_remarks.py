@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.offers import Availability, Disk
+from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.jobs.jobs import effective
-from chalicelib.planning.runs.remarks import remarks
+from chalicelib.planning.runs.remarks import of_gateway, remarks
+from tests.world import gateways
 from tests.world import nouns as b
 from tests.world.services import service
 
@@ -64,6 +67,35 @@ def test_that_a_host_is_taken_with_a_smaller_disk_than_the_plan_shows(
 def test_retry_is_proposed_to_a_service_of_several_replicas(config: dict[str, Any], proposed: bool) -> None:
     found = said(service(**config), b.offer())
     assert bool(found) is proposed and all("`retry: true`" in text for text in found)
+
+
+CERTIFIED, PLAIN = gateways.gateway(), gateways.gateway(https_port=None)
+
+
+@pytest.mark.parametrize(
+    ("config", "at", "said_so"),
+    [
+        ({}, PLAIN, "The gateway door has no certificate"),
+        ({"https": False}, PLAIN, "The gateway door has no certificate"),
+        ({"https": False}, CERTIFIED, "With `https: false`"),
+        ({}, CERTIFIED, ""),
+        ({"auth": False}, PLAIN, ""),
+        ({"auth": False, "https": False}, CERTIFIED, ""),
+        ({}, None, ""),
+    ],
+)
+def test_that_callers_elsewhere_cant_send_tokens_is_said(config: dict[str, Any], at: Gateway, said_so: str) -> None:
+    spec = effective(service(**config))
+    found = list(remarks(spec.configuration, [(b.job_spec(spec), [b.offer()])], at))
+    assert len(found) == bool(said_so)
+    assert all(text.startswith(said_so) and "tokens" in text and "`auth: false`" in text for text in found)
+
+
+def test_a_gateway_without_a_certificate_says_what_it_is_good_for() -> None:
+    config = {"type": "gateway", "fleet": "edge", "domain": "example.com"}
+    assert list(of_gateway(GatewayConfiguration.model_validate(config))) == []
+    (said,) = of_gateway(GatewayConfiguration.model_validate({**config, "certificate": None}))
+    assert "`certificate`" in said and "`auth: false`" in said
 
 
 def test_a_policy_without_a_gpu_or_with_one_that_nobody_measures_is_remarked() -> None:

@@ -23,6 +23,7 @@ from chalicelib.domain.certificates import (
 )
 from chalicelib.domain.gateways import ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus, OnPrem
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
@@ -33,7 +34,7 @@ from chalicelib.store.listing import all_of
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
 from chalicelib.usecases.services import certificates
 from chalicelib.usecases.services.service_tokens import claims_of
-from tests.api.rig import Response, Rig, submit
+from tests.api.rig import ADMIN, Response, Rig, submit
 from tests.hosts.bad_host import KEY
 from tests.world import gateway_seats as seats
 from tests.world import nouns as b
@@ -239,6 +240,12 @@ def test_a_token_for_services_is_judged_by_its_hash_and_claims(rig: Rig) -> None
     assert [allowed(one, run) for run in (web.id, other.id, "")] == [True, False, False]
     assert not allowed(one, web.id, claims=claims_of(every)) and not allowed(every, web.id, claims="")
     assert not allowed(every, web.id, token_hash=hash_token("another"))
+    asked = {"token_hash": hash_token(every), "claims": claims_of(every), "project": rig.project.id}
+    rig.world.at += 20 * SECOND
+    assert ask(rig, "/rights", asked).json == {"allowed": True, "ends_in": 3580 - rig.world.at % SECOND / SECOND}
+    assert ask(rig, "/rights", {**asked, "claims": ""}).json == {"allowed": False}
+    own = {"token_hash": hash_token(ADMIN), "project": rig.project.id}
+    assert ask(rig, "/rights", own).json == {"allowed": True}, "without an end"
 
 
 def told(run: Run, **more: Any) -> dict[str, Any]:

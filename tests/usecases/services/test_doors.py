@@ -148,13 +148,13 @@ def test_members_and_global_admins_are_let_in_for_as_long_as_they_are_active(rig
 
     def let_in(token: str) -> tuple[bool, bool]:
         """By the project's name, and by its id."""
-        return doors.member(rig.world.plane, token, "main"), by_id(token, rig.project.id)
+        return doors.member(rig.world.plane, token, "main").allowed, by_id(token, rig.project.id)
 
     def by_id(token: str, project_id: str) -> bool:
-        return doors.member_by_hash(rig.world.plane, "", hash_token(token), project_id, "")
+        return doors.member_by_hash(rig.world.plane, "", hash_token(token), project_id, "").allowed
 
     assert [let_in(token) for token in (ann, ADMIN)] == [(True, True)] * 2
     assert [let_in(token) for token in (bob, "nobody's")] == [(False, False)] * 2
-    assert not doors.member(rig.world.plane, ann, "nowhere") and not by_id(ann, side.id)
+    assert not doors.member(rig.world.plane, ann, "nowhere").allowed and not by_id(ann, side.id)
     rig.deactivate("ann")
     assert let_in(ann) == (False, False)

@@ -170,3 +170,12 @@ def test_a_gateway_that_has_changed_since_is_taken_as_it_is_and_one_that_leaves_
     rig.save(gone)
     with pytest.raises(Refused, match="being deleted"):
         service_gateways.held(rig.world.plane, found)
+
+
+@pytest.mark.parametrize(("gateway", "said"), [("edge", ["The gateway edge has no certificate"]), (False, [])])
+def test_the_plan_says_that_a_gateway_without_a_certificate_takes_no_tokens(
+    rig: Rig, gateway: Any, said: list[str]
+) -> None:
+    made(rig, https_port=None)
+    plan = rig.ok("P/runs/get_plan", {"run_spec": spec(gateway=gateway)})
+    assert [each.partition(",")[0] for each in plan["remarks"]] == said

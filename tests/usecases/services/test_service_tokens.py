@@ -11,6 +11,7 @@ import pytest
 from chalicelib.api.route import Access
 from chalicelib.api.routes import BUILT
 from chalicelib.domain.instants import SECOND
+from chalicelib.domain.serving import CallerVerdict
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.usecases.services import doors
 from chalicelib.usecases.services.service_tokens import LONGEST, MOST_SECONDS, PREFIX, claims_of
@@ -33,7 +34,7 @@ def issued(rig: Rig, token: str, **body: Any) -> str:
 
 
 def lets_in(rig: Rig, token: str, run: str = "web", project: str = "main") -> bool:
-    return doors.member(rig.world.plane, token, project, run)
+    return doors.member(rig.world.plane, token, project, run).allowed
 
 
 def test_one_is_good_for_all_services_of_a_project_or_for_one(rig: Rig) -> None:
@@ -53,11 +54,15 @@ def test_it_opens_no_route_of_the_api(rig: Rig) -> None:
 
 
 def test_it_ends_in_time(rig: Rig) -> None:
-    made = rig.ok("P/services/create_token", {"expires_in": 60})
-    rig.world.at += 60 * SECOND - 1
-    assert lets_in(rig, made["token"])
-    rig.world.at += 1
-    assert not lets_in(rig, made["token"])
+    token = rig.ok("P/services/create_token", {"expires_in": 60})["token"]
+    ends_at = rig.world.at // SECOND * SECOND + 60 * SECOND
+    for left in (40 * SECOND, 1):
+        rig.world.at = ends_at - left
+        verdict = doors.member(rig.world.plane, token, "main", "web")
+        assert verdict == CallerVerdict(allowed=True, ends_in=left / SECOND), "so that nobody goes by it for longer"
+    rig.world.at = ends_at
+    assert not lets_in(rig, token)
+    assert doors.member(rig.world.plane, ADMIN, "main").ends_in is None
     for seconds in (59, MOST_SECONDS + 1):
         rig.refused("P/services/create_token", {"expires_in": seconds})
 

@@ -47,13 +47,22 @@ local function may_come(caller, project, run)
     if status == 403 then
         local other = "or a valid one for its services (`dstack service token`): `Authorization: Bearer …`"
         problems.refuse(403, "forbidden", "Send the token of a member of the project, " .. other)
-    elseif status == access.INSECURE then
-        local hint = "call it over https, or send a token for services: `dstack service token`"
-        problems.refuse(403, "insecure", "Over plain http from another machine no person's own token is taken; " .. hint)
     elseif status ~= 200 then
         ngx.header["Retry-After"] = 5
         problems.refuse(503, "unjudged", "Nobody can say right now whether the token is good; try again in 5 s")
     end
+end
+
+-- `address`: where the same is over https, if that is known.
+local function refuse_in_the_open(address)
+    local hint = "this gateway has no https. Whoever runs it can give it a `certificate`"
+    if address then
+        hint = "call " .. address .. ", with a token that hasn't been sent like this"
+    elseif SECURE then
+        hint = "call the service over https, once its certificate is issued; with `https: false` it gets none"
+    end
+    local why = "Others can read a token that comes over plain http from another machine, so none is taken: "
+    problems.refuse(403, "insecure", why .. hint)
 end
 
 local function preflight()
@@ -153,10 +162,18 @@ local function check_body(size, most)
     end
 end
 
+-- Whoever has no token yet is sent to https, where there is some. A token that has come without is taken from nobody:
+-- whoever sends one would go on doing so, and never notice.
 local function check_way(caller, service)
-    if service.https and not caller.secure then
-        local port = service.https == 443 and "" or string.format(":%d", service.https)
-        ngx.header["Location"] = "https://" .. caller.host .. port .. ngx.var.request_uri
+    if caller.secure then
+        return
+    end
+    local port = service.https == 443 and "" or service.https and string.format(":%d", service.https)
+    local there = port and "https://" .. caller.host .. port
+    if service.auth and (caller.authorization or not there) and access.in_the_open(caller) then
+        refuse_in_the_open(there)
+    elseif there then
+        ngx.header["Location"] = there .. ngx.var.request_uri
         ngx.req.discard_body()
         return ngx.exit(308)
     end
@@ -291,6 +308,9 @@ function M.admit_to_models()
         return preflight()
     end
     local door = caller.service
+    if access.in_the_open(caller) then
+        refuse_in_the_open()
+    end
     may_come(caller, door.project, "")
     local asked = models.read()
     if asked.kind == "models" then
