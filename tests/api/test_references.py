@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +24,38 @@ def test_a_run_is_refused_by_both_calls(rig: Rig, call: str) -> None:
     body = {"run_spec": spec} if call == "get_plan" else {"plan": {"run_spec": spec}}
     assert sorted(fields(rig, f"P/runs/{call}", body)[0]) == ["commands.1", "env.A", "image", "working_dir"]
     assert rig.ok("/api/runs/list", {}) == []
+
+
+SERVICE = {"type": "service", "port": 80}
+EDITOR = {"type": "dev-environment", "ide": "vscode", "commands": None}
+IMAGE = {"image": "ubuntu"}
+WRITTEN: dict[str, Callable[[str], dict[str, Any]]] = {
+    "env.A": lambda text: {"env": {"A": text}},
+    "image": lambda text: {"image": f"ubuntu:{text}"},
+    "working_dir": lambda text: {"working_dir": f"/{text}"},
+    "user": lambda text: {"user": text},
+    "entrypoint": lambda text: {**IMAGE, "entrypoint": text, "commands": None},
+    "registry_auth.username": lambda text: {**IMAGE, "registry_auth": {"username": text, "password": "p"}},
+    "registry_auth.password": lambda text: {**IMAGE, "registry_auth": {"username": "u", "password": text}},
+    "volumes.0.instance_path": lambda text: {"volumes": [{"instance_path": f"/{text}", "path": "/x"}]},
+    "regions.0": lambda text: {"regions": [text]},
+    "init.0": lambda text: {**EDITOR, "init": [text]},
+    "probes.0.url": lambda text: {**SERVICE, "probes": [{"type": "http", "url": f"/{text}"}]},
+    "model.name": lambda text: {**SERVICE, "model": text},
+}
+
+
+@pytest.mark.parametrize("text", ["${{ secret.b }}", "${{ envs.B }}", "${{ secrets.b"])
+@pytest.mark.parametrize("field", WRITTEN)
+def test_every_field_is_looked_at(rig: Rig, field: str, text: str) -> None:
+    spec = task(**WRITTEN[field](text))
+    spec["configuration"] = {name: value for name, value in spec["configuration"].items() if value is not None}
+    assert fields(rig, "P/runs/get_plan", {"run_spec": spec}) == [[field]]
+
+
+@pytest.mark.parametrize(("field", "written"), [("ports.0", {"ports": [BAD]}), ("tags.a", {"tags": {"a": BAD}})])
+def test_fields_whose_form_has_no_room_for_it_refuse_it_too(rig: Rig, field: str, written: dict[str, Any]) -> None:
+    assert fields(rig, "P/runs/get_plan", {"run_spec": task(**written)})[0][:1] == [field]
 
 
 def test_a_value_of_a_profile_is_refused_where_it_is_written(rig: Rig) -> None:

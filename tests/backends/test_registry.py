@@ -138,6 +138,13 @@ def test_a_row_names_every_module_that_its_package_imports_from_elsewhere(name: 
     assert not row.sdk or row.extra in EXTRAS
 
 
+def test_the_readme_names_the_extras_that_backends_need() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [
+        row.extra for row in map(BACKENDS.get, built()) if row and row.extra and f"[{row.extra}]" not in readme
+    ] == []
+
+
 def imported_by(folder: Path) -> set[str]:
     """The tops of what is imported anywhere in the files, without Python's own modules and ours."""
     found = set()
