@@ -73,7 +73,7 @@ def parsed(path: Path) -> ast.Module:
 @cache
 def of_planning() -> tuple[list[ast.ImportFrom], set[str]]:
     """What all its modules import, and the names that they annotate."""
-    nodes = [node for path in (MODULES / "planning").glob("*.py") for node in ast.walk(parsed(path))]
+    nodes = [node for path in (MODULES / "planning").rglob("*.py") for node in ast.walk(parsed(path))]
     annotated = {ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)}
     return [node for node in nodes if isinstance(node, ast.ImportFrom)], annotated
 
