@@ -20,7 +20,7 @@ LEDGERS := api/test_access api/test_cold backends/aws/test_plants cli/test_faces
   wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token bench cost sim fuzz mutants docs lock clean
+.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token bench bench-peer cost sim fuzz mutants docs picture lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -37,6 +37,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 
 .venvs/peer/.installed: tests/e2e/peer.lock
 	@$(PYTHON) .ci/venv.py .venvs/peer tests/e2e/peer.lock
+	@touch $@
+
+.venvs/peer_server/.installed: tests/bench/peer.lock
+	@$(PYTHON) .ci/venv.py .venvs/peer_server tests/bench/peer.lock
 	@touch $@
 
 .venvs/gloo/.installed: tests/e2e/multinode/gloo.lock
@@ -121,6 +125,9 @@ token: $(VENV)/.dev ## a new token for the admin of a stage in AWS, whose own is
 bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
 	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)
 
+bench-peer: $(VENV)/.dev .venvs/peer_server/.installed ## dstack 0.22.5 beside this, on this machine; RECORD=1 writes docs/peer.json anew
+	@$(BIN)/python -m tests.bench.peer $(if $(RECORD),--record)
+
 cost: $(VENV)/.dev ## what the control plane costs in AWS, from a metered month; RECORD=1 keeps what each thing uses
 	@$(BIN)/python -m tests.bench.cost $(if $(RECORD),--record)
 
@@ -135,6 +142,9 @@ mutants: $(VENV)/.dev ## change the code in small places, one at a time: does a 
 
 docs: $(VENV)/.dev ## write the generated pages anew
 	@$(BIN)/python -m docs.generate
+
+picture: $(VENV)/.dev ## draw the README's terminal session, docs/terminal.svg, from a real one
+	@$(BIN)/python -m docs.terminal
 
 lock: ## pin the dependencies anew (needs uv)
 	uv pip compile $(LOCK) pyproject.toml --group build -o requirements.lock
