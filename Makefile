@@ -23,7 +23,7 @@ LOCK := --quiet --universal --generate-hashes --python-version 3.11
 .PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token bench bench-peer cost sim fuzz mutants docs picture lock clean
 
 help: ## list these
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 install: $(VENV)/.installed ## the environment, with the dstack command in .venv/bin
 
