@@ -93,3 +93,10 @@ def test_the_readme_shows_the_picture_and_says_how_it_was_made() -> None:
 def test_from_nothing_to_a_task_in_ten_lines() -> None:
     blocks = re.findall(r"```shell\n(.*?)```", README.read_text(), re.DOTALL)
     assert len(blocks) == 2 and all(len(block.splitlines()) <= 10 for block in blocks)
+
+
+def test_the_diagram_names_packages_of_the_control_plane() -> None:
+    (diagram,) = re.findall(r"```mermaid\n(.*?)```", README.read_text(), re.DOTALL)
+    (plane,) = re.findall(r"subgraph plane\[.*?\]\n(.*?)  end", diagram, re.DOTALL)
+    nodes = re.findall(r"(?m)^    (\w+)[\[(]", plane)
+    assert nodes and all((ROOT / "chalicelib" / node / "__init__.py").exists() for node in nodes)
