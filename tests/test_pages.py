@@ -46,6 +46,13 @@ def test_the_targets_of_make_that_it_names_exist(page: Path) -> None:
     assert set(named) <= TARGETS
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_files_that_it_names_exist(page: Path) -> None:
+    folders = "chalicelib|cli|docs|examples|functions|infra|tests"
+    named = re.findall(rf"(?<![\w/.*-])((?:{folders})/[\w/.-]*\.\w+)", page.read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_the_index_leads_to_every_page() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / name).resolve() for name in re.findall(r"\]\(([^)#\s]+)", prose(index))}
