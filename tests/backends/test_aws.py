@@ -9,21 +9,14 @@ import pytest
 
 from chalicelib.backends.aws.backend import AwsBackend
 from chalicelib.backends.spi import Backend
-from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.offers import Offer
 from tests.backends.aws.account import Account, Fault, Script
 from tests.backends.aws.provider import AwsProvider, clients, config
+from tests.backends.clock import Clock
 from tests.backends.conformance import BackendConformance
 from tests.backends.conformance.provider import Provider
-
-START: Micros = 1_795_000_000 * SECOND
-
-
-class Clock:
-    at: Micros = START
-
-    def now(self) -> Micros:
-        return self.at
+from tests.backends.conformance.suite import Suite
+from tests.backends.planted.suite import EACH_CASE_ONCE, PlantedFaults
 
 
 @cache
@@ -34,9 +27,7 @@ def usual_offers() -> Sequence[Offer]:
     return found
 
 
-class TestAws(BackendConformance):
-    backend_name = "aws"
-
+class Aws(Suite):
     @pytest.fixture
     def clock(self) -> Clock:
         return Clock()
@@ -67,7 +58,13 @@ class TestAws(BackendConformance):
 
     @pytest.fixture
     def let_time_pass(self, clock: Clock) -> Callable[[float], None]:
-        def pass_(seconds: float) -> None:
-            clock.at += round(seconds * SECOND)
+        return clock.passes
 
-        return pass_
+
+class TestAws(Aws, BackendConformance):
+    backend_name = "aws"
+
+
+class TestFaults(PlantedFaults, Aws):
+    sound, sound_broken = Aws.backend, Aws.broken
+    pairs = EACH_CASE_ONCE

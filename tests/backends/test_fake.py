@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import ClassVar, get_args
 
 import pytest
 
@@ -14,7 +14,7 @@ from chalicelib.backends.simulated.cloud import FACTS, NOTICE, Boot, FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, ScriptFile, read_script
 from chalicelib.backends.simulated.shelf import FolderShelf
 from chalicelib.backends.spi import Backend, CreateRequest
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.instants import SECOND
 from chalicelib.errors import (
     DstackError,
     Gone,
@@ -26,18 +26,14 @@ from chalicelib.errors import (
     Throttled,
     Transient,
 )
+from tests.backends.clock import Clock
 from tests.backends.conformance import BackendConformance, group_request_for, inside, request_for, volume_request
 from tests.backends.conformance.provider import Provider
+from tests.backends.conformance.suite import Suite
+from tests.backends.planted.suite import PlantedFaults
 from tests.backends.simulated_provider import SimulatedProvider
 
 EVERY_CALL = get_args(Call)
-
-
-class Clock:
-    at: Micros = 1_000_000_000
-
-    def now(self) -> Micros:
-        return self.at
 
 
 class Machines:
@@ -79,9 +75,7 @@ def wanted(cloud: FakeCloud) -> CreateRequest:
     return request_for(next(offer for offer in cloud.offers() if offer.instance.name == "sim.l4"))
 
 
-class TestFake(BackendConformance):
-    backend_name = "dstack"
-
+class Simulated(Suite):
     @pytest.fixture
     def backend(self, cloud: FakeCloud) -> Backend:
         return cloud
@@ -96,10 +90,11 @@ class TestFake(BackendConformance):
 
     @pytest.fixture
     def let_time_pass(self, clock: Clock) -> Callable[[float], None]:
-        def pass_(seconds: float) -> None:
-            clock.at += round(seconds * SECOND)
+        return clock.passes
 
-        return pass_
+
+class TestFake(Simulated, BackendConformance):
+    backend_name = "dstack"
 
 
 class TestFakeByName(TestFake):
@@ -123,7 +118,9 @@ class TestFakeInAFolder(TestFake):
         )
 
 
-class TestFakeWhereVolumesHaveOneMachine(TestFake):
+class SimulatedEast(Simulated):
+    """Where there are zones, and a volume has one machine."""
+
     @pytest.fixture
     def script(self) -> Script:
         return Script(lag=2 * SECOND, ready=7 * SECOND, attach=3 * SECOND, detach=4 * SECOND)
@@ -132,6 +129,19 @@ class TestFakeWhereVolumesHaveOneMachine(TestFake):
     def request_one(self, backend: Backend) -> CreateRequest:
         offers = [offer for offer in backend.offers() if offer.region not in MULTI_ATTACH]
         return request_for(min(offers, key=lambda offer: offer.price))
+
+
+class TestFakeWhereVolumesHaveOneMachine(SimulatedEast, TestFake):
+    pass
+
+
+class TestFaults(PlantedFaults, SimulatedEast):
+    sound, sound_broken = SimulatedEast.backend, SimulatedEast.broken
+    unnoticed: ClassVar = {
+        "IgnoresWhichZoneWasTried": "its regions have capacity, and not its zones: it never tries another",
+        "NeverNamesTheZoneThatItTries": "the same",
+        "ShowsAllThatItHolds": "it has no secrets",
+    }
 
 
 def test_impatient_repeat_buys_twice_where_only_a_lagging_name_tells(clock: Clock, wanted: CreateRequest) -> None:

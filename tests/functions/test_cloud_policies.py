@@ -19,8 +19,9 @@ from chalicelib.errors import Gone, InUse, Transient
 from infra.functions import named
 from tests.backends.aws.account import Account, Script
 from tests.backends.aws.provider import clients, config
+from tests.backends.clock import Clock
 from tests.backends.conformance import group_request_for, inside, request_for, volume_request
-from tests.backends.test_aws import Clock, usual_offers
+from tests.backends.test_aws import usual_offers
 
 HERE = "us-east-1"
 # What AWS checks beside the action that is called: the tags of what is created, a machine's role, the role of spot.

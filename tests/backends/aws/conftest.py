@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.backends.aws.account import Account
-from tests.backends.test_aws import Clock
+from tests.backends.clock import Clock
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What each case of the suite is worth: the lines of the AWS backend without which it fails.
+"""What only the text of the AWS backend can show: lines that see through odd answers, and the cases that need them.
 
     python -m tests.backends.aws.planted [--only WORD] [--explore]
 

@@ -10,19 +10,12 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ParamValidationError
 
-from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.instants import MINUTE
 from tests.backends.aws.account import Account, Fault, Script
 from tests.backends.aws.instances import NOTICE
+from tests.backends.clock import Clock
 
-START: Micros = 1_795_000_000 * SECOND
 IMAGE = "ami-0d1a000000000001"
-
-
-class Clock:
-    at: Micros = START
-
-    def now(self) -> Micros:
-        return self.at
 
 
 @pytest.fixture

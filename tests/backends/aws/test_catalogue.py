@@ -16,7 +16,7 @@ from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import ADDRESSES, availability, code_of
 from chalicelib.backends.offline import OfflinePrices
-from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, Micros
+from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import MissingPermission, Throttled, Unfit
@@ -25,18 +25,12 @@ from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.why_not import no_offers
 from tests.backends.aws.account import Account, Fault, Script
 from tests.backends.aws.shop import disk_price, price, volume_price
+from tests.backends.clock import Clock
 
 HERE = "eu-west-1"
 NAMED = ("g5.xlarge", "m5.large")
 PRICED = (*NAMED, "gp3")
 BESIDE = disk_price(HERE, 100) + ADDRESS  # what a machine costs besides itself
-
-
-class Clock:
-    at: Micros = 1_795_000_000 * SECOND
-
-    def now(self) -> Micros:
-        return self.at
 
 
 class Market:

@@ -12,7 +12,7 @@ from chalicelib.domain.offers import Gpu, InstanceType, Offer, Resources
 from chalicelib.errors import Unfit
 from tests.backends.aws.account import Account
 from tests.backends.aws.provider import clients, config
-from tests.backends.test_aws import Clock
+from tests.backends.clock import Clock
 
 OURS = "210987654321"
 X86, ARM = "ami-0d1a000000000001", "ami-0d1a000000000002"  # AWS's

@@ -12,7 +12,7 @@ from chalicelib.backends.aws.network import SHOWS, Networks
 from chalicelib.errors import Gone, MissingPermission, Transient, Unfit
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.provider import clients, config
-from tests.backends.test_aws import Clock
+from tests.backends.clock import Clock
 
 HERE = "us-east-1"
 INSTALL = "00000000-0000-4000-8000-000000000001"

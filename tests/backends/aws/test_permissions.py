@@ -13,8 +13,9 @@ from chalicelib.backends.aws.permissions import CREATIONS, MARKED, OURS, PERMISS
 from chalicelib.errors import MissingPermission
 from tests.backends.aws.account import REHEARSED, Account, Fault, Script
 from tests.backends.aws.provider import AwsProvider, clients, config
+from tests.backends.clock import Clock
 from tests.backends.conformance import group_request_for, request_for, volume_request
-from tests.backends.test_aws import Clock, usual_offers
+from tests.backends.test_aws import usual_offers
 
 HERE = Path(chalicelib.backends.aws.__file__).parent
 # What AWS checks beside the action that is called.

@@ -24,10 +24,11 @@ from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.lines import KEY
 from tests.backends.aws.provider import AwsProvider, clients, config
 from tests.backends.aws.wire import Call
+from tests.backends.clock import Clock
 from tests.backends.conformance import group_request_for, inside, request_for, volume_request
 from tests.backends.conformance.requests import INSTALL
 from tests.backends.conformance.suite import cut_short, is_gone
-from tests.backends.test_aws import Clock, usual_offers
+from tests.backends.test_aws import usual_offers
 from tests.world.engine import Engine
 from tests.world.ports import Books
 from tests.world.ports import accounts as stock

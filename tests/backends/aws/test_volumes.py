@@ -17,8 +17,9 @@ from chalicelib.errors import NotYet, Unfit
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.provider import clients, config
 from tests.backends.aws.shop import volume_price
+from tests.backends.clock import Clock
 from tests.backends.conformance import request_for, volume_request
-from tests.backends.test_aws import Clock, usual_offers
+from tests.backends.test_aws import usual_offers
 
 HERE = "us-east-1"
 

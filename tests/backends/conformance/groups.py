@@ -11,7 +11,7 @@ from chalicelib.backends.spi import Backend, CreateRequest, PlacementGroups
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import BackendError, Gone, InUse
 from tests.backends.conformance.requests import FLEET, INSTALL, PROJECT, group_request_for, inside
-from tests.backends.conformance.suite import ENOUGH, Suite, is_gone
+from tests.backends.conformance.suite import ENOUGH, Suite, end_all
 from tests.harness.conformance import needs
 
 
@@ -57,9 +57,7 @@ class PlacementGroupConformance(Suite):
         assert group not in [each.handle for each in backend.list_owned()]
         with pytest.raises(InUse):
             backend.delete_group(group)
-        for handle in reversed(handles):
-            while not is_gone(backend, handle):
-                let_time_pass(5.0)
+        end_all(backend, let_time_pass, handles)
         self._wait_group_gone(backend, group, let_time_pass)
         with pytest.raises(Gone):
             backend.delete_group(group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -76,14 +77,15 @@ class Suite(Conformance):
     def end(self, backend: Backend, let_time_pass: LetPass) -> Callable[[Sequence[Handle]], None]:
         """Everything asked to end, the last first, until all of it is gone, as the engine does it."""
 
-        def end(handles: Sequence[Handle]) -> None:
-            for _ in range(ENOUGH):
-                if all([is_gone(backend, handle) for handle in reversed(handles)]):
-                    return
-                let_time_pass(5.0)
-            pytest.fail(f"of {handles}, something is still there")
+        return partial(end_all, backend, let_time_pass)
 
-        return end
+
+def end_all(backend: Backend, let_time_pass: LetPass, handles: Sequence[Handle]) -> None:
+    for _ in range(ENOUGH):
+        if all([is_gone(backend, handle) for handle in reversed(handles)]):
+            return
+        let_time_pass(5.0)
+    pytest.fail(f"of {handles}, something is still there")
 
 
 def is_gone(backend: Backend, handle: Handle) -> bool:

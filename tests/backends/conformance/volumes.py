@@ -15,7 +15,7 @@ from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, Gone, InUse
 from tests.backends.conformance.provider import LetPass
 from tests.backends.conformance.requests import INSTALL, PROJECT, volume_request
-from tests.backends.conformance.suite import ENOUGH, Suite, is_gone
+from tests.backends.conformance.suite import ENOUGH, Suite, end_all
 from tests.harness.conformance import needs
 
 
@@ -69,9 +69,7 @@ class Site:
 
     def gone(self, handles: Sequence[Handle]) -> None:
         """Have the machine ended."""
-        for handle in handles:
-            while not is_gone(self.backend, handle):
-                self.let_time_pass(5.0)
+        end_all(self.backend, self.let_time_pass, handles)
 
     def deleted(self) -> None:
         for _ in range(ENOUGH):

@@ -1,0 +1,77 @@
+"""What exists at a provider, by the test's clock: states that time brings about, and counters that have limits."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from chalicelib.domain.instants import Micros
+
+GONE = None
+Step = tuple[Micros, str | None]  # how long from now, and the state from then on
+
+
+@dataclass
+class Resource:
+    kind: str
+    id: str
+    number: int  # in the order of creation
+    born: Micros
+    facts: dict[str, Any]  # as the provider shows them, but for what follows from the state
+    counts: Mapping[str, int] = field(default_factory=dict)  # what it takes of each counter
+    visible: Micros = 0  # when it shows in listings and look-ups
+    _states: list[Step] = field(default_factory=list)
+
+    def goes(self, now: Micros, *steps: Step) -> None:
+        """From now on: what was to come doesn't."""
+        self._states = [each for each in self._states if each[0] <= now] + [(now + after, to) for after, to in steps]
+
+    def state(self, now: Micros) -> str | None:
+        return next((state for at, state in reversed(self._states) if at <= now), GONE)
+
+    def since(self, now: Micros) -> Micros:
+        return next((at for at, _ in reversed(self._states) if at <= now), self.born)
+
+
+class Books:
+    def __init__(self, now: Callable[[], Micros]) -> None:
+        self.now = now
+        self._all: dict[str, Resource] = {}
+        self._numbers = itertools.count(1)
+
+    def add(
+        self,
+        kind: str,
+        *steps: Step,
+        lag: Micros = 0,
+        counts: Mapping[str, int] | None = None,
+        **facts: Any,
+    ) -> Resource:
+        number, now = next(self._numbers), self.now()
+        made = Resource(kind, str(uuid.UUID(int=number << 64)), number, now, facts, counts or {}, now + lag)
+        made.goes(now, *steps)
+        self._all[made.id] = made
+        return made
+
+    def existing(self, kind: str = "") -> Iterator[Resource]:
+        """The truth, in the order of creation."""
+        now = self.now()
+        return (each for each in self._all.values() if kind in ("", each.kind) and each.state(now) is not GONE)
+
+    def shown(self, kind: str) -> Iterator[Resource]:
+        """What the provider shows: nothing before its lag is over."""
+        return (each for each in self.existing(kind) if each.visible <= self.now())
+
+    def find(self, kind: str, identity: str) -> Resource | None:
+        return next((each for each in self.shown(kind) if each.id == identity), None)
+
+    def used(self, counter: str) -> int:
+        return sum(each.counts.get(counter, 0) for each in self.existing())
+
+    def over(self, counts: Mapping[str, int], limits: Mapping[str, int]) -> str | None:
+        """The first counter that has no room for these; one without a limit has."""
+        full = (name for name, more in counts.items() if name in limits and self.used(name) + more > limits[name])
+        return next(full, None)
