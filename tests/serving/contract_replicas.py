@@ -35,10 +35,12 @@ class Errors(Doors):
         told = answer.json()["error"]
         assert answer.status == 403 and {"message", "type", "param", "code"} <= set(told)
 
-    def test_an_unknown_service_is_404(self, visitor: Visitor, door: Door) -> None:
+    unknown = 404
+
+    def test_an_unknown_service_is_refused(self, visitor: Visitor, door: Door) -> None:
         door.serve()
         answer = visitor.ask("/echo", headers=[bearer(TOKEN)])
-        assert answer.status == 404 and answer.json()["detail"]
+        assert answer.status == self.unknown and answer.json()["detail"]
 
     def test_a_service_whose_replica_is_gone_is_502(self, open: Open, spawn: Spawn) -> None:
         gone = spawn("gone")

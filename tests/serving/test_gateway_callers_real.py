@@ -135,6 +135,21 @@ def test_without_auth_all_are_led_to_https_and_headers_are_the_applications_own(
     assert ask(gateway, host, SCOPED)[0] == 200
 
 
+@pytest.mark.parametrize("https", [True, False], ids=["https", "plain"])
+@pytest.mark.parametrize("path", ["/echo", "/v1/chat/completions"])
+def test_who_has_no_token_learns_nothing_of_hosts(gateway: NginxDoor, replica: Replica, https: bool, path: str) -> None:
+    """One that isn't served answers as one whose service lets nobody in without a token."""
+    known = gateway.host_of(serve(gateway, replica, https=True, model=None))
+    unknown = "x".join(known)
+    for token in ("", "nobody's"):
+        answers = [answer(gateway, host, token, secure=https, path=path) for host in (known, unknown)]
+        texts = [
+            str(answer).replace(f":{gateway.secure[1]}", "").replace(host, "HOST")  # its public port is another here
+            for answer, host in zip(answers, (known, unknown), strict=True)
+        ]
+        assert texts[0] == texts[1] and answers[0][0] in (308, 403)
+
+
 @pytest.mark.parametrize("token", [TOKEN, SCOPED, ""])
 def test_a_gateway_without_a_certificate_asks_nobody_elsewhere_for_a_token(
     elsewhere: NginxDoor, replica: Replica, token: str

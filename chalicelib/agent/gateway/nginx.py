@@ -172,7 +172,7 @@ class Nginx:
             "workers": self._workers,
             "folder": self._folder,
             "modules": MODULES,
-            "secure": "true" if self._listens.https else "false",
+            "secure": self._listens.https[0].rpartition(":")[2] if self._listens.https else "false",
             "listen": "\n        ".join(self._listening()),
             "masked": "\n    ".join('proxy_set_header %s "";' % name for name in masked()),
             "streamed": "\n        ".join(STREAMED % (step, 1 << step) for step in range(LARGEST + 1)),

@@ -42,11 +42,15 @@ local TROUBLES = {
 
 -- Whether it may go on --------------------------------------------------------------------------------------------
 
+local function refuse_caller()
+    local other = "or a valid one for its services (`dstack service token`): `Authorization: Bearer …`"
+    problems.refuse(403, "forbidden", "If a service is served here, send the token of a member of its project, " .. other)
+end
+
 local function may_come(caller, project, run)
     local status = access.judge(caller, project, run)
     if status == 403 then
-        local other = "or a valid one for its services (`dstack service token`): `Authorization: Bearer …`"
-        problems.refuse(403, "forbidden", "Send the token of a member of the project, " .. other)
+        refuse_caller()
     elseif status ~= 200 then
         ngx.header["Retry-After"] = 5
         problems.refuse(503, "unjudged", "Nobody can say right now whether the token is good; try again in 5 s")
@@ -250,6 +254,13 @@ local function check_agents_way(caller)
     end
 end
 
+-- A host that isn't served answers as one whose service takes no caller without a token, so nobody learns which are.
+local function refuse_host(caller)
+    check_head(caller)
+    check_way(caller, { auth = true, https = SECURE })
+    refuse_caller()
+end
+
 function M.enter()
     local caller = callers.current()
     check_form(caller)
@@ -258,7 +269,7 @@ function M.enter()
         refuse_grpc()
     end
     if not service then
-        problems.refuse(404, "not_found", "No service is served at " .. caller.host)
+        refuse_host(caller)
     elseif service.models then
         return ngx.exec("@models")
     end
