@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from chalicelib.planning import costs
-from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
+from chalicelib.billing import plane
+from chalicelib.billing.plane import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
+from chalicelib.billing.plane_rates import CHANGES, RATES
 
 PAGE = Path(__file__).parent / "guides" / "aws-costs.md"
 SIZES = (0, 100, 1_000, 10_000)
@@ -32,19 +32,19 @@ def page() -> str:
 def _sizes() -> str:
     rows = [("instances", "runs a month", "dollars a month", "with a bus"), ("--:", "--:", "--:", "--:")]
     rows += [
-        (f"{size:,}", f"{size * costs.RUNS:,}", f"{_dollars(size):,.2f}", f"{_dollars(size, CHANGES):,.2f}")
+        (f"{size:,}", f"{size * plane.RUNS:,}", f"{_dollars(size):,.2f}", f"{_dollars(size, CHANGES):,.2f}")
         for size in SIZES
     ]
     return _table(rows)
 
 
 def _dollars(size: int, changes: Mapping[str, float] | None = None) -> float:
-    return costs.total(costs.bill(RATES, costs.counts(size, changes=changes)))
+    return plane.total(plane.bill(RATES, plane.counts(size, changes=changes)))
 
 
 def _bill(size: int) -> str:
-    lines = costs.bill(RATES, costs.counts(size))
-    shown = [line for line in lines if line.dollars >= LEAST * costs.total(lines)]
+    lines = plane.bill(RATES, plane.counts(size))
+    shown = [line for line in lines if line.dollars >= LEAST * plane.total(lines)]
     rows = [("for", "of", "a month", "dollars"), ("--", "--", "--:", "--:")]
     rows += [(line.driver, line.what, f"{line.amount:,.0f}", f"{line.dollars:,.2f}") for line in shown]
     return _table(rows)
@@ -53,13 +53,13 @@ def _bill(size: int) -> str:
 def _runs() -> str:
     rows = [("a thousand of", "dollars"), ("--", "--:")]
     drivers = (RUN, NODE, START)
-    return _table(rows + [(driver, f"{costs.total(costs.bill(RATES, {driver: 1_000})):,.2f}") for driver in drivers])
+    return _table(rows + [(driver, f"{plane.total(plane.bill(RATES, {driver: 1_000})):,.2f}") for driver in drivers])
 
 
 def _services() -> str:
     rows = [("each, all month", "dollars a month"), ("--", "--:")]
     drivers = (REPLICA, DOOR, BUSY)
-    return _table(rows + [(driver, f"{costs.total(costs.bill(RATES, {driver: 1})):,.2f}") for driver in drivers])
+    return _table(rows + [(driver, f"{plane.total(plane.bill(RATES, {driver: 1})):,.2f}") for driver in drivers])
 
 
 def _rates() -> str:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from chalicelib.planning.costs import SECONDS, USUALLY, Usage
+from chalicelib.billing.plane import SECONDS, USUALLY, Usage
 from infra.functions import FUNCTIONS
 
 FREE = "nothing while it isn't used"

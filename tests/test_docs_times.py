@@ -19,6 +19,7 @@ from chalicelib.api.routes.joins import CreateJoinBody
 from chalicelib.api.routes.services import CreateTokenBody
 from chalicelib.backends.aws import reservations
 from chalicelib.backends.aws.facts import FACTS as AWS
+from chalicelib.billing import plane
 from chalicelib.domain import automations, certificates, joins, services, stream_orders, workflows
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.serving import BODY
@@ -28,7 +29,6 @@ from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import LEAST_CHARGE
 from chalicelib.identity import openid
 from chalicelib.machines import gateway, instance, job, run
-from chalicelib.planning import costs
 from chalicelib.planning.jobs import command_lists
 from chalicelib.planning.jobs import replica_groups as planned
 from chalicelib.planning.machines import orphans
@@ -135,7 +135,7 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("replica asks every 5 s", calls.ASKED_PAUSE),
         ("asks every 10 s what to serve", gateway_sync.PAUSE),
         ("every 10 s it reports", us(services.BUCKET)),
-        ("kept for three months", costs.KEPT_MONTHS * 30 * DAY),
+        ("kept for three months", plane.KEPT_MONTHS * 30 * DAY),
         ("dropped after two weeks", stateless.KEPT_DAYS * DAY),
     ],
     "guides/aws.md": [

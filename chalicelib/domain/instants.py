@@ -15,6 +15,7 @@ SECOND: Micros = 1_000_000
 MINUTE: Micros = 60 * SECOND
 HOUR: Micros = 60 * MINUTE
 DAY: Micros = 24 * HOUR
+MONTH: Micros = 30 * DAY  # that the price of a volume is for
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

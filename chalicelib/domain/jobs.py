@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from chalicelib.domain import keys
 from chalicelib.domain.bounds import Amount
 from chalicelib.domain.instances import OnPrem
-from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
@@ -155,13 +155,6 @@ class Job(Noun):
     @property
     def name(self) -> str:
         return f"{self.run_name}-{self.job_num}-{self.replica_num}"
-
-    def cost(self, now: Micros) -> float:
-        """Dollars: the price of its assignment, times how long it has lasted."""
-        if self.assignment is None:
-            return 0.0
-        held = (now if self.finished_at is None else self.finished_at) - self.assignment.assigned_at
-        return self.assignment.offer.price * max(0, held) / HOUR
 
     @property
     def slot(self) -> tuple[int, int]:

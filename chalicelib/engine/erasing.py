@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from chalicelib.billing.usage import run_cost
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.exports import Export
@@ -162,7 +163,7 @@ class Eraser:
         if not old:
             return
         self._delete_logs(old)
-        after = run.with_(erased_cost=run.erased_cost + sum(job.cost(now) for job in old))
+        after = run.with_(erased_cost=run_cost(run, old, now))
         self._store.commit([nouns.put(after), *(Delete(nouns.key_of(job), job.version) for job in old)])
         done.jobs += [job.id for job in old]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.billing.plane_rates import CHANGES, RATES
 from chalicelib.domain.instants import DAY
 from chalicelib.domain.runs import RunBody, RunStatus
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.planning.cost_rates import CHANGES, RATES
 from chalicelib.usecases.operator import costs
 from chalicelib.usecases.pace import EMBEDDED
 from tests.api.rig import Rig, submit, task

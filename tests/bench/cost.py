@@ -1,6 +1,6 @@
 """`make cost`: what the control plane costs in AWS, from a metered month in small.
 
-It fails if a bill is over its budget. `--record` keeps what was measured in `chalicelib/planning/cost_rates.py`, which
+It fails if a bill is over its budget. `--record` keeps what was measured in `chalicelib/billing/plane_rates.py`, which
 the API and the docs read.
 """
 
@@ -12,13 +12,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from chalicelib.planning import costs
-from chalicelib.planning.costs import CHANGE, PRICES, Usage
+from chalicelib.billing import plane
+from chalicelib.billing.plane import CHANGE, PRICES, Usage
 from tests.bench import month
 from tests.harness.server import ROOT
 from tests.world.metered import Written
 
-RATES = ROOT / "chalicelib" / "planning" / "cost_rates.py"
+RATES = ROOT / "chalicelib" / "billing" / "plane_rates.py"
 BUDGETS = {0: 0.10, 100: 7, 1_000: 55, 10_000: 450}
 HEAD = '''"""What each driver of the bill uses: a month of the schedules or of an instance, a run, a state change.
 How many state changes the others make is beside it.
@@ -39,7 +39,10 @@ def main() -> int:
     chosen = parser.parse_args()
     found = month.measured()
     rates = found.rates
-    lines = [f"Prices of {costs.REGION}, without free tier, read in {costs.READ_IN}; a month is {costs.HOURS} h.", ""]
+    lines = [
+        f"Prices of {plane.REGION}, without free tier, read in {plane.READ_IN}; a month is {plane.HOURS} h.",
+        "",
+    ]
     lines += ["Measured", *(f"  {play}" for play in found.plays), ""]
     lines += [f"  {found.a_sync:.3f} write units a steady sync; of a run:"]
     lines += commits(found.steps, "; its deletion and what follows:")
@@ -47,7 +50,7 @@ def main() -> int:
     told = ", ".join(f"{count:.1f} of {driver}" for driver, count in found.changes.items())
     lines += [f"State changes: {told}; each announced by {rates[CHANGE]['Lambda requests']:.2f} calls", ""]
     for instances in BUDGETS:
-        lines += table(instances, costs.bill(rates, costs.counts(instances)))
+        lines += table(instances, plane.bill(rates, plane.counts(instances)))
     print("\n".join(lines))
     if chosen.record:
         record(rates, found.changes)
@@ -58,7 +61,7 @@ def main() -> int:
 
 def over(rates: Mapping[str, Usage]) -> list[int]:
     """The numbers of instances whose bill is over its budget."""
-    return [number for number, most in BUDGETS.items() if costs.total(costs.bill(rates, costs.counts(number))) > most]
+    return [number for number, most in BUDGETS.items() if plane.total(plane.bill(rates, plane.counts(number))) > most]
 
 
 def commits(of: Sequence[Written], then: str = "") -> list[str]:
@@ -66,9 +69,9 @@ def commits(of: Sequence[Written], then: str = "") -> list[str]:
     return [*lines, f"  {sum(each.units for each in of):5}  in all{then}"]
 
 
-def table(instances: int, bill: list[costs.CostLine]) -> list[str]:
-    total, most = costs.total(bill), BUDGETS[instances]
-    lines = [f"{instances:,} instances, {instances * costs.RUNS:,} runs a month: ${total:,.2f} of ${most:,.2f}"]
+def table(instances: int, bill: list[plane.CostLine]) -> list[str]:
+    total, most = plane.total(bill), BUDGETS[instances]
+    lines = [f"{instances:,} instances, {instances * plane.RUNS:,} runs a month: ${total:,.2f} of ${most:,.2f}"]
     for line in bill:
         if line.dollars >= total / 200:
             price = PRICES[line.what]

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.backends.simulated.cloud import FACTS
-from chalicelib.domain.instants import SECOND
-from chalicelib.planning.costs import (
+from chalicelib.billing.plane import (
     BUSY,
     CHANGE,
     DOOR,
@@ -34,6 +33,7 @@ from chalicelib.planning.costs import (
     START,
     Usage,
 )
+from chalicelib.domain.instants import SECOND
 from chalicelib.store import units
 from infra import cost
 from tests.scenarios.stages import Virtual

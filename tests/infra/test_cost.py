@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from chalicelib.planning import costs
-from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import BUSY, CHANGE, DOOR, INSTANCE, NODE, PRICES, REPLICA, RUN, SCHEDULES, START
+from chalicelib.billing import plane
+from chalicelib.billing.plane import BUSY, CHANGE, DOOR, INSTANCE, NODE, PRICES, REPLICA, RUN, SCHEDULES, START
+from chalicelib.billing.plane_rates import CHANGES, RATES
 from docs import cost_page
 from infra import cost, spending, stateful, stateless
 from tests.bench import month
@@ -55,22 +55,22 @@ def test_calls_become_what_is_billed() -> None:
 
 def test_state_changes_are_billed_where_they_are_announced() -> None:
     changes = {INSTANCE: 2.0, RUN: 12.0}
-    assert CHANGE not in costs.counts(10, 100)
-    assert costs.counts(10, 100, changes)[CHANGE] == 2 * 10 + 12 * 100
+    assert CHANGE not in plane.counts(10, 100)
+    assert plane.counts(10, 100, changes)[CHANGE] == 2 * 10 + 12 * 100
     one = cost.announced(changes=8, calls=2)
     assert one == {"bus events": 1, "Lambda requests": 0.25, "Lambda time": pytest.approx(0.25 * 0.15 * 0.25)}
 
 
 def test_changes_of_what_there_is_none_of_count_nothing() -> None:
-    assert costs.counts(0, 1, {RUN: 12.0, NODE: 7.0})[CHANGE] == 12
-    assert costs.counts(0, 1, {RUN: 12.0, NODE: 7.0}, {NODE: 3.0})[CHANGE] == 12 + 3 * 7
+    assert plane.counts(0, 1, {RUN: 12.0, NODE: 7.0})[CHANGE] == 12
+    assert plane.counts(0, 1, {RUN: 12.0, NODE: 7.0}, {NODE: 3.0})[CHANGE] == 12 + 3 * 7
 
 
 def test_services_add_what_they_use_beyond_machines_and_runs() -> None:
-    counts = costs.counts(2, 1, more={REPLICA: 1.0, BUSY: 3.0})
+    counts = plane.counts(2, 1, more={REPLICA: 1.0, BUSY: 3.0})
     assert counts == {SCHEDULES: 1, INSTANCE: 2, RUN: 1, REPLICA: 1, BUSY: 3}
-    added = [line for line in costs.bill(RATES, counts) if line.driver == BUSY]
-    assert costs.total(added) == pytest.approx(3 * costs.total(costs.bill(RATES, {BUSY: 1})))
+    added = [line for line in plane.bill(RATES, counts) if line.driver == BUSY]
+    assert plane.total(added) == pytest.approx(3 * plane.total(plane.bill(RATES, {BUSY: 1})))
 
 
 def test_a_bill_is_a_sum_of_products() -> None:
@@ -79,13 +79,13 @@ def test_a_bill_is_a_sum_of_products() -> None:
         INSTANCE: {"Lambda requests": 1e6, "S3 reads": 0.0},
         RUN: {"S3 writes": 1e3},
     }
-    lines = costs.bill(rates, costs.counts(10))
+    lines = plane.bill(rates, plane.counts(10))
     assert [(line.driver, line.amount, round(line.dollars, 6)) for line in lines] == [
         (RUN, 600_000, 3.0),
         (INSTANCE, 10_000_000, 2.0),
         (SCHEDULES, 1_000_000, 0.625),
     ]
-    assert costs.total(lines) == pytest.approx(5.625)
+    assert plane.total(lines) == pytest.approx(5.625)
 
 
 def test_the_guide_has_the_models_figures() -> None:
@@ -130,5 +130,5 @@ def test_what_is_recorded_is_what_a_month_in_small_measures() -> None:
 
 
 def test_prices_are_those_of_the_list() -> None:
-    assert costs.price("Lambda requests") * 1e6 == pytest.approx(0.20)
+    assert plane.price("Lambda requests") * 1e6 == pytest.approx(0.20)
     assert {name for name, _ in cost.BILLED.values()} | {"Lambda requests", "Lambda time", "bus events"} == set(PRICES)

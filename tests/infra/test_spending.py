@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.planning import costs
-from chalicelib.planning.cost_rates import RATES
+from chalicelib.billing import plane
+from chalicelib.billing.plane_rates import RATES
 from infra import cost, spending, stateless
 
 TEMPLATE = spending.template("dev")
@@ -30,7 +30,7 @@ def test_what_parameters_switch_on_is_counted_too() -> None:
 
 def test_its_figure_is_above_what_a_hundred_instances_cost_and_below_ten_thousand() -> None:
     def daily(instances: int) -> float:
-        return costs.total(costs.bill(RATES, costs.counts(instances))) / 30
+        return plane.total(plane.bill(RATES, plane.counts(instances))) / 30
 
     assert 5 * daily(100) < spending.DOLLARS < daily(10_000)
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chalicelib.billing.usage import job_cost
 from chalicelib.domain.events import Event
 from chalicelib.domain.gangs import GangStatus
 from chalicelib.domain.instants import HOUR
@@ -128,7 +129,7 @@ def test_safety_and_liveness(world: SmallWorld, steps: list[tuple[str, int]]) ->
     assert not any(instance.claims for instance in world.instances.values())
     for job in world.jobs.values():
         if job.assignment is not None:  # one that lost its machine before it came has cost nothing
-            assert cost_by_events(world.events, job.id) == pytest.approx(job.cost(world.now), abs=1e-6), job.name
+            assert cost_by_events(world.events, job.id) == pytest.approx(job_cost(job, world.now), abs=1e-6), job.name
 
 
 def cost_by_events(events: Iterable[Event], job_id: str) -> float:

@@ -12,6 +12,7 @@ import orjson
 from chalicelib.api.wire.offers import ages_json, offer_json, offers_json, text_of
 from chalicelib.api.wire.services import service_json
 from chalicelib.api.wire.specs import job_spec_json, spec_json
+from chalicelib.billing.usage import run_cost
 from chalicelib.domain.editors import EDITORS, link_to
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.job_specs import JobSpec
@@ -21,7 +22,6 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
 from chalicelib.usecases.runs.plans import RunPlan
-from chalicelib.usecases.runs.runs import cost
 
 _TOLD_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
 MOST_OFFERS = 10_000  # of a plan
@@ -54,7 +54,7 @@ def run_json(
         "run_spec": spec_json(RunSpec, row.run_spec, env=env),
         "jobs": [_job_json(spec, history, texts, submissions, ide, env=env) for spec, history in listed],
         "latest_job_submission": None if last is None else texts[last.id],
-        "cost": cost(run, row.jobs, now),
+        "cost": round(run_cost(run, row.jobs, now), 4),
         "service": service_json(run, row.run_spec, project_name),
         "deployment_num": run.deployment_num,
         "error": _run_error(run),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.domain.instants import DAY, Micros, iso
+from chalicelib.billing.usage import volume_cost
+from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.volumes import Attachment, AttachmentState, Volume, VolumeStatus
 
-MONTH: Micros = 30 * DAY  # that a price is for
 _INSTEAD = "a folder instead of a disk: this computer's kernel refuses loop devices"
 
 
@@ -29,7 +29,7 @@ def volume_json(volume: Volume, project_name: str, now: Micros) -> dict[str, Any
         "deleted_at": None if volume.deleted_at is None else iso(volume.deleted_at),
         "volume_id": provider_id,
         "provisioning_data": None if provider_id is None else _provisioned(volume, provider_id),
-        "cost": cost(volume, now),
+        "cost": volume_cost(volume, now),
         "attachments": [_attachment(each) for each in {one.instance_id: one for one in volume.attachments}.values()],
         "attachment_data": None,
     }
@@ -73,12 +73,3 @@ def _attachment(attachment: Attachment) -> dict[str, Any]:
         },
         "attachment_data": {"device_name": attachment.name} if attachment.name else None,
     }
-
-
-def cost(volume: Volume, now: Micros) -> float:
-    """What it has cost so far, in dollars: its price from when it was there until it wasn't."""
-    if volume.active_at is None or volume.price is None:
-        return 0.0
-    lost = volume.last_processed_at if volume.status is VolumeStatus.failed else now
-    until = lost if volume.deleted_at is None else volume.deleted_at
-    return volume.price * (until - volume.active_at) / MONTH

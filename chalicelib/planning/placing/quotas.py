@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from chalicelib.billing.usage import job_cost
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.quotas import Limits, Quota, day_of
@@ -88,8 +89,8 @@ def counted(quota: Quota, places: Iterable[HeldPlace], ended: Iterable[EndedJob]
     """`ended`: the jobs that ended today and whose cost the quota doesn't have yet."""
     spent, _ = quota.on(now)
     users = {user_id: Amounts(money=dollars) for user_id, dollars in spent.items()}
-    used = [(place.user_id, Amounts(place.gpus, 1, cost_today(place.job, now))) for place in places]
-    used += [(each.user_id, Amounts(money=cost_today(each.job, now))) for each in ended]
+    used = [(place.user_id, Amounts(place.gpus, 1, job_cost(place.job, now, day_of(now)))) for place in places]
+    used += [(each.user_id, Amounts(money=job_cost(each.job, now, day_of(now)))) for each in ended]
     for user_id, more in used:
         users[user_id] = users.get(user_id, Amounts()).plus(more)
     return QuotaUsage(quota, users)
@@ -100,17 +101,8 @@ def settled(quota: Quota, ended: Iterable[EndedJob], now: Micros, to: Micros) ->
     before, _ = quota.on(now)
     spent = dict(before)
     for each in ended:
-        spent[each.user_id] = round(spent.get(each.user_id, 0.0) + cost_today(each.job, now), 6)
+        spent[each.user_id] = round(spent.get(each.user_id, 0.0) + job_cost(each.job, now, day_of(now)), 6)
     return quota.with_(spent=spent, counted_to=to)
-
-
-def cost_today(job: Job, now: Micros) -> float:
-    """The part of a job's cost, as `dstack ps` shows it, that falls on the day of `now`."""
-    if job.assignment is None:
-        return 0.0
-    since = max(job.assignment.assigned_at, day_of(now))
-    until = now if job.finished_at is None else job.finished_at
-    return job.assignment.offer.price * max(0, until - since) / HOUR
 
 
 def gpus_of(offer: Offer, blocks: int, of: int) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from chalicelib.billing import plane as billed
+from chalicelib.billing.plane import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
+from chalicelib.billing.plane_rates import CHANGES, RATES
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
-from chalicelib.planning import costs
-from chalicelib.planning.cost_rates import CHANGES, RATES
-from chalicelib.planning.costs import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import Store
@@ -27,7 +27,7 @@ def report(plane: Plane) -> dict[str, Any]:
     pace = plane.pace
     said: dict[str, Any] = {
         "billed": not pace.long_poll,
-        "prices": f"{costs.REGION}, without free tier, read in {costs.READ_IN}",
+        "prices": f"{billed.REGION}, without free tier, read in {billed.READ_IN}",
         "pace": {"fast": pace.fast, "slow": pace.slow, "presence": pace.presence, "log": pace.log},
         "counts": {},
         "lines": [],
@@ -37,8 +37,8 @@ def report(plane: Plane) -> dict[str, Any]:
         return said
     runs, changes = _runs(plane), CHANGES if plane.announces else None
     more = {driver: count for driver, count in {**runs, **_services(plane.store)}.items() if count}
-    counts = costs.counts(float(_instances(plane.store)), runs[RUN], changes, more)
-    lines = costs.bill(RATES, counts)
+    counts = billed.counts(float(_instances(plane.store)), runs[RUN], changes, more)
+    lines = billed.bill(RATES, counts)
     shown = [
         {
             "driver": line.driver,
@@ -50,7 +50,7 @@ def report(plane: Plane) -> dict[str, Any]:
         }
         for line in lines
     ]
-    return {**said, "counts": counts, "lines": shown, "total": round(costs.total(lines), 2)}
+    return {**said, "counts": counts, "lines": shown, "total": round(billed.total(lines), 2)}
 
 
 def _instances(store: Store) -> int:

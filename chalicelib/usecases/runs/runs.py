@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.jobs import Job
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project, User
@@ -104,11 +103,6 @@ def holder(store: Store, project: Project, name: str) -> tuple[Run | None, int]:
         return None, 0
     run = nouns.find(store, Run, keys.run(pointer[0]))
     return None if run is None or run.deleted else run, pointer[1]
-
-
-def cost(run: Run, jobs: Iterable[Job], now: Micros) -> float:
-    """Dollars, for jobs that are no longer known, too."""
-    return round(run.erased_cost + sum(job.cost(now) for job in jobs), 4)
 
 
 # --- stop and delete ------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Pure. What is used has three drivers: the schedules, which run whether or not anything happens; an instance, whose agent
 reports; and a run. Runs on several nodes add each further node, and their start, which a state machine drives. Services
 add a replica, whose agent is asked for streams; a gateway's replica, which asks what to serve; and a busy service, on
-which each of these reports. Where state changes are announced on a bus, each of them is one more. `cost_rates.py` has
+which each of these reports. Where state changes are announced on a bus, each of them is one more. `plane_rates.py` has
 what each uses, as measured (`make cost`), and a bill is a sum of products. Calls and bytes are measured. How long a
 function takes can't be measured without AWS, so `SECONDS` assumes it; the prices are those of one region, without the
 free tier.
