@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol
 
+from chalicelib.domain.cards import vendor_of
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, RetryPolicy, UnixUser, own_of
@@ -25,7 +26,6 @@ from chalicelib.errors import Invalid, Problem
 from chalicelib.machines.job import GRACE
 from chalicelib.planning.jobs import command_lists, dev_environments, inner_engine, neighbours, replica_groups
 from chalicelib.planning.jobs.nodes import Nodes, one_node, task_env
-from chalicelib.planning.matching.cards import vendor_of
 from chalicelib.planning.matching.requirements import merged_run, needing_container
 from chalicelib.planning.volumes.mounts import folder, has_folders, mounts_of
 

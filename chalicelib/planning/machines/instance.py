@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from chalicelib.domain.cards import sold_as
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
@@ -30,7 +31,6 @@ from chalicelib.planning.machines.host_networks import detects, internal_address
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, TAKEN_OUT, hosts_of, workflow_of
 from chalicelib.planning.machines.joining import is_cleared
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
-from chalicelib.planning.matching.cards import sold_as
 from chalicelib.planning.matching.colocation import is_cluster
 from chalicelib.planning.matching.fitting import total_blocks
 from chalicelib.planning.matching.requirements import merged_fleet

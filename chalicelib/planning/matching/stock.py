@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from chalicelib.domain.cards import squeeze
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.planning.matching.bitmaps import Column
-from chalicelib.planning.matching.cards import squeeze
 from chalicelib.planning.matching.fitting import UNKNOWN, Blocks, Measures, arch_wanted, disk_wanted
 from chalicelib.planning.volumes.mounts import has_folders
 from chalicelib.planning.volumes.sites import Site

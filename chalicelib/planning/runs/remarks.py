@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from chalicelib.domain.cards import vendor_of
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
@@ -11,7 +12,6 @@ from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.jobs.replica_groups import discovery, groups_of
-from chalicelib.planning.matching.cards import vendor_of
 from chalicelib.planning.matching.fitting import disk_wanted
 
 WITH_USE = ("nvidia", "amd", "intel")  # vendors whose tools say how busy a GPU is

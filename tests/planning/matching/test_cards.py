@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.domain.cards import COMPUTE_CAPABILITY, sold_as
 from chalicelib.domain.instances import GpuSeen
 from chalicelib.planning.machines.instance import resources_of
-from chalicelib.planning.matching.cards import COMPUTE_CAPABILITY, sold_as
 from chalicelib.planning.matching.fitting import misfits
 from tests.planning.matching.test_offer_book import needs
 from tests.world import nouns as b

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chalicelib.domain.cards import vendor_of
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.offers import Availability, Disk, Gpu, Offer, Resources
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.kernel.plan import Note
-from chalicelib.planning.matching.cards import vendor_of
 from chalicelib.planning.matching.fitting import blocks_needed, misfits, share, total_blocks
 from chalicelib.planning.matching.offer_book import OfferBook, OfferShelf
 from chalicelib.planning.matching.requirements import combined, idle_seconds, wants_of
