@@ -146,6 +146,8 @@ class Bug(DstackError):
 class BackendError(DstackError):
     """The root of the errors that a provider can return."""
 
+    provider_code = ""  # the provider's own; empty if it gave none
+
 
 class InsufficientCapacity(BackendError):
     """No such machine is available now. Try the next offer."""

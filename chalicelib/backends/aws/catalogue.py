@@ -20,10 +20,12 @@ from typing import Any
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.launch import without_address
-from chalicelib.backends.aws.places import everywhere, filters, regions_of, usual_zone
+from chalicelib.backends.aws.places import filters, regions_of, usual_zone
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import Quotas, availability, of_clusters, quotas
 from chalicelib.backends.aws.reservations import WARNING, ends_at, is_block, reservations
+from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.kit.regions import everywhere
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
 
@@ -42,7 +44,6 @@ WITHOUT_GPU = ("t3", "m7i", "c7i", "r7i", "m7g", "c7g", "r7g")  # families
 ASKED = ("g*", "p*", *(f"{family}.*" for family in WITHOUT_GPU))
 UNDRIVEN = frozenset({"V100", "K80", "M60"})  # older than what the open driver of the usual images runs on
 MISCOUNTED = {"p5.4xlarge": 1}  # types that have whole GPUs, of which AWS has been seen to count none
-SIZES = {"A10G": 24, "L4": 24, "L40S": 48, "B200": 180, "B300": 288}  # GB that people say, where AWS says others
 ARCHITECTURES = {"x86_64": "x86", "arm64": "arm"}
 
 Body = Mapping[str, Any]
@@ -245,14 +246,12 @@ def _architecture(body: Body) -> str | None:
 
 
 def _gpus(body: Body) -> tuple[Gpu, ...]:
-    """One for each device, under the name and with the memory that people use: `A10G` with 24 GB, where AWS says 22888
-    MiB; `RTXPRO6000` for `RTX PRO Server 6000`."""
-    found: list[Gpu] = []
-    for gpu in body.get("GpuInfo", {}).get("Gpus", ()):
-        name = gpu["Name"].replace(" Server", "").replace(" ", "").upper()
-        size = SIZES.get(name, round(gpu["MemoryInfo"]["SizeInMiB"] / GIB))
-        found += [Gpu(name=name, memory_mib=size * GIB, vendor="nvidia")] * _whole(body["InstanceType"], gpu)
-    return tuple(found)
+    """One for each device."""
+    found: list[Gpu | None] = []
+    for each in body.get("GpuInfo", {}).get("Gpus", ()):
+        card = gpu(each["Name"], each["MemoryInfo"]["SizeInMiB"], "nvidia")
+        found += [card] * _whole(body["InstanceType"], each)
+    return tuple(card for card in found if card is not None)
 
 
 def _whole(type_name: str, gpu: Body) -> int:

@@ -12,13 +12,13 @@ from typing import Any
 
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
-from chalicelib.backends.aws.errors import code_of
 from chalicelib.backends.aws.images import AwsImages
 from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, launch
 from chalicelib.backends.aws.machines import ALIVE
 from chalicelib.backends.aws.network import Network, Networks
 from chalicelib.backends.aws.permissions import ENDINGS, Ending, PermissionProbe, probes
-from chalicelib.backends.aws.places import everywhere, filters, regions_of, tagged
+from chalicelib.backends.aws.places import filters, regions_of, tagged
+from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.offers import Gpu, InstanceType, Offer, Resources
 from chalicelib.errors import BackendError, InvalidCredentials, MissingPermission, Unfit
@@ -63,7 +63,7 @@ def _profile(clients: Clients, name: str, region: str) -> None:
     try:
         clients.call("iam", region, "get_instance_profile", InstanceProfileName=name)
     except Unfit as error:
-        if code_of(error) != "NoSuchEntity":
+        if error.provider_code != "NoSuchEntity":
             raise
         raise Unfit(
             f"The account has no instance profile {name}.",
@@ -105,7 +105,7 @@ def _rehearsed(asking: _Asking, region: str, operation: str, params: Mapping[str
     except InvalidCredentials:
         raise
     except BackendError as error:
-        if not code_of(error):
+        if not error.provider_code:
             raise
         # It would have been done, or would have failed for another reason than who asks.
     return None

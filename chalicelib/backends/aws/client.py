@@ -6,11 +6,12 @@ The SDK's own retries are off: it would repeat a stockout, and hide a throttle t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from chalicelib.backends.aws.config import AWSKeyCreds
 from chalicelib.backends.aws.errors import translated
+from chalicelib.backends.kit.paging import pages
 from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.errors import BackendError
 
@@ -53,11 +54,13 @@ class Clients:
 
     def pages(self, service: str, region: str, operation: str, key: str, **params: Any) -> Iterator[dict[str, Any]]:
         """What `key` lists on every page."""
-        answer = self.call(service, region, operation, **params)
-        yield from answer.get(key, ())
-        while answer.get("NextToken"):
-            answer = self.call(service, region, operation, **params, NextToken=answer["NextToken"])
-            yield from answer.get(key, ())
+
+        def page(token: str) -> tuple[Iterable[dict[str, Any]], str]:
+            more = {"NextToken": token} if token else {}
+            answer = self.call(service, region, operation, **params, **more)
+            return answer.get(key, ()), answer.get("NextToken") or ""
+
+        return pages(page)
 
     def close(self) -> None:
         with self._lock:

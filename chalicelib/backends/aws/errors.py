@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from chalicelib.backends.kit.errors import ErrorTable, ProviderFailure, cleaned
 from chalicelib.errors import (
     AlreadyThere,
     BackendError,
@@ -23,14 +24,12 @@ from chalicelib.errors import (
     Transient,
     Unfit,
 )
-from chalicelib.printable import printable
 
-LONGEST = 300  # characters of a text of theirs
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 _DENIED = re.compile(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)")
 _VALUES = re.compile(r", value: .*?(?=, (?:type|valid)|$)", re.MULTILINE)  # they may be secrets: user data has a token
 
-_TABLE: tuple[tuple[type[BackendError], str], ...] = (
+_CODES: tuple[tuple[type[BackendError], str], ...] = (
     (
         InsufficientCapacity,
         """InsufficientInstanceCapacity InsufficientHostCapacity InsufficientCapacity InsufficientAddressCapacity
@@ -106,7 +105,7 @@ LATE: Mapping[str, type[BackendError]] = {
     "Client.InternalError": Unfit,  # of its disk: mostly a key that the account may not use
     "Client.InvalidSnapshot.NotFound": Unfit,
 }
-MEANS: Mapping[str, type[BackendError]] = {code: kind for kind, codes in _TABLE for code in codes.split()}
+TABLE = ErrorTable("AWS", _CODES, statuses={})
 
 # Of a launch: another zone may have what this one refused.
 _ELSEWHERE = frozenset({"Unsupported", "InsufficientFreeAddressesInSubnet", "InvalidAvailabilityZone"})
@@ -118,9 +117,9 @@ def translated(error: Exception, action: str, region: str) -> BackendError:
 
     if isinstance(error, sdk.ClientError):
         return _answered(error.response, action, region)
-    text = _shortened(str(error))
+    text = cleaned(str(error))
     if isinstance(error, sdk.ParamValidationError):
-        return Unfit(f"{action} in {region} can't be requested like this: {_shortened(_VALUES.sub('', str(error)))}")
+        return Unfit(f"{action} in {region} can't be requested like this: {cleaned(_VALUES.sub('', str(error)))}")
     logins = (
         sdk.NoCredentialsError,
         sdk.PartialCredentialsError,
@@ -137,27 +136,12 @@ def translated(error: Exception, action: str, region: str) -> BackendError:
 
 def _answered(response: Mapping[str, Any], action: str, region: str) -> BackendError:
     found = response.get("Error", {})
-    code, text = str(found.get("Code", "")), _shortened(str(found.get("Message", "")))
-    kind = MEANS.get(code)
-    if kind is InvalidCredentials:
-        return kind(f"AWS refused the credentials ({code}): {text}")
-    if kind is MissingPermission:
-        denied = _DENIED.search(text)  # of a launch, the tags or the role may be what isn't allowed
-        return kind(f"AWS doesn't allow {denied[1] if denied else action} in {region} ({code}): {text}")
-    return (kind or Transient)(f"{action} in {region}: {code or 'no code'}: {text}")
-
-
-def code_of(error: BackendError) -> str:
-    """AWS's own code; empty if it gave none."""
-    response = getattr(error.__cause__, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+    text = _ENCODED.sub("", str(found.get("Message", "")))
+    denied = _DENIED.search(text)  # of a launch, the tags or the role may be what isn't allowed
+    failure = ProviderFailure(str(found.get("Code", "")), text)
+    return TABLE.error(failure, denied[1] if denied else action, region)
 
 
 def elsewhere(error: BackendError) -> bool:
     """Is the refusal of a launch about this zone only?"""
-    return isinstance(error, InsufficientCapacity) or code_of(error) in _ELSEWHERE
-
-
-def _shortened(text: str) -> str:
-    text = printable(_ENCODED.sub("", text)).strip()
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return isinstance(error, InsufficientCapacity) or error.provider_code in _ELSEWHERE

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
-from chalicelib.backends.aws.places import Body, everywhere, filters, regions_of, tagged, tags_of
+from chalicelib.backends.aws.places import filters, regions_of, tagged, tags_of
+from chalicelib.backends.kit.owners import owned_group
+from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.owner import OwnedKind, from_tags
 from chalicelib.errors import AlreadyThere, Transient, Unfit
 
 _BURSTABLE = re.compile(r"t[0-9]")  # these families can't be in a group
@@ -65,11 +66,5 @@ class AwsGroups:
         ]
         for body in found:
             if body["State"] != "deleted":
-                yield from _owner(body, region)
-
-
-def _owner(body: Body, region: str) -> Iterator[OwnedGroup]:
-    owner = from_tags(tags_of(body))
-    if owner is not None and owner.kind is OwnedKind.group:
-        handle = Handle(kind="group", id=str(body["GroupName"]), data={"region": region})
-        yield OwnedGroup(handle, owner.install, owner.project_id, owner.fleet_id, owner.id)
+                handle = Handle(kind="group", id=str(body["GroupName"]), data={"region": region})
+                yield from owned_group(handle, tags_of(body))

@@ -13,7 +13,7 @@ from typing import Any
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig, AWSOSImage
 from chalicelib.backends.aws.places import filters
-from chalicelib.backends.aws.remembered import Remembered
+from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer, Resources
 from chalicelib.errors import Unfit
@@ -32,7 +32,7 @@ class Image:
 class AwsImages:
     def __init__(self, clients: Clients, config: AWSBackendConfig, now: Callable[[], Micros]) -> None:
         self._clients, self._given = clients, config.os_images
-        self._images: Remembered[Image] = Remembered(now)
+        self._images: LookupCache[Image] = LookupCache(now)
 
     def of(self, offer: Offer) -> Image:
         has = offer.instance.resources
@@ -49,7 +49,7 @@ class AwsImages:
         return self._usual(offer.region, offer.instance.name, has)
 
     def forget(self) -> None:
-        self._images.forget()
+        self._images.clear()
 
     def _usual(self, region: str, type_name: str, has: Resources) -> Image:
         if any(gpu.name.upper().startswith(_TOO_OLD) for gpu in has.gpus):

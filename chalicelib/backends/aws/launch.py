@@ -11,13 +11,15 @@ These parts are there for a reason:
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.backends.aws.images import Image
-from chalicelib.backends.aws.places import MARK, tagged
+from chalicelib.backends.aws.places import tagged
+from chalicelib.backends.kit.owners import all_tags
+from chalicelib.backends.kit.scripts import user_data
+from chalicelib.backends.kit.zones import zone_token
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.errors import Unfit
 
@@ -56,19 +58,13 @@ class LaunchSettings:
     tags: Mapping[str, str] | None = None
 
 
-def client_token(token: str, zone: str) -> str:
-    return hashlib.sha256(f"{token}/{zone}".encode()).hexdigest()
-
-
 def owner_tags(request: CreateRequest, settings: LaunchSettings) -> dict[str, str]:
-    """The account's tags, then the request's, which win."""
-    return {"Name": request.name, **(settings.tags or {}), **dict(request.tags), MARK: request.token}
+    return {"Name": request.name, **all_tags(request, settings.tags)}
 
 
 def launch(request: CreateRequest, place: LaunchPlace, settings: LaunchSettings) -> dict[str, Any]:
     """The parameters of RunInstances."""
-    if len(request.user_data.encode()) > MOST_USER_DATA:
-        raise Unfit(f"The boot script of {request.name} is longer than the {MOST_USER_DATA} bytes that AWS takes.")
+    script = user_data(request, MOST_USER_DATA, "AWS")
     spot = request.offer.instance.resources.spot
     if request.open_ports and not settings.public_ips:
         raise Unfit(
@@ -82,8 +78,8 @@ def launch(request: CreateRequest, place: LaunchPlace, settings: LaunchSettings)
         "InstanceType": request.offer.instance.name,
         "MinCount": 1,
         "MaxCount": 1,
-        "ClientToken": client_token(request.token, place.zone),
-        "UserData": request.user_data,
+        "ClientToken": zone_token(request.token, place.zone),
+        "UserData": script,
         "BlockDeviceMappings": [_root(place.image, request.disk_mib)],
         "NetworkInterfaces": interfaces(request, place, public_ips=settings.public_ips),
         "MetadataOptions": {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutResponseHopLimit": 1},

@@ -14,28 +14,28 @@ from typing import Any
 from chalicelib.backends.aws import launch
 from chalicelib.backends.aws.client import PAGE, Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
-from chalicelib.backends.aws.errors import LATE, code_of, elsewhere
+from chalicelib.backends.aws.errors import LATE, elsewhere
 from chalicelib.backends.aws.images import AwsImages
 from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, Reservation
 from chalicelib.backends.aws.network import Networks
 from chalicelib.backends.aws.places import (
-    MARK,
+    SETTLED,
     Body,
-    everywhere,
     filters,
-    fresh,
     regions_of,
-    stamp,
     tag_filters,
     tagged,
     tags_of,
 )
 from chalicelib.backends.aws.reservations import WARNING, ends_at, group_of, is_block
+from chalicelib.backends.kit.owners import REQUEST_TAG, owned
+from chalicelib.backends.kit.regions import by_region, everywhere
+from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
+from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
-from chalicelib.domain.instances import TRYING, Handle
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros, iso
-from chalicelib.domain.owner import OwnedKind, from_tags
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, MissingPermission, Transient, Unfit
+from chalicelib.errors import BackendError, Gone, MissingPermission, Transient, Unfit
 
 ALIVE = ("pending", "running", "stopping", "stopped")  # a stopped one still costs money
 _INSTANCE = re.compile(r"i-[0-9a-f]+")
@@ -64,34 +64,25 @@ class Machines:
         yield _vm(machine or (yield from self._launch(request)), request.offer.region)
 
     def _launched(self, request: CreateRequest) -> Body | None:
-        alive = [*tag_filters({MARK: request.token}), *filters(instance_state_name=ALIVE)]
+        alive = [*tag_filters({REQUEST_TAG: request.token}), *filters(instance_state_name=ALIVE)]
         return next(self._instances(request.offer.region, alive), None)
 
     def _launch(self, request: CreateRequest) -> Generator[Handle, None, Body]:
-        """Each further zone is told before it is tried: where an answer was lost, the token of that zone finds the
-        machine, though the first zone has room again and nothing shows yet."""
-        refused: dict[str, BackendError] = {}
-        for place in sorted(self._places(request), key=lambda each: each.zone != request.trying):
-            if refused:
-                yield Handle(kind=TRYING, id=place.zone, data={"zone": place.zone})
+        def in_zone(place: LaunchPlace) -> Body:
             asked = launch.launch(request, place, self._settings)
-            try:
-                answer = self._clients.call("ec2", request.offer.region, "run_instances", **asked)
-            except BackendError as error:
-                if elsewhere(error):
-                    refused[place.zone] = error
-                    continue
-                self._doubt(error)
-                raise
+            answer = self._clients.call("ec2", request.offer.region, "run_instances", **asked)
             machine: Body = answer["Instances"][0]
             return machine
-        where = "; ".join(f"{zone}: {error.message}" for zone, error in refused.items())
-        short = any(isinstance(error, InsufficientCapacity) for error in refused.values())
-        raise (InsufficientCapacity if short else Unfit)(f"No zone has {request.offer.instance.name} now. {where}")
+
+        try:
+            return (yield from first_with_room(request, self._places(request), in_zone, elsewhere))
+        except BackendError as error:
+            self._doubt(error)
+            raise
 
     def _doubt(self, error: BackendError) -> None:
         """A subnet, group or image that was remembered may be gone: the next launch looks again."""
-        if ".NotFound" in code_of(error):
+        if ".NotFound" in error.provider_code:
             self._networks.forget()
             self._images.forget()
 
@@ -144,7 +135,9 @@ class Machines:
     def _allocated(self, request: CreateRequest) -> Body:
         """AWS knows no token here. A second address that a lost answer left is released by its tag."""
         region = request.offer.region
-        ours = self._clients.call("ec2", region, "describe_addresses", Filters=tag_filters({MARK: request.token}))
+        ours = self._clients.call(
+            "ec2", region, "describe_addresses", Filters=tag_filters({REQUEST_TAG: request.token})
+        )
         for address in sorted(ours["Addresses"], key=lambda each: str(each["AllocationId"])):
             return dict(address)
         tags = launch.owner_tags(request, self._settings)
@@ -161,19 +154,10 @@ class Machines:
         return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        """A region that doesn't answer hides no machine of another."""
-        regions: dict[str, list[Sequence[Handle]]] = {}
-        for handles in machines:
-            regions.setdefault(self._region_of(handles), []).append(handles)
-        found = everywhere([*regions], lambda region: self._in_region(region, regions[region]))
-        answers = {region: iter(each) for region, each in zip(regions, found, strict=True)}
-        return [next(answers[self._region_of(handles)]) for handles in machines]
+        return by_region(machines, self._region_of, self._in_region)
 
     def _in_region(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        try:
-            bodies = self._described(region, [each for handles in machines for each in handles if each.kind == "vm"])
-        except BackendError as error:
-            return [error] * len(machines)
+        bodies = self._described(region, [each for handles in machines for each in handles if each.kind == "vm"])
         announced = self._announced(region, bodies)
         found: list[Machine | BackendError] = []
         for handles in machines:
@@ -209,9 +193,7 @@ class Machines:
                 handle.id in announced,
                 goes_at,
             )
-        unseen = [handle for handle in vms if handle.id not in bodies and fresh(handle, self._now())]
-        if unseen:
-            raise Transient(f"AWS doesn't show {unseen[0].id} yet.")
+        check_settled((handle for handle in vms if handle.id not in bodies), self._now(), SETTLED, "AWS")
         ended = (_ended(bodies[each.id]) if each.id in bodies else f"AWS doesn't know {each.id}" for each in vms)
         why = {LATE.get(body.get("StateReason", {}).get("Code", "")) for body in bodies.values()}
         raise Gone("; ".join(ended) or "No machine was launched.", refused=why.pop() if len(why) == 1 else None)
@@ -298,7 +280,7 @@ class Machines:
         try:
             answer = self._clients.call("ec2", region, "terminate_instances", InstanceIds=[handle.id])
         except Unfit as error:
-            if code_of(error) != "OperationNotPermitted":
+            if error.provider_code != "OperationNotPermitted":
                 raise
             raise MissingPermission(
                 f"{handle.id} in {region} is protected against termination; remove its protection, then it is ended."
@@ -311,9 +293,9 @@ class Machines:
 
     def _prove_gone(self, handle: Handle, region: str, error: Gone) -> None:
         """That this call doesn't find a machine proves nothing: AWS may not show it everywhere yet."""
-        if code_of(error) != "InvalidInstanceID.Malformed" and _INSTANCE.fullmatch(handle.id):
+        if error.provider_code != "InvalidInstanceID.Malformed" and _INSTANCE.fullmatch(handle.id):
             body = self._described(region, [handle]).get(handle.id)
-            if fresh(handle, self._now()) if body is None else body["State"]["Name"] != "terminated":
+            if is_fresh(handle, self._now(), SETTLED) if body is None else body["State"]["Name"] != "terminated":
                 raise Transient(f"AWS doesn't find {handle.id} yet, so it may still be there.") from error
 
     def _end_address(self, handle: Handle, region: str) -> None:
@@ -344,17 +326,17 @@ class Machines:
             ours = tag_filters({"dstack-instance": instance_id})
         idle = [*ours, *filters(status="available")]
         for body in self._instances(region, [*ours, *filters(instance_state_name=[*ALIVE, "shutting-down"])]):
-            yield from _owner(body, _vm(body, region))
+            yield from owned(_vm(body, region), tags_of(body))
         for body in self._clients.call("ec2", region, "describe_addresses", Filters=ours)["Addresses"]:
-            yield from _owner(body, _address(body, region))
+            yield from owned(_address(body, region), tags_of(body))
         for body in self._clients.pages("ec2", region, "describe_volumes", "Volumes", Filters=idle, MaxResults=PAGE):
-            yield from _owner(body, Handle(kind="disk", id=body["VolumeId"], data={"region": region}))
+            yield from owned(Handle(kind="disk", id=body["VolumeId"], data={"region": region}), tags_of(body))
         nics = self._clients.pages(
             "ec2", region, "describe_network_interfaces", "NetworkInterfaces", Filters=idle, MaxResults=PAGE
         )
         for body in nics:
             nic = Handle(kind="nic", id=body["NetworkInterfaceId"], data={"region": region})
-            yield from _owner({**body, "Tags": body.get("TagSet", ())}, nic)
+            yield from owned(nic, tags_of({"Tags": body.get("TagSet", ())}))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -374,7 +356,7 @@ class Machines:
 
 
 def _vm(body: Body, region: str) -> Handle:
-    data = {"region": region, "zone": str(body["Placement"]["AvailabilityZone"]), "at": stamp(body["LaunchTime"])}
+    data = {"region": region, "zone": str(body["Placement"]["AvailabilityZone"]), CREATED: stamp(body["LaunchTime"])}
     return Handle(kind="vm", id=str(body["InstanceId"]), data=data)
 
 
@@ -390,13 +372,6 @@ def _primary(body: Body) -> Body | None:
         if attachment.get("DeviceIndex") == 0 and not attachment.get("NetworkCardIndex"):
             return dict(nic)
     return None
-
-
-def _owner(body: Body, handle: Handle) -> Iterator[Owned]:
-    """Whose it is. What has no tags of ours is nobody's of ours, whatever one of them looks like."""
-    owner = from_tags(tags_of(body))
-    if owner is not None and owner.kind is OwnedKind.instance:
-        yield Owned(handle, owner.install, owner.project_id, owner.id, owner.epoch)
 
 
 def _ended(body: Body) -> str:

@@ -14,9 +14,8 @@ from typing import Any
 
 from chalicelib.backends.aws.client import PAGE, Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
-from chalicelib.backends.aws.errors import code_of
 from chalicelib.backends.aws.places import Body, filters, tagged, usual_zone
-from chalicelib.backends.aws.remembered import Remembered
+from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.errors import AlreadyThere, Gone, MissingPermission, Transient, Unfit
 
@@ -37,8 +36,8 @@ class Network:
 class Networks:
     def __init__(self, clients: Clients, config: AWSBackendConfig, now: Callable[[], Micros]) -> None:
         self._clients, self._config = clients, config
-        self._networks: Remembered[Network] = Remembered(now)
-        self._groups: Remembered[str] = Remembered(now)
+        self._networks: LookupCache[Network] = LookupCache(now)
+        self._groups: LookupCache[str] = LookupCache(now)
         self._now = now
         self._made: dict[str, Micros] = {}  # groups, and when
 
@@ -61,8 +60,8 @@ class Networks:
 
     def forget(self) -> None:
         """Something isn't as it was remembered."""
-        self._networks.forget()
-        self._groups.forget()
+        self._networks.clear()
+        self._groups.clear()
 
     # --- subnets -----------------------------------------------------------------------------------------------------
 
@@ -178,7 +177,7 @@ class Networks:
         try:
             self._clients.call("ec2", region, operation, GroupId=group["GroupId"], IpPermissions=rules)
         except AlreadyThere as error:
-            if code_of(error) != "InvalidPermission.Duplicate":
+            if error.provider_code != "InvalidPermission.Duplicate":
                 raise
         except (Gone, MissingPermission) as error:
             made = self._made.get(group["GroupId"])

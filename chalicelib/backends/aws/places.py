@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from chalicelib.backends.aws.config import AWSBackendConfig
-from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import MINUTE, Micros, from_iso
+from chalicelib.domain.instants import MINUTE, Micros
 
-T = TypeVar("T")
 Body = Mapping[str, Any]
 
 # Where accounts usually have machines; a configuration may name others.
@@ -29,23 +25,13 @@ REGIONS = (
     "eu-west-3",
     "ap-southeast-1",
 )
-AT_ONCE = 12  # regions asked at the same time
 SETTLED: Micros = 5 * MINUTE  # after which AWS shows an instance that it created, and "not found" means it
-MARK = "dstack-token"  # tag by which a repeated call finds what the first one made, in whatever zone
 
 _ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]")  # not a Local or a Wavelength Zone
 
 
 def regions_of(config: AWSBackendConfig) -> tuple[str, ...]:
     return config.regions or REGIONS
-
-
-def everywhere(regions: Sequence[str], ask: Callable[[str], T]) -> list[T]:
-    """The answer of each region. Raises what any of them raises."""
-    if len(regions) == 1:
-        return [ask(regions[0])]
-    with ThreadPoolExecutor(min(AT_ONCE, len(regions))) as pool:
-        return list(pool.map(ask, regions))
 
 
 def usual_zone(zone: str) -> bool:
@@ -76,14 +62,3 @@ def filters(**values: str | Sequence[str]) -> list[dict[str, Any]]:
 
 def tag_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]
-
-
-def stamp(at: datetime) -> str:
-    """A time of theirs, as it stands in a handle: the same whichever call showed it."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def fresh(handle: Handle, now: Micros, settled: Micros = SETTLED) -> bool:
-    """May AWS not show it yet? What is ours and isn't found then is somewhere all the same."""
-    made = handle.data.get("at")
-    return made is not None and now - from_iso(made) < settled

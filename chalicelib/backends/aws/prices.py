@@ -8,20 +8,19 @@ of prices, if there is one.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.places import usual_zone
+from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.offline import OfflinePrices
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.errors import MissingPermission
 
 HOME = "us-east-1"  # one of the few regions where prices of all regions are told
 AT_ONCE = 4
-KEPT: Micros = DAY
 LINUX = "Linux/UNIX"
 
 _USUAL = {
@@ -38,8 +37,7 @@ Regional = Mapping[str, float]
 class Prices:
     def __init__(self, clients: Clients, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
         self._clients, self._now, self._offline = clients, now, offline
-        self._known: dict[str, tuple[Micros, Regional]] = {}  # by type
-        self._lock = threading.Lock()
+        self._known = LookupCache[Regional](now, DAY, keeps=bool)  # by type
 
     def on_demand(self, names: Iterable[str]) -> tuple[Mapping[str, Regional], str]:
         """By type and region, and where they are from if not from AWS."""
@@ -69,18 +67,14 @@ class Prices:
         return self._of(name, {**_USUAL, "instanceType": name}, "Hrs")
 
     def _of(self, name: str, wanted: Mapping[str, str], unit: str) -> Regional:
-        with self._lock:
-            at, known = self._known.get(name, (0, {}))
-        now = self._now()
-        if known and 0 <= now - at < KEPT:
-            return known
+        return self._known.get(name, lambda: self._listed(wanted, unit))
+
+    def _listed(self, wanted: Mapping[str, str], unit: str) -> Regional:
         filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
         asked = {"ServiceCode": "AmazonEC2", "Filters": filters, "MaxResults": 100}
         found: dict[str, float] = {}
         for row in self._clients.pages("pricing", HOME, "get_products", "PriceList", **asked):
             found.update(_priced(str(row), unit))
-        with self._lock:
-            self._known[name] = (now, found)
         return found
 
     def spot(self, region: str, names: Sequence[str]) -> Mapping[str, Mapping[str, float]]:

@@ -15,29 +15,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from chalicelib.backends.aws.client import PAGE, Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
-from chalicelib.backends.aws.errors import code_of
 from chalicelib.backends.aws.facts import FACTS
 from chalicelib.backends.aws.network import Networks
 from chalicelib.backends.aws.places import (
-    MARK,
+    SETTLED,
     Body,
-    everywhere,
     filters,
-    fresh,
     regions_of,
-    stamp,
     tag_filters,
     tagged,
     tags_of,
 )
 from chalicelib.backends.aws.prices import Prices
-from chalicelib.backends.aws.remembered import Remembered
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned_volume
+from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.owner import OFFERED, OwnedKind, from_tags
+from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import BackendError, Gone, InUse, NotYet, Transient, Unfit
+from chalicelib.errors import BackendError, Gone, InUse, NotYet, Unfit
 
 log = logging.getLogger(__name__)
 
@@ -70,19 +69,19 @@ class AwsVolumes:
         now: Callable[[], Micros],
     ) -> None:
         self._clients, self._config, self._networks, self._now = clients, config, networks, now
-        self._prices, self._rates = prices, Remembered[float | None](now)
+        self._prices, self._rates = prices, LookupCache[float | None](now)
         self._regions = regions_of(config)
 
     def create(self, request: VolumeRequest) -> Handle:
         region = request.region
-        ours = [*tag_filters({MARK: request.token}), *filters(status=["creating", "available", "in-use"])]
+        ours = [*tag_filters({REQUEST_TAG: request.token}), *filters(status=["creating", "available", "in-use"])]
         for body in self._listed(region, ours):
             return _handle(body, region)
         subnets = self._networks.of(region).subnets
         zone = request.zone or min(subnets)
         if zone not in subnets:
             raise Unfit(f"No machine could have a volume in {zone}: the VPC in {region} has no subnet there.")
-        tags = {"Name": request.name, **(self._config.tags or {}), **dict(request.tags), MARK: request.token}
+        tags = {"Name": request.name, **all_tags(request, self._config.tags)}
         made = self._clients.call(
             "ec2",
             region,
@@ -129,7 +128,7 @@ class AwsVolumes:
         try:
             self._clients.call("ec2", region, "attach_volume", VolumeId=handle.id, InstanceId=vm.id, Device=name)
         except Unfit as error:
-            if code_of(error) != "InvalidParameterValue" or "unixDevice" not in str(error):
+            if error.provider_code != "InvalidParameterValue" or "unixDevice" not in str(error):
                 raise
             return False
         return True
@@ -144,7 +143,7 @@ class AwsVolumes:
         )
         hosts = [body for reservation in found for body in reservation["Instances"]]
         if not hosts:
-            if fresh(vm, self._now()):
+            if is_fresh(vm, self._now(), SETTLED):
                 raise NotYet(f"AWS doesn't show the machine {vm.id} yet.")
             raise Unfit(f"There is no machine {vm.id}.")
         state = hosts[0]["State"]["Name"]
@@ -162,7 +161,7 @@ class AwsVolumes:
         try:
             self._clients.call("ec2", self._region(handle), "detach_volume", VolumeId=handle.id, InstanceId=vm.id)
         except BackendError as error:
-            if code_of(error) not in ("IncorrectState", "InvalidAttachment.NotFound"):  # it is detached already
+            if error.provider_code not in ("IncorrectState", "InvalidAttachment.NotFound"):  # it is detached already
                 raise
 
     # --- delete and list ---------------------------------------------------------------------------------------------
@@ -183,9 +182,7 @@ class AwsVolumes:
 
     def _owned(self, region: str, ours: list[dict[str, object]]) -> Iterator[OwnedVolume]:
         for body in self._listed(region, ours):
-            owner = from_tags(tags_of(body))
-            if owner is not None and owner.kind is OwnedKind.volume:
-                yield OwnedVolume(_handle(body, region), owner.install, owner.project_id, owner.id, owner.epoch)
+            yield from owned_volume(_handle(body, region), tags_of(body))
 
     def _listed(self, region: str, wanted: list[dict[str, object]]) -> Iterator[Body]:
         return self._clients.pages("ec2", region, "describe_volumes", "Volumes", Filters=wanted, MaxResults=PAGE)
@@ -197,10 +194,10 @@ class AwsVolumes:
         try:
             found = self._clients.call("ec2", region, "describe_volumes", VolumeIds=[handle.id])["Volumes"]
         except BackendError as error:
-            if code_of(error) not in _UNKNOWN:
+            if error.provider_code not in _UNKNOWN:
                 raise
-            if fresh(handle, self._now(), FACTS.visibility_lag) and ".NotFound" in code_of(error):
-                raise Transient(f"AWS doesn't show volume {handle.id} yet.") from error
+            if ".NotFound" in error.provider_code:
+                check_settled([handle], self._now(), FACTS.visibility_lag, "AWS")
             raise Gone(f"Volume {handle.id} isn't in {region}.") from error
         if not found or found[0]["State"] == "deleted":
             raise Gone(f"Volume {handle.id} is deleted.")
@@ -239,7 +236,7 @@ def _attachment(body: Body, instance: str) -> str:
 
 
 def _handle(body: Body, region: str) -> Handle:
-    data = {"region": region, "zone": str(body["AvailabilityZone"]), "at": stamp(body["CreateTime"])}
+    data = {"region": region, "zone": str(body["AvailabilityZone"]), CREATED: stamp(body["CreateTime"])}
     return Handle(kind="volume", id=str(body["VolumeId"]), data=data)
 
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from chalicelib.backends.kit.owners import owned, owned_group
 from chalicelib.backends.simulated import WIRE_NAME, catalogue
-from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of, owner_of
+from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.shelf import MachineShelf, MemoryShelf
 from chalicelib.backends.spi import (
@@ -34,7 +35,6 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
-from chalicelib.domain.owner import OwnedKind
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, QuotaExceeded
 
@@ -212,9 +212,9 @@ class FakeCloud:
         with self._lock:
             bodies = [b for b in self._all() if b["kind"] in ("disk", "vm") and b["visible_at"] <= self._now()]
         for body in (body for body in bodies if region in ("", body["region"])):
-            owner = owner_of(body)
-            if owner is not None and owner.kind is OwnedKind.instance and instance_id in (None, owner.id):
-                yield Owned(_handle(body), owner.install, owner.project_id, owner.id, owner.epoch)
+            for found in owned(_handle(body), dict(body["tags"]), body["name"]):
+                if instance_id in (None, found.instance_id):
+                    yield found
 
     # --- placement groups --------------------------------------------------------------------------------------------
 
@@ -246,9 +246,7 @@ class FakeCloud:
         with self._lock:
             shown = [body for body in self._groups() if body["visible_at"] <= self._now()]
         for body in shown:
-            owner = owner_of(body)
-            if owner is not None and owner.kind is OwnedKind.group:
-                yield OwnedGroup(_handle(body), owner.install, owner.project_id, owner.fleet_id, owner.id)
+            yield from owned_group(_handle(body), dict(body["tags"]), body["name"])
 
     # --- volumes -----------------------------------------------------------------------------------------------------
 

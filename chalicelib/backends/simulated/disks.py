@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.simulated import catalogue
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.shelf import MachineShelf
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.owner import OFFERED, OwnedKind, Owner, read
+from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import Gone, InsufficientCapacity, InUse, QuotaExceeded, Unfit
 
@@ -152,9 +153,9 @@ class Disks:
         with self._lock:
             bodies = [body for body in self.all() if body["visible_at"] <= self._now()]
         for body in (body for body in bodies if region in ("", body["region"])):
-            owner = owner_of(body)
-            if owner is not None and owner.kind is OwnedKind.volume and volume_id in (None, owner.id):
-                yield OwnedVolume(_handle(body), owner.install, owner.project_id, owner.id, owner.epoch)
+            for found in owned_volume(_handle(body), dict(body["tags"]), body["name"]):
+                if volume_id in (None, found.volume_id):
+                    yield found
 
     # --- for scripts and tests ---------------------------------------------------------------------------------------
 
@@ -276,10 +277,6 @@ class Disks:
 
 def _handle(body: Body) -> Handle:
     return Handle(kind="volume", id=body["id"], data={"region": body["region"], "zone": body["zone"]})
-
-
-def owner_of(body: Body) -> Owner | None:
-    return read(dict(body["tags"]), body["name"])
 
 
 def machine_of(handles: Sequence[Handle]) -> str:

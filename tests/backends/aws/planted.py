@@ -34,13 +34,18 @@ TABLE = Path(__file__).with_name("plants.toml")
 class Plant:
     """One change of one file, and the cases that must fail with it."""
 
-    file: str  # of the backend
+    file: str  # of the backend; one with a folder is of the packages beside it: `kit/zones.py`
     changes: tuple[tuple[str, str], ...]  # several where two lines do the same, so that neither is missed alone
     cases: tuple[str, ...]
 
     @property
+    def module(self) -> str:
+        package = PACKAGE.rpartition(".")[0] if "/" in self.file else PACKAGE
+        return f"{package}.{self.file.removesuffix('.py').replace('/', '.')}"
+
+    @property
     def source(self) -> str:
-        text = (ROOT / PACKAGE.replace(".", "/") / self.file).read_text()
+        text = (ROOT / f"{self.module.replace('.', '/')}.py").read_text()
         for old, new in self.changes:
             if text.count(old) != 1:
                 raise ValueError(f"{self.file} has this {text.count(old)} times, and should have it once: {old!r}")
@@ -68,7 +73,7 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports the changed module."""
 
     def __init__(self, plant: Plant) -> None:
-        self._name = f"{PACKAGE}.{plant.file.removesuffix('.py')}"
+        self._name = plant.module
         self._code = compile(plant.source, plant.file, "exec")
 
     def find_spec(

@@ -7,7 +7,7 @@ from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
 from chalicelib import errors as ours
-from chalicelib.backends.aws.errors import code_of, elsewhere, translated
+from chalicelib.backends.aws.errors import elsewhere, translated
 from chalicelib.errors import BackendError
 
 
@@ -53,7 +53,7 @@ def answered(code: str, message: str = "what AWS said") -> BackendError:
 def test_a_code_means(code: str, kind: str) -> None:
     error = answered(code)
     assert type(error) is getattr(ours, kind)
-    assert code_of(error) == code
+    assert error.provider_code == code
     assert "what AWS said" in str(error)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.aws.images import Image
-from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, Reservation, client_token, launch, needs_address
+from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, Reservation, launch, needs_address
+from chalicelib.backends.kit.zones import zone_token
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
@@ -64,10 +65,10 @@ def test_a_repeated_launch_asks_for_the_same() -> None:
 
 
 def test_each_zone_has_its_token() -> None:
-    tokens = {client_token(token, zone) for token in ("one", "two") for zone in ("us-east-1a", "us-east-1b")}
+    tokens = {zone_token(token, zone) for token in ("one", "two") for zone in ("us-east-1a", "us-east-1b")}
     assert len(tokens) == 4
     assert all(len(token) <= 64 and token.isascii() for token in tokens)
-    assert asked(request_for(offer()))["ClientToken"] == client_token(request_for(offer()).token, "us-east-1a")
+    assert asked(request_for(offer()))["ClientToken"] == zone_token(request_for(offer()).token, "us-east-1a")
 
 
 def test_the_boot_script_is_sent_as_it_is() -> None:

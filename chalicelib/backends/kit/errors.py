@@ -1,0 +1,153 @@
+"""What a provider's failures mean: each is one of our errors, and its text names the call that failed, and where.
+
+A provider says what is wrong by a code, by a text, or by the HTTP status alone; the first of these that the table
+knows counts. What it doesn't know has an unknown outcome, and its text shows the code.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from chalicelib.errors import (
+    AlreadyThere,
+    BackendError,
+    Gone,
+    InvalidCredentials,
+    MissingPermission,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unfit,
+)
+from chalicelib.printable import printable
+
+LONGEST = 300  # characters of a provider's text
+SHORTEST_SECRET = 6  # a shorter one would blank out words
+HIDDEN = "[hidden]"
+
+Kind = type[BackendError]
+# What providers mean by a status, where they say nothing else. Every 5xx is an unknown outcome.
+STATUSES: Mapping[int, Kind] = {
+    400: Unfit,
+    401: InvalidCredentials,
+    402: QuotaExceeded,
+    403: MissingPermission,
+    404: Gone,
+    405: Unfit,
+    409: AlreadyThere,
+    410: Gone,
+    413: Unfit,
+    422: Unfit,
+    429: Throttled,
+}
+
+
+@dataclass(frozen=True)
+class ProviderFailure:
+    """What a provider said of a call that failed."""
+
+    code: str = ""
+    text: str = ""
+    status: int = 0
+    retry_after: float = 0.0  # seconds; 0: it doesn't say
+
+
+class ErrorTable:
+    def __init__(
+        self,
+        provider: str,
+        codes: Iterable[tuple[Kind, str]] = (),
+        texts: Iterable[tuple[Kind, str]] = (),
+        statuses: Mapping[int, Kind] = STATUSES,
+    ) -> None:
+        """`codes`: of each kind, with spaces between. `texts`: a pattern of what stands in the provider's text."""
+        self._provider, self._statuses = provider, statuses
+        self._codes = {code: kind for kind, listed in codes for code in listed.split()}
+        self._texts = [(re.compile(pattern, re.IGNORECASE), kind) for kind, pattern in texts]
+
+    def kind(self, failure: ProviderFailure, means: Mapping[str | int, Kind] | None = None) -> Kind:
+        """`means`: codes and statuses that this call has its own meaning for."""
+        means = means or {}
+        found = means.get(failure.code) or self._codes.get(failure.code)
+        found = found or next((kind for pattern, kind in self._texts if pattern.search(failure.text)), None)
+        return found or means.get(failure.status) or self._statuses.get(failure.status) or Transient
+
+    def error(
+        self,
+        failure: ProviderFailure,
+        action: str,
+        region: str = "",
+        *,
+        means: Mapping[str | int, Kind] | None = None,
+        secrets: Sequence[str] = (),
+    ) -> BackendError:
+        kind, text = self.kind(failure, means), cleaned(failure.text, secrets)
+        code = cleaned(failure.code, secrets) or (str(failure.status) if failure.status else "no code")
+        place = f" in {region}" if region else ""
+        said = f"{code}: {text}" if text else code
+        message = f"{action}{place}: {said}"
+        if kind is InvalidCredentials:
+            message = f"{self._provider} refused the credentials ({code}): {text}"
+        elif kind is MissingPermission:
+            message = f"{self._provider} doesn't allow {action}{place} ({code}): {text}"
+        if kind is Throttled and failure.retry_after:
+            error: BackendError = Throttled(message, retry_after=failure.retry_after)
+        else:
+            error = kind(message)
+        error.provider_code = failure.code
+        return error
+
+
+def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
+    """A provider's text as people may see it: one line of readable length, without secrets. A provider that refuses
+    a request often repeats what was in it."""
+    for secret in secrets:
+        for form in _forms(secret):
+            text = text.replace(form, HIDDEN)
+    text = printable(text).strip()
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _forms(secret: str) -> list[str]:
+    """As it may come back: itself, as JSON, in a URL, in base64."""
+    if len(secret) < SHORTEST_SECRET:
+        return []
+    quoted = orjson.dumps(secret).decode()[1:-1]
+    return [secret, quoted, quote(secret, safe=""), quote(secret), base64.b64encode(secret.encode()).decode()]
+
+
+# --- what a JSON API says --------------------------------------------------------------------------------------------
+
+
+def described(data: Any, status: int) -> ProviderFailure:
+    """The failure in an answer of a JSON API, in any of the forms that are usual: an object or a text under `error`, a
+    list under `errors`, a problem of RFC 9457, a status of Kubernetes, or the code and message by themselves."""
+    if isinstance(data, str):
+        return ProviderFailure("", data, status)
+    if not isinstance(data, Mapping):
+        return ProviderFailure("", "", status)
+    error, errors = data.get("error"), data.get("errors")
+    inner = error if isinstance(error, Mapping) else data
+    first = inner.get("errors") if isinstance(inner.get("errors"), list) else errors
+    listed = first[0] if isinstance(first, list) and first else None
+    text = _text(inner, "message", "msg", "detail", "title") or _text(data, "message", "msg")
+    if isinstance(error, str):  # it is the code where there is a message beside it, or if it looks like one
+        return ProviderFailure(error if text or " " not in error else "", text or error, status)
+    code = _text(inner, "code", "reason")
+    if isinstance(listed, str):
+        return ProviderFailure(code, listed, status)
+    if isinstance(listed, Mapping):
+        code = code or _text(listed, "reason", "code")
+        text = text or _text(listed, "message", "detail", "title")
+    return ProviderFailure(code or _text(inner, "status"), text, status)
+
+
+def _text(data: Mapping[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := data.get(name), str) and value), "")

@@ -1,0 +1,63 @@
+"""A provider's name of a GPU, in ours: `NVIDIA A100-SXM4-80GB`, `nvidia-a100-80gb` and `A100 (80 GB SXM4)` are one.
+
+The memory is what people say, because they ask for it: `A10G` with 24 GB, though its tool says 22888 MiB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from chalicelib.domain.cards import sold_as, squeeze, vendor_of
+from chalicelib.domain.offers import Gpu
+
+GIB = 1024
+# GB on one card as it is sold, of those whose providers give no memory, or another than people say.
+SOLD_WITH: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("t4", "t4g", "a16", "a4000", "rtx4000ada", "p100"), (16,)),
+    "v100": (16, 32),
+    **dict.fromkeys(("a10", "a10g", "a30", "l4", "rtx3090", "rtx3090ti", "rtx4090", "rtx6000"), (24,)),
+    **dict.fromkeys(("rtx5090", "rtx5000ada"), (32,)),
+    **dict.fromkeys(("a40", "a6000", "l40", "l40s", "rtx6000ada"), (48,)),
+    "a100": (40, 80),
+    "h100": (80,),
+    "h100nvl": (94,),
+    "gh200": (96, 144),
+    "rtxpro6000": (96,),
+    "h200": (141,),
+    "b200": (180,),
+    "gb200": (186,),
+    **dict.fromkeys(("b300", "gb300"), (288,)),
+    "mi210": (64,),
+    **dict.fromkeys(("mi250", "mi250x"), (128,)),
+    "mi300x": (192,),
+    "mi325x": (256,),
+    **dict.fromkeys(("mi350x", "mi355x"), (288,)),
+}
+NEAR = 0.09  # how far a provider's figure may be from what is sold: of some cards a part is for error correction
+
+_MEMORY = re.compile(r"(?<![a-z0-9])(\d+) ?gi?b?(?![a-z0-9])", re.IGNORECASE)
+_GLUED = re.compile(r"^(geforce|quadro|tesla)(?=[a-z])|^rtx(?=a\d)|(?<=\d)(?=ada\b)", re.IGNORECASE)
+_NOISE = re.compile(r"\b(server|mega|gpu|q)\b", re.IGNORECASE)
+_SHARE = re.compile(r"\bmig\b|\bvgpu\b", re.IGNORECASE)
+
+
+def gpu(name: str, memory_mib: int = 0, vendor: str | None = None) -> Gpu | None:
+    """One card. `memory_mib`: as the provider says; 0: the name says it, or there is only one such card. None: a share
+    of a card, which would pass for a whole one, or its memory isn't known."""
+    if _SHARE.search(name):
+        return None
+    words = _NOISE.sub(" ", _GLUED.sub(" ", re.sub(r"[-_()/]+", " ", name).strip())).strip()
+    sold = squeeze(sold_as(words)).upper()
+    said = memory_mib / GIB or next((float(found) for found in _MEMORY.findall(words)), 0.0)
+    gib = _as_sold(sold, said)
+    maker = vendor or vendor_of(sold)
+    return Gpu(name=sold, memory_mib=gib * GIB, vendor=maker) if gib else None
+
+
+def _as_sold(name: str, said: float) -> int:
+    """0: unknown."""
+    sizes = SOLD_WITH.get(name.lower(), ())
+    if not said:
+        return sizes[0] if len(sizes) == 1 else 0
+    return next((size for size in sizes if abs(said - size) <= NEAR * size), round(said))

@@ -1,0 +1,43 @@
+"""How often an account may call its provider.
+
+Nothing waits here: a call that comes too early is refused with the time after which it may come, and the engine calls
+again. An operation that is refused in its middle begins anew then, so a bucket must hold as many tokens as the longest
+operation makes calls, or that operation would never get through. The bucket is one process's: where several serve an
+account, the provider's own refusals bring each of them to its share.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.errors import Throttled
+
+PAUSE = 5.0  # seconds without calls after a refusal of the provider that says no time
+
+
+class TokenBucket:
+    def __init__(self, provider: str, rate: float, burst: int, now: Callable[[], Micros]) -> None:
+        """`rate`: calls a second in the long run; `burst`: calls at once after a quiet time."""
+        self._provider, self._now = provider, now
+        self._interval = round(SECOND / rate)
+        self._ahead = (burst - 1) * self._interval
+        self._full_at: Micros = 0  # when it holds `burst` tokens again
+        self._paused_until: Micros = 0
+        self._lock = threading.Lock()
+
+    def take(self) -> None:
+        """Raises Throttled if there is no token."""
+        with self._lock:
+            now = self._now()
+            wait = max(self._paused_until - now, self._full_at - now - self._ahead)
+            if wait <= 0:
+                self._full_at = max(now, self._full_at) + self._interval
+                return
+        raise Throttled(f"{self._provider} takes no more calls of this account now.", retry_after=wait / SECOND)
+
+    def pause(self, seconds: float = 0.0) -> None:
+        """The provider has refused a call: none is made for so long."""
+        with self._lock:
+            self._paused_until = max(self._paused_until, self._now() + round((seconds or PAUSE) * SECOND))

@@ -1,0 +1,42 @@
+"""Every region asked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from chalicelib.errors import BackendError
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+AT_ONCE = 12  # regions asked at the same time
+
+
+def everywhere(regions: Sequence[str], ask: Callable[[str], T]) -> list[T]:
+    """The answer of each region. Raises what any of them raises."""
+    if len(regions) == 1:
+        return [ask(regions[0])]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(ask, regions))
+
+
+def by_region(
+    items: Sequence[Item],
+    region_of: Callable[[Item], str],
+    ask: Callable[[str, Sequence[Item]], Sequence[T | BackendError]],
+) -> list[T | BackendError]:
+    """The answer for each item, in their order: `ask` answers for those of one region. What it raises is the answer
+    for each of them: a region that doesn't answer hides nothing of another."""
+    regions: dict[str, list[Item]] = {}
+    for item in items:
+        regions.setdefault(region_of(item), []).append(item)
+
+    def in_region(region: str) -> Sequence[T | BackendError]:
+        try:
+            return ask(region, regions[region])
+        except BackendError as error:
+            return [error] * len(regions[region])
+
+    answers = dict(zip(regions, map(iter, everywhere([*regions], in_region)), strict=True))
+    return [next(answers[region_of(item)]) for item in items]

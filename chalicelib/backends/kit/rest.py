@@ -1,0 +1,245 @@
+"""A client of a provider's JSON API. A call is one attempt with one deadline, and every failure is in our words.
+
+The engine repeats calls, and must know of each refusal: so nothing is tried again here, and no redirect is followed,
+which would carry the credentials elsewhere. An answer that isn't what it should be, such as a page of HTML where JSON
+was due, has an unknown outcome; it is never taken for an empty one.
+
+How a call is signed, how it is sent and when an answer counts as a failure are inputs: `sign` returns the headers that
+prove who calls, `send` is HTTP, and `fails` reads an answer (some providers report failures with status 200).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+import orjson
+
+from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned, described
+from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.domain.instants import SECOND, Micros, pause_asked
+from chalicelib.errors import Bug, Transient
+
+DEADLINE = 30.0  # seconds, of a call that has no other
+LARGEST = 64 << 20  # bytes of an answer
+HEADERS: Mapping[str, str] = {"Accept": "application/json", "User-Agent": "dstack-serverless"}
+
+
+@dataclass(frozen=True)
+class RestCall:
+    """What is sent."""
+
+    method: str
+    base: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def url(self) -> str:
+        query = f"?{urlencode(self.query)}" if self.query else ""
+        return f"{self.base}{self.path}{query}"
+
+
+@dataclass(frozen=True)
+class RestAnswer:
+    """What came back. The names of its headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class NoAnswer(Exception):
+    """The call has no answer: it may have been carried out."""
+
+
+Sign = Callable[[RestCall], Mapping[str, str]]
+Send = Callable[[RestCall, float], RestAnswer]  # within so many seconds, or it raises NoAnswer
+Fails = Callable[[int, Any], ProviderFailure | None]  # by the status and the decoded body
+
+
+def bearer(key: str) -> Sign:
+    """The usual way to log in with a key."""
+    return lambda _: {"Authorization": f"Bearer {key}"}
+
+
+def fails_by_status(status: int, data: Any) -> ProviderFailure | None:
+    return None if 200 <= status < 300 else described(data, status)
+
+
+class RestClient:
+    def __init__(
+        self,
+        base: str,
+        table: ErrorTable,
+        sign: Sign,
+        *,
+        secrets: Sequence[str] = (),
+        bucket: TokenBucket | None = None,
+        send: Send | None = None,
+        fails: Fails = fails_by_status,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        """`base`: the address and what all paths begin with. `secrets`: what no text may show, the key first of all.
+        `bucket`: of the account; every client of the account has the same."""
+        self._base, self._table, self._sign, self._fails = base.rstrip("/"), table, sign, fails
+        self._secrets, self._bucket, self._now = tuple(secrets), bucket, now
+        self._send = send or HttpSender()
+
+    def call(
+        self,
+        method: str,
+        *path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Any = None,
+        region: str = "",
+        means: Mapping[str | int, Kind] | None = None,
+        secrets: Sequence[str] = (),
+        buckets: Sequence[TokenBucket] = (),
+        deadline: float = DEADLINE,
+    ) -> Any:
+        """The decoded answer; None if it is empty. `path`: its segments, each of which is quoted. `means`: codes and
+        statuses that mean something else for this call. `secrets`: in its body. `buckets`: further limits of it."""
+        asked = RestCall(
+            method,
+            self._base,
+            "".join(f"/{_segment(part)}" for part in path),
+            tuple((name, str(value)) for name, value in (query or {}).items()),
+            HEADERS if body is None else {**HEADERS, "Content-Type": "application/json"},
+            b"" if body is None else orjson.dumps(body),
+        )
+        return self._answered(asked, region, means, (*self._secrets, *secrets), buckets, deadline)
+
+    def follow(self, url: str, *, region: str = "") -> Any:
+        """The page that a provider's own link leads to. A link to anywhere else is refused: the call is signed."""
+        link, home = urlsplit(url), urlsplit(self._base)
+        if (link.scheme, link.netloc) != (home.scheme, home.netloc):
+            raise Transient(f"A list goes on elsewhere than it began: at {cleaned(url, self._secrets)}.")
+        query = tuple(parse_qsl(link.query, keep_blank_values=True))
+        asked = RestCall("GET", f"{home.scheme}://{home.netloc}", link.path, query, HEADERS)
+        return self._answered(asked, region, None, self._secrets, (), DEADLINE)
+
+    def close(self) -> None:
+        if isinstance(self._send, HttpSender):
+            self._send.close()
+
+    def _answered(
+        self,
+        asked: RestCall,
+        region: str,
+        means: Mapping[str | int, Kind] | None,
+        secrets: Sequence[str],
+        buckets: Sequence[TokenBucket],
+        deadline: float,
+    ) -> Any:
+        action = f"{asked.method} {asked.path}"
+        buckets = (*buckets, *((self._bucket,) if self._bucket else ()))
+        for bucket in buckets:
+            bucket.take()
+        signed = replace(asked, headers={**asked.headers, **self._sign(asked)})
+        try:
+            answer = self._send(signed, deadline)
+        except NoAnswer as error:
+            place = f" in {region}" if region else ""
+            raise Transient(f"{action}{place} has no answer: {cleaned(str(error), secrets)}") from None
+        failure = self._failure(answer)
+        if failure is not None:
+            found = self._table.error(failure, action, region, means=means, secrets=secrets)
+            if answer.status == 429:
+                for bucket in buckets:
+                    bucket.pause(failure.retry_after)
+            raise found
+        return orjson.loads(answer.body) if answer.body else None
+
+    def _failure(self, answer: RestAnswer) -> ProviderFailure | None:
+        try:
+            data = orjson.loads(answer.body) if answer.body else None
+        except orjson.JSONDecodeError:
+            text = _plain(answer.body)
+            if 200 <= answer.status < 300:
+                return ProviderFailure("", f"the answer isn't JSON: {text}", 502)
+            data = text
+        failure = self._fails(answer.status, data)
+        if failure is None or not (wait := answer.headers.get("retry-after", "")):
+            return failure
+        return replace(failure, retry_after=pause_asked(wait, self._now()) / SECOND)
+
+
+def _segment(part: str) -> str:
+    """An empty one, or one of dots, would make the call about something else."""
+    if part in ("", ".", ".."):
+        raise Bug(f"{part!r} can't be a part of a path")
+    return quote(part, safe="")
+
+
+def _plain(body: bytes) -> str:
+    """What can be read of an answer that isn't JSON: its text, without the tags of HTML."""
+    text = body[:4096].decode(errors="replace")
+    return " ".join(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE).split())
+
+
+class HttpSender:
+    """HTTP with kept connections."""
+
+    def __init__(self, connections: int = 16) -> None:
+        self._connections, self._lock = connections, threading.Lock()
+        self._pool: Any = None
+
+    def __call__(self, call: RestCall, deadline: float) -> RestAnswer:
+        from urllib3 import Timeout
+        from urllib3.exceptions import HTTPError
+
+        until = time.monotonic() + deadline
+        try:
+            found = self._connected().request(
+                call.method,
+                call.url,
+                body=call.body or None,
+                headers=dict(call.headers),
+                timeout=Timeout(total=deadline),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            try:
+                body = _read(found, until)
+            except BaseException:
+                found.close()  # what is left of the answer would be taken for the next one
+                raise
+            found.release_conn()
+        except (HTTPError, OSError) as error:
+            raise NoAnswer(f"{type(error).__name__}: {error}") from error
+        return RestAnswer(found.status, {name.lower(): value for name, value in found.headers.items()}, body)
+
+    def close(self) -> None:
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.clear()
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._pool is None:
+                from urllib3 import PoolManager
+
+                self._pool = PoolManager(maxsize=self._connections)
+            return self._pool
+
+
+def _read(answer: Any, until: float) -> bytes:
+    """Piece by piece, so that a provider that sends a little now and then doesn't hold a call for ever."""
+    body = bytearray()
+    while piece := answer.read1(1 << 16):
+        body += piece
+        if len(body) > LARGEST:
+            raise OSError(f"the answer is larger than {LARGEST} bytes")
+        if time.monotonic() > until:
+            raise TimeoutError("the answer doesn't end")
+    return bytes(body)

@@ -1,0 +1,50 @@
+"""The script that starts the agent, as a provider takes it.
+
+A provider that hands it to cloud-init, or runs it as its own start-up script, takes the text itself. Others take a
+cloud-init configuration as an object, the command of a container, or nothing at all: there it is started over SSH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.backends.spi import CreateRequest
+from chalicelib.domain.boot_script import read_user_data
+from chalicelib.errors import Unfit
+
+PLACE = "/var/lib/dstack-start"  # the file of a script that isn't run by the provider itself
+
+
+def user_data(request: CreateRequest, most: int, provider: str) -> str:
+    """The script itself. `most`: the bytes that the provider takes."""
+    if len(request.user_data.encode()) > most:
+        raise Unfit(f"The boot script of {request.name} is longer than the {most} bytes that {provider} takes.")
+    return request.user_data
+
+
+def secrets_of(request: CreateRequest) -> tuple[str, ...]:
+    """What no text about the request may show: the script, and the token in it, which lets a machine join."""
+    try:
+        _, _, token = read_user_data(request.user_data)
+    except ValueError:  # a script of somebody else
+        return (request.user_data,)
+    return request.user_data, token
+
+
+def cloud_config(script: str) -> Mapping[str, Any]:
+    """The configuration of cloud-init, for a provider that takes an object."""
+    file = {"path": PLACE, "content": script, "owner": "root:root", "permissions": "0700"}
+    return {"write_files": [file], "runcmd": [PLACE]}
+
+
+def container_command(script: str) -> list[str]:
+    """Entry point and arguments of a container that is the machine."""
+    return ["/bin/sh", "-c", script]
+
+
+# For a session that has the script as its input, so that no list of processes shows it, and that may end at once.
+SSH_COMMAND = (
+    'as=; [ "$(id -u)" = 0 ] || as="sudo -n"; '
+    f"$as sh -c 'umask 077; cat > {PLACE} && nohup setsid sh {PLACE} > {PLACE}.log 2>&1 < /dev/null &'"
+)
