@@ -29,7 +29,7 @@ from chalicelib.backends.aws.places import (
 )
 from chalicelib.backends.aws.reservations import WARNING, ends_at, group_of, is_block
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
-from chalicelib.backends.kit.regions import by_region, everywhere
+from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
@@ -159,13 +159,7 @@ class Machines:
     def _in_region(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         bodies = self._described(region, [each for handles in machines for each in handles if each.kind == "vm"])
         announced = self._announced(region, bodies)
-        found: list[Machine | BackendError] = []
-        for handles in machines:
-            try:
-                found.append(self._machine(region, handles, bodies, announced))
-            except BackendError as error:
-                found.append(error)
-        return found
+        return outcomes(machines, lambda handles: self._machine(region, handles, bodies, announced))
 
     def _machine(
         self,

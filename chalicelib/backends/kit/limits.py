@@ -14,8 +14,6 @@ from collections.abc import Callable
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import Throttled
 
-PAUSE = 5.0  # seconds without calls after a refusal of the provider that says no time
-
 
 class TokenBucket:
     def __init__(self, provider: str, rate: float, burst: int, now: Callable[[], Micros]) -> None:
@@ -37,7 +35,7 @@ class TokenBucket:
                 return
         raise Throttled(f"{self._provider} takes no more calls of this account now.", retry_after=wait / SECOND)
 
-    def pause(self, seconds: float = 0.0) -> None:
+    def pause(self, seconds: float) -> None:
         """The provider has refused a call: none is made for so long."""
         with self._lock:
-            self._paused_until = max(self._paused_until, self._now() + round((seconds or PAUSE) * SECOND))
+            self._paused_until = max(self._paused_until, self._now() + round(seconds * SECOND))

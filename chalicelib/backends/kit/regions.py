@@ -40,3 +40,14 @@ def by_region(
 
     answers = dict(zip(regions, map(iter, everywhere([*regions], in_region)), strict=True))
     return [next(answers[region_of(item)]) for item in items]
+
+
+def outcomes(items: Sequence[Item], ask: Callable[[Item], T]) -> list[T | BackendError]:
+    """What `ask` returns for each, or raises."""
+    found: list[T | BackendError] = []
+    for item in items:
+        try:
+            found.append(ask(item))
+        except BackendError as error:
+            found.append(error)
+    return found

@@ -23,7 +23,7 @@ import orjson
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned, described
 from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.domain.instants import SECOND, Micros, pause_asked
-from chalicelib.errors import Bug, Transient
+from chalicelib.errors import Bug, Throttled, Transient
 
 DEADLINE = 30.0  # seconds, of a call that has no other
 LARGEST = 64 << 20  # bytes of an answer
@@ -35,7 +35,7 @@ class RestCall:
     """What is sent."""
 
     method: str
-    base: str
+    origin: str  # https://api.example.com
     path: str
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class RestCall:
     @property
     def url(self) -> str:
         query = f"?{urlencode(self.query)}" if self.query else ""
-        return f"{self.base}{self.path}{query}"
+        return f"{self.origin}{self.path}{query}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ class RestClient:
     ) -> None:
         """`base`: the address and what all paths begin with. `secrets`: what no text may show, the key first of all.
         `bucket`: of the account; every client of the account has the same."""
-        self._base, self._table, self._sign, self._fails = base.rstrip("/"), table, sign, fails
+        home = urlsplit(base)
+        self._origin, self._prefix = f"{home.scheme}://{home.netloc}", home.path.rstrip("/")
+        self._table, self._sign, self._fails = table, sign, fails
         self._secrets, self._bucket, self._now = tuple(secrets), bucket, now
         self._send = send or HttpSender()
 
@@ -106,11 +108,12 @@ class RestClient:
         deadline: float = DEADLINE,
     ) -> Any:
         """The decoded answer; None if it is empty. `path`: its segments, each of which is quoted. `means`: codes and
-        statuses that mean something else for this call. `secrets`: in its body. `buckets`: further limits of it."""
+        statuses that mean something else for this call. `secrets`: in its body. `buckets`: of its own; if the provider
+        refuses it as one too many, they are paused, and not the account's."""
         asked = RestCall(
             method,
-            self._base,
-            "".join(f"/{_segment(part)}" for part in path),
+            self._origin,
+            self._prefix + "".join(f"/{_segment(part)}" for part in path),
             tuple((name, str(value)) for name, value in (query or {}).items()),
             HEADERS if body is None else {**HEADERS, "Content-Type": "application/json"},
             b"" if body is None else orjson.dumps(body),
@@ -119,11 +122,11 @@ class RestClient:
 
     def follow(self, url: str, *, region: str = "") -> Any:
         """The page that a provider's own link leads to. A link to anywhere else is refused: the call is signed."""
-        link, home = urlsplit(url), urlsplit(self._base)
-        if (link.scheme, link.netloc) != (home.scheme, home.netloc):
+        link = urlsplit(url)
+        if f"{link.scheme}://{link.netloc}" != self._origin:
             raise Transient(f"A list goes on elsewhere than it began: at {cleaned(url, self._secrets)}.")
         query = tuple(parse_qsl(link.query, keep_blank_values=True))
-        asked = RestCall("GET", f"{home.scheme}://{home.netloc}", link.path, query, HEADERS)
+        asked = RestCall("GET", self._origin, link.path, query, HEADERS)
         return self._answered(asked, region, None, self._secrets, (), DEADLINE)
 
     def close(self) -> None:
@@ -140,8 +143,8 @@ class RestClient:
         deadline: float,
     ) -> Any:
         action = f"{asked.method} {asked.path}"
-        buckets = (*buckets, *((self._bucket,) if self._bucket else ()))
-        for bucket in buckets:
+        account = (self._bucket,) if self._bucket else ()
+        for bucket in (*buckets, *account):
             bucket.take()
         signed = replace(asked, headers={**asked.headers, **self._sign(asked)})
         try:
@@ -152,9 +155,9 @@ class RestClient:
         failure = self._failure(answer)
         if failure is not None:
             found = self._table.error(failure, action, region, means=means, secrets=secrets)
-            if answer.status == 429:
-                for bucket in buckets:
-                    bucket.pause(failure.retry_after)
+            if isinstance(found, Throttled):
+                for bucket in buckets or account:
+                    bucket.pause(found.retry_after)
             raise found
         return orjson.loads(answer.body) if answer.body else None
 

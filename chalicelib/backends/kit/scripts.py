@@ -46,5 +46,5 @@ def container_command(script: str) -> list[str]:
 # For a session that has the script as its input, so that no list of processes shows it, and that may end at once.
 SSH_COMMAND = (
     'as=; [ "$(id -u)" = 0 ] || as="sudo -n"; '
-    f"$as sh -c 'umask 077; cat > {PLACE} && nohup setsid sh {PLACE} > {PLACE}.log 2>&1 < /dev/null &'"
+    f"$as sh -c 'umask 077; cat > {PLACE} || exit 1; nohup setsid sh {PLACE} > {PLACE}.log 2>&1 < /dev/null &'"
 )

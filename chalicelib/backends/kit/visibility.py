@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import SECOND, Micros, from_iso
+from chalicelib.domain.instants import Micros, from_iso
 from chalicelib.errors import Transient
 
 CREATED = "at"  # in a handle's data
@@ -16,11 +16,6 @@ CREATED = "at"  # in a handle's data
 def stamp(at: datetime) -> str:
     """A provider's time, as it stands in a handle: the same whichever call showed it."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def stamp_of(now: Micros) -> str:
-    """The same of our own clock, for a provider that doesn't say when something was made."""
-    return stamp(datetime.fromtimestamp(now // SECOND, UTC))
 
 
 def is_fresh(handle: Handle, now: Micros, lag: Micros) -> bool:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from chalicelib.backends.kit.owners import owned, owned_group
+from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.simulated import WIRE_NAME, catalogue
 from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of
 from chalicelib.backends.simulated.script import Call, Script, When
@@ -173,13 +174,7 @@ class FakeCloud:
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         self._maybe_fail("describe", "before")
-        found: list[Machine | BackendError] = []
-        for handles in machines:
-            try:
-                found.append(self._described(handles))
-            except Gone as gone:
-                found.append(gone)
-        return found
+        return outcomes(machines, self._described)
 
     def _described(self, handles: Sequence[Handle]) -> Machine:
         with self._lock:

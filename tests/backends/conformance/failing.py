@@ -19,7 +19,7 @@ from chalicelib.errors import (
     Throttled,
     Transient,
 )
-from tests.backends.conformance.provider import Call, Fails, Provider
+from tests.backends.conformance.provider import Call, Fails, LetPass, Provider
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import Suite
 
@@ -55,6 +55,7 @@ class Failing(Suite):
         request_one: CreateRequest,
         provider: Provider,
         pass_lag: Callable[[], None],
+        let_time_pass: LetPass,
         call: Call,
         error: Fails,
     ) -> None:
@@ -66,6 +67,7 @@ class Failing(Suite):
             CALLS[call](backend, request_one, made)
         if isinstance(told.value, Throttled):
             assert 0 < told.value.retry_after <= 3600
+            let_time_pass(told.value.retry_after)
         CALLS[call](backend, request_one, made)
 
     def test_no_machine_left_is_a_lack_of_capacity(

@@ -1,0 +1,75 @@
+"""The start script in each form, run by a shell as the provider's machine would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chalicelib.backends.kit.scripts import (
+    PLACE,
+    SSH_COMMAND,
+    cloud_config,
+    container_command,
+    secrets_of,
+    user_data,
+)
+from chalicelib.errors import Unfit
+from tests.backends.conformance.requests import BOOT_TOKEN, request_for
+from tests.backends.kit.backend import CirrusBackend
+from tests.backends.kit.cirrus import KEY, SECRET, Cirrus
+
+SCRIPT = "#!/bin/sh\nset -eu\nprintf '%s' \"ü 'quoted' \\n $((6 * 7))\" > {file}\n"
+REQUEST = request_for(CirrusBackend(KEY, SECRET, lambda: 0, send=Cirrus(lambda: 0).send).offers()[0])
+
+
+def test_a_script_is_passed_on_as_it_is_if_it_is_short_enough() -> None:
+    request = replace(REQUEST, user_data="ü" * 50)
+    assert user_data(request, 100, "Example") == request.user_data
+    with pytest.raises(Unfit, match=rf"boot script of {REQUEST.name} is longer than the 99 bytes that Example takes"):
+        user_data(request, 99, "Example")
+
+
+def test_secrets_are_the_script_and_its_token() -> None:
+    assert secrets_of(REQUEST) == (REQUEST.user_data, BOOT_TOKEN)
+    assert secrets_of(replace(REQUEST, user_data="#!/bin/sh\n")) == ("#!/bin/sh\n",)
+
+
+def test_cloud_init_writes_the_script_where_only_root_reads_it_and_runs_it() -> None:
+    config = cloud_config("#!/bin/sh\n")
+    (file,) = config["write_files"]
+    assert config["runcmd"] == [file["path"]]
+    assert (file["content"], file["owner"], file["permissions"]) == ("#!/bin/sh\n", "root:root", "0700")
+
+
+def test_a_containers_command_runs_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    subprocess.run(container_command(SCRIPT.format(file=out)), check=True)
+    assert out.read_text() == "ü 'quoted' \\n 42"
+
+
+def test_over_ssh_it_is_run_by_root_and_no_command_line_shows_it(tmp_path: Path) -> None:
+    """The session ends before the script does, which goes on without it. Here the session is an ordinary user's."""
+    out, go, end, place = (tmp_path / name for name in ("out", "go", "end", "start"))
+    for name, text in (("id", "echo 1000"), ("sudo", 'printf %s "$1" > "$0.asked"; shift; exec "$@"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    os.mkfifo(go), os.mkfifo(end)
+    script = f"cat {go} > /dev/null\n{SCRIPT.format(file=out)}echo done > {end}\n"
+    session = subprocess.run(
+        ["/bin/sh", "-c", SSH_COMMAND.replace(PLACE, str(place))],
+        input=script.encode(),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    assert session.stdout + session.stderr == b"" and not out.exists()
+    go.write_text("go")
+    assert end.read_text() == "done\n"
+    assert out.read_text() == "ü 'quoted' \\n 42"
+    assert (tmp_path / "sudo.asked").read_text() == "-n"
+    assert place.stat().st_mode & 0o777 == 0o600
