@@ -72,12 +72,12 @@ class ErrorTable:
         self._codes = {code: kind for kind, listed in codes for code in listed.split()}
         self._texts = [(re.compile(pattern, re.IGNORECASE), kind) for kind, pattern in texts]
 
-    def kind(self, failure: ProviderFailure, means: Mapping[str | int, Kind] | None = None) -> Kind:
-        """`means`: codes and statuses that this call has its own meaning for."""
-        means = means or {}
-        found = means.get(failure.code) or self._codes.get(failure.code)
+    def kind(self, failure: ProviderFailure, meanings: Mapping[str | int, Kind] | None = None) -> Kind:
+        """`meanings`: codes and statuses that this call has its own meaning for."""
+        meanings = meanings or {}
+        found = meanings.get(failure.code) or self._codes.get(failure.code)
         found = found or next((kind for pattern, kind in self._texts if pattern.search(failure.text)), None)
-        return found or means.get(failure.status) or self._statuses.get(failure.status) or Transient
+        return found or meanings.get(failure.status) or self._statuses.get(failure.status) or Transient
 
     def error(
         self,
@@ -85,14 +85,13 @@ class ErrorTable:
         action: str,
         region: str = "",
         *,
-        means: Mapping[str | int, Kind] | None = None,
+        meanings: Mapping[str | int, Kind] | None = None,
         secrets: Sequence[str] = (),
     ) -> BackendError:
-        kind, text = self.kind(failure, means), cleaned(failure.text, secrets)
+        kind, text = self.kind(failure, meanings), cleaned(failure.text, secrets)
         code = cleaned(failure.code, secrets) or (str(failure.status) if failure.status else "no code")
         place = f" in {region}" if region else ""
-        said = f"{code}: {text}" if text else code
-        message = f"{action}{place}: {said}"
+        message = f"{action}{place}: {code}: {text}" if text else f"{action}{place}: {code}"
         if kind is InvalidCredentials:
             message = f"{self._provider} refused the credentials ({code}): {text}"
         elif kind is MissingPermission:

@@ -49,15 +49,15 @@ def gpu(name: str, memory_mib: int = 0, vendor: str | None = None) -> Gpu | None
         return None
     words = _NOISE.sub(" ", _GLUED.sub(" ", re.sub(r"[-_()/]+", " ", name).strip())).strip()
     sold = squeeze(sold_as(words)).upper()
-    said = memory_mib / GIB or next((float(found) for found in _MEMORY.findall(words)), 0.0)
-    gib = _as_sold(sold, said)
+    given = memory_mib / GIB or next((float(found) for found in _MEMORY.findall(words)), 0.0)
+    gib = _as_sold(sold, given)
     maker = vendor or vendor_of(sold)
     return Gpu(name=sold, memory_mib=gib * GIB, vendor=maker) if gib else None
 
 
-def _as_sold(name: str, said: float) -> int:
+def _as_sold(name: str, given: float) -> int:
     """0: unknown."""
     sizes = SOLD_WITH.get(name.lower(), ())
-    if not said:
+    if not given:
         return sizes[0] if len(sizes) == 1 else 0
-    return next((size for size in sizes if abs(said - size) <= NEAR * size), round(said))
+    return next((size for size in sizes if abs(given - size) <= NEAR * size), round(given))

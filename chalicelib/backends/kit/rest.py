@@ -5,7 +5,7 @@ which would carry the credentials elsewhere. An answer that isn't what it should
 was due, has an unknown outcome; it is never taken for an empty one.
 
 How a call is signed, how it is sent and when an answer counts as a failure are inputs: `sign` returns the headers that
-prove who calls, `send` is HTTP, and `fails` reads an answer (some providers report failures with status 200).
+prove who calls, `send` is HTTP, and `failure_of` reads an answer (some providers report failures with status 200).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class RestCall:
     origin: str  # https://api.example.com
     path: str
     query: tuple[tuple[str, str], ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # they prove who calls
+    body: bytes = field(default=b"", repr=False)
 
     @property
     def url(self) -> str:
@@ -60,17 +60,17 @@ class NoAnswer(Exception):
     """The call has no answer: it may have been carried out."""
 
 
-Sign = Callable[[RestCall], Mapping[str, str]]
-Send = Callable[[RestCall, float], RestAnswer]  # within so many seconds, or it raises NoAnswer
-Fails = Callable[[int, Any], ProviderFailure | None]  # by the status and the decoded body
+Signer = Callable[[RestCall], Mapping[str, str]]
+Sender = Callable[[RestCall, float], RestAnswer]  # within so many seconds, or it raises NoAnswer
+FailureReader = Callable[[int, Any], ProviderFailure | None]  # by the status and the decoded body
 
 
-def bearer(key: str) -> Sign:
+def bearer(key: str) -> Signer:
     """The usual way to log in with a key."""
     return lambda _: {"Authorization": f"Bearer {key}"}
 
 
-def fails_by_status(status: int, data: Any) -> ProviderFailure | None:
+def failure_by_status(status: int, data: Any) -> ProviderFailure | None:
     return None if 200 <= status < 300 else described(data, status)
 
 
@@ -79,19 +79,19 @@ class RestClient:
         self,
         base: str,
         table: ErrorTable,
-        sign: Sign,
+        sign: Signer,
         *,
         secrets: Sequence[str] = (),
         bucket: TokenBucket | None = None,
-        send: Send | None = None,
-        fails: Fails = fails_by_status,
+        send: Sender | None = None,
+        failure_of: FailureReader = failure_by_status,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
     ) -> None:
         """`base`: the address and what all paths begin with. `secrets`: what no text may show, the key first of all.
         `bucket`: of the account; every client of the account has the same."""
         home = urlsplit(base)
         self._origin, self._prefix = f"{home.scheme}://{home.netloc}", home.path.rstrip("/")
-        self._table, self._sign, self._fails = table, sign, fails
+        self._table, self._sign, self._failure_of = table, sign, failure_of
         self._secrets, self._bucket, self._now = tuple(secrets), bucket, now
         self._send = send or HttpSender()
 
@@ -102,12 +102,12 @@ class RestClient:
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
         region: str = "",
-        means: Mapping[str | int, Kind] | None = None,
+        meanings: Mapping[str | int, Kind] | None = None,
         secrets: Sequence[str] = (),
         buckets: Sequence[TokenBucket] = (),
         deadline: float = DEADLINE,
     ) -> Any:
-        """The decoded answer; None if it is empty. `path`: its segments, each of which is quoted. `means`: codes and
+        """The decoded answer; None if it is empty. `path`: its segments, each of which is quoted. `meanings`: codes and
         statuses that mean something else for this call. `secrets`: in its body. `buckets`: of its own; if the provider
         refuses it as one too many, they are paused, and not the account's."""
         asked = RestCall(
@@ -118,7 +118,7 @@ class RestClient:
             HEADERS if body is None else {**HEADERS, "Content-Type": "application/json"},
             b"" if body is None else orjson.dumps(body),
         )
-        return self._answered(asked, region, means, (*self._secrets, *secrets), buckets, deadline)
+        return self._answered(asked, region, meanings, (*self._secrets, *secrets), buckets, deadline)
 
     def follow(self, url: str, *, region: str = "") -> Any:
         """The page that a provider's own link leads to. A link to anywhere else is refused: the call is signed."""
@@ -137,7 +137,7 @@ class RestClient:
         self,
         asked: RestCall,
         region: str,
-        means: Mapping[str | int, Kind] | None,
+        meanings: Mapping[str | int, Kind] | None,
         secrets: Sequence[str],
         buckets: Sequence[TokenBucket],
         deadline: float,
@@ -154,7 +154,7 @@ class RestClient:
             raise Transient(f"{action}{place} has no answer: {cleaned(str(error), secrets)}") from None
         failure = self._failure(answer)
         if failure is not None:
-            found = self._table.error(failure, action, region, means=means, secrets=secrets)
+            found = self._table.error(failure, action, region, meanings=meanings, secrets=secrets)
             if isinstance(found, Throttled):
                 for bucket in buckets or account:
                     bucket.pause(found.retry_after)
@@ -169,7 +169,7 @@ class RestClient:
             if 200 <= answer.status < 300:
                 return ProviderFailure("", f"the answer isn't JSON: {text}", 502)
             data = text
-        failure = self._fails(answer.status, data)
+        failure = self._failure_of(answer.status, data)
         if failure is None or not (wait := answer.headers.get("retry-after", "")):
             return failure
         return replace(failure, retry_after=pause_asked(wait, self._now()) / SECOND)

@@ -13,7 +13,7 @@ from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.owners import REQUEST_TAG, LabelRule, all_tags, labels, owned
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
-from chalicelib.backends.kit.rest import RestCall, RestClient, Send
+from chalicelib.backends.kit.rest import RestCall, RestClient, Sender
 from chalicelib.backends.kit.scripts import cloud_config, secrets_of
 from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
@@ -48,7 +48,7 @@ class CirrusBackend:
         secret: str,
         now: Callable[[], Micros],
         *,
-        send: Send | None = None,
+        send: Sender | None = None,
         base: str = BASE,
         burst: int = 1000,
     ) -> None:
@@ -83,7 +83,7 @@ class CirrusBackend:
         }
         region, secrets = request.offer.region, secrets_of(request)
         body: Body = self._rest.call(
-            "POST", region, "instances", body=asked, region=region, secrets=secrets, means={404: Unfit}
+            "POST", region, "instances", body=asked, region=region, secrets=secrets, meanings={404: Unfit}
         )
         return body
 

@@ -49,9 +49,9 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("said", "memory_mib", "name", "gib"), NAMES)
-def test_a_card_has_the_name_and_memory_that_people_ask_for(said: str, memory_mib: int, name: str, gib: int) -> None:
-    found = gpu(said, memory_mib)
+@pytest.mark.parametrize(("given", "memory_mib", "name", "gib"), NAMES)
+def test_a_card_has_the_name_and_memory_that_people_ask_for(given: str, memory_mib: int, name: str, gib: int) -> None:
+    found = gpu(given, memory_mib)
     assert found is not None
     assert (found.name, found.memory_mib, found.vendor) == (name, gib * GIB, vendor_of(name))
     assert vendor_of(name) is not None
@@ -62,15 +62,15 @@ def test_a_card_that_isnt_known_keeps_its_name_and_its_makers() -> None:
     assert found is not None and (found.name, found.memory_mib, found.vendor) == ("FOOX1", 9 * GIB, "foo")
 
 
-@pytest.mark.parametrize("said", ["NVIDIA A100", "V100", "Foo X1", "gpu-gh200"])
-def test_a_card_of_unknown_memory_isnt_offered(said: str) -> None:
+@pytest.mark.parametrize("given", ["NVIDIA A100", "V100", "Foo X1", "gpu-gh200"])
+def test_a_card_of_unknown_memory_isnt_offered(given: str) -> None:
     """Of several sizes none is guessed."""
-    assert gpu(said) is None
+    assert gpu(given) is None
 
 
-@pytest.mark.parametrize("said", ["NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "NVIDIA A10 vGPU 24GB"])
-def test_a_share_of_a_card_is_no_card(said: str) -> None:
-    assert gpu(said, 40_960) is None
+@pytest.mark.parametrize("given", ["NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "NVIDIA A10 vGPU 24GB"])
+def test_a_share_of_a_card_is_no_card(given: str) -> None:
+    assert gpu(given, 40_960) is None
 
 
 def test_every_card_of_the_table_is_known_by_its_name() -> None:

@@ -100,7 +100,7 @@ class Walk:
         backend = CirrusBackend(KEY, SECRET, lambda: 0, send=Cirrus(lambda: 0).send)
         request = request_for(backend.offers()[0])
         self.request, self.refusals, self.tried = request.__class__(**{**vars(request), "trying": trying}), refusals, ""
-        self.told: list[str] = []
+        self.announced: list[str] = []
 
     def launch(self, place: Place) -> str:
         self.tried += place.zone
@@ -117,19 +117,19 @@ class Walk:
             except StopIteration as end:
                 return str(end.value)
             assert handle.kind == TRYING and handle.data == {"zone": handle.id}
-            assert handle.id not in self.tried, "it is told before it is tried"
-            self.told.append(handle.id)
+            assert handle.id not in self.tried, "it is announced before it is tried"
+            self.announced.append(handle.id)
 
 
 def test_the_first_zone_with_room_has_the_machine() -> None:
     walk = Walk(a=InsufficientCapacity("none"), b=Unfit("not this type"))
-    assert (walk.go(), walk.tried, walk.told) == ("vm in c", "abc", ["b", "c"])
-    assert (Walk().go(), Walk().told) == ("vm in a", [])
+    assert (walk.go(), walk.tried, walk.announced) == ("vm in c", "abc", ["b", "c"])
+    assert (Walk().go(), Walk().announced) == ("vm in a", [])
 
 
 def test_a_repeated_walk_begins_where_the_last_one_was() -> None:
     walk = Walk(trying="c", a=InsufficientCapacity("none"))
-    assert (walk.go(), walk.tried, walk.told) == ("vm in c", "c", [])
+    assert (walk.go(), walk.tried, walk.announced) == ("vm in c", "c", [])
 
 
 def test_what_no_other_zone_could_mend_ends_the_walk() -> None:

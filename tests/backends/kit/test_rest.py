@@ -12,7 +12,7 @@ import pytest
 from chalicelib import errors as ours
 from chalicelib.backends.kit.errors import ErrorTable, ProviderFailure
 from chalicelib.backends.kit.limits import TokenBucket
-from chalicelib.backends.kit.rest import NoAnswer, RestAnswer, RestCall, RestClient, bearer, fails_by_status
+from chalicelib.backends.kit.rest import NoAnswer, RestAnswer, RestCall, RestClient, bearer, failure_by_status
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import BackendError, Bug, Gone, QuotaExceeded, Throttled, Transient, Unfit
 
@@ -35,7 +35,7 @@ class Line:
         return answer
 
 
-def said(status: int, data: Any = None, **headers: str) -> RestAnswer:
+def reply(status: int, data: Any = None, **headers: str) -> RestAnswer:
     return RestAnswer(status, headers, b"" if data is None else orjson.dumps(data))
 
 
@@ -52,7 +52,7 @@ def failed(line: Line, *path: str, **asked: Any) -> BackendError:
 
 
 def test_a_call_is_sent_as_it_is_meant() -> None:
-    line = Line(said(200, {"id": 1}))
+    line = Line(reply(200, {"id": 1}))
     found = client(line).call("PUT", "pods", "a/b c", query={"limit": 5, "q": "x&y"}, body={"n": "ü"})
     (call,) = line.calls
     assert found == {"id": 1}
@@ -62,7 +62,7 @@ def test_a_call_is_sent_as_it_is_meant() -> None:
 
 
 def test_a_signature_is_made_of_what_is_sent() -> None:
-    line, signed = Line(said(204)), list[RestCall]()
+    line, signed = Line(reply(204)), list[RestCall]()
 
     def sign(call: RestCall) -> Mapping[str, str]:
         signed.append(call)
@@ -75,14 +75,14 @@ def test_a_signature_is_made_of_what_is_sent() -> None:
 
 @pytest.mark.parametrize("id", ["", ".", ".."])
 def test_an_id_that_would_lead_elsewhere_is_never_sent(id: str) -> None:
-    line = Line(said(200))
+    line = Line(reply(200))
     with pytest.raises(Bug):
         client(line).call("DELETE", "pods", id)
     assert line.calls == []
 
 
 def test_an_empty_answer_is_none() -> None:
-    assert client(Line(said(204))).call("DELETE", "pods", "1") is None
+    assert client(Line(reply(204))).call("DELETE", "pods", "1") is None
 
 
 @pytest.mark.parametrize(
@@ -92,30 +92,32 @@ def test_an_empty_answer_is_none() -> None:
      (418, "Transient"), (302, "Transient")],
 )  # fmt: skip
 def test_a_failure_is_one_attempt_and_in_our_words(status: int, kind: str) -> None:
-    line = Line(said(status, {"message": "what it said"}))
+    line = Line(reply(status, {"message": "what it said"}))
     error = failed(line, region="EU-1")
     assert type(error) is getattr(ours, kind) and "what it said" in str(error)
     assert len(line.calls) == 1
 
 
 def test_a_call_may_have_a_meaning_of_its_own_for_an_answer() -> None:
-    assert type(failed(Line(said(404)), means={404: Unfit})) is Unfit
-    assert type(failed(Line(said(400, {"error": "no_such_ask"})), means={"no_such_ask": Gone})) is Gone
+    assert type(failed(Line(reply(404)), meanings={404: Unfit})) is Unfit
+    assert type(failed(Line(reply(400, {"error": "no_such_ask"})), meanings={"no_such_ask": Gone})) is Gone
 
 
 def test_a_failure_names_the_call_and_the_place() -> None:
-    error = failed(Line(said(400, {"error": {"code": "odd", "message": "no"}})), region="EU-1")
+    error = failed(Line(reply(400, {"error": {"code": "odd", "message": "no"}})), region="EU-1")
     assert str(error) == "POST /v2/pods in EU-1: odd: no"
     assert error.provider_code == "odd"
 
 
 def test_a_provider_may_report_failures_with_success() -> None:
-    def fails(status: int, data: Any) -> ProviderFailure | None:
+    def failure_of(status: int, data: Any) -> ProviderFailure | None:
         failed = isinstance(data, dict) and data.get("success") is False
-        return ProviderFailure(data["error"], data.get("msg", ""), status) if failed else fails_by_status(status, data)
+        return (
+            ProviderFailure(data["error"], data.get("msg", ""), status) if failed else failure_by_status(status, data)
+        )
 
-    line = Line(said(200, {"success": False, "error": "too-many"}), said(200, {"success": True}))
-    calls = client(line, fails=fails)
+    line = Line(reply(200, {"success": False, "error": "too-many"}), reply(200, {"success": True}))
+    calls = client(line, failure_of=failure_of)
     with pytest.raises(QuotaExceeded):
         calls.call("GET", "pods")
     assert calls.call("GET", "pods") == {"success": True}
@@ -138,7 +140,7 @@ def test_no_answer_is_an_unknown_outcome() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [said(400, {"message": f"bad key {KEY}"}), said(401, {"error": f"unknown-{KEY}"}), NoAnswer(f"https://x?key={KEY}"),
+    [reply(400, {"message": f"bad key {KEY}"}), reply(401, {"error": f"unknown-{KEY}"}), NoAnswer(f"https://x?key={KEY}"),
      RestAnswer(500, {}, f"<p>{KEY}</p>".encode()), RestAnswer(200, {}, f"<p>{KEY}</p>".encode())],
 )  # fmt: skip
 def test_no_failure_shows_the_key(answer: RestAnswer | Exception) -> None:
@@ -147,7 +149,7 @@ def test_no_failure_shows_the_key(answer: RestAnswer | Exception) -> None:
 
 
 def test_what_a_call_sends_in_confidence_isnt_shown_either() -> None:
-    error = failed(Line(said(422, {"message": "no field `script`: #!/bin/sh\ntoken=12345678"})), secrets=["12345678"])
+    error = failed(Line(reply(422, {"message": "no field `script`: #!/bin/sh\ntoken=12345678"})), secrets=["12345678"])
     assert "12345678" not in str(error)
 
 
@@ -155,7 +157,7 @@ def test_what_a_call_sends_in_confidence_isnt_shown_either() -> None:
 
 
 def test_a_link_to_the_next_page_is_followed_at_home() -> None:
-    line = Line(said(200, []))
+    line = Line(reply(200, []))
     client(line).follow(f"{BASE}/pods?after=a%2Bb&empty=")
     assert line.calls[0].url == f"{BASE}/pods?after=a%2Bb&empty="
     assert line.calls[0].headers["Authorization"]
@@ -165,7 +167,7 @@ def test_a_link_to_the_next_page_is_followed_at_home() -> None:
     "url", ["https://evil.example.com/v2/pods", "http://api.example.com/v2/pods", "https://api.example.com:8443/", "x"]
 )
 def test_a_link_to_elsewhere_gets_no_credentials(url: str) -> None:
-    line = Line(said(200, []))
+    line = Line(reply(200, []))
     with pytest.raises(Transient, match="goes on elsewhere"):
         client(line).follow(url)
     assert line.calls == []
@@ -179,13 +181,13 @@ def test_a_link_to_elsewhere_gets_no_credentials(url: str) -> None:
     [("12", 12.0), ("Wed, 18 Nov 2026 11:07:10 GMT", 30.0), ("", 5.0), ("soon", 5.0), ("99999999", 3600.0)],
 )
 def test_a_refusal_says_when_to_come_again(header: str, seconds: float) -> None:
-    error = failed(Line(said(429, **{"retry-after": header})))
+    error = failed(Line(reply(429, **{"retry-after": header})))
     assert isinstance(error, Throttled) and error.retry_after == seconds
 
 
 def test_a_refusal_holds_the_whole_account_back() -> None:
     at = [NOW]
-    line = Line(said(429, **{"retry-after": "30"}), said(200, []))
+    line = Line(reply(429, **{"retry-after": "30"}), reply(200, []))
     bucket = TokenBucket("Example", 10.0, 100, lambda: at[0])
     one, other = (client(line, bucket=bucket) for _ in range(2))
     for each in (one, other):
@@ -198,7 +200,7 @@ def test_a_refusal_holds_the_whole_account_back() -> None:
 
 
 def test_a_refusal_of_a_call_with_limits_of_its_own_holds_back_only_those() -> None:
-    line = Line(said(429), said(200, []))
+    line = Line(reply(429), reply(200, []))
     account, launches = (TokenBucket("Example", 10.0, 100, lambda: NOW) for _ in range(2))
     calls = client(line, bucket=account)
     with pytest.raises(Throttled):
