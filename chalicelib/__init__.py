@@ -4,7 +4,7 @@
 `configuration`  pure: the `*.dstack.yml` language, text to spec, with errors that name line, cause and fix.
 `machines`       pure tables: one state machine per file, the only way to a new status.
 `planning`       pure decisions: snapshot in, plan out; no clock, no socket.
-`backends`       effects: one protocol, one package per provider, a simulated cloud; accounts say who uses them.
+`backends`       effects: one protocol, one package per provider, a kit of what they share, a simulated cloud.
 `hosts`          effects: hosts that people own: logging in over SSH, setting them up, clearing them again.
 `agent`          the program on every instance: standard library only, shipped as one file, imported by nothing here.
 `store`          effects: one small port, SQLite and DynamoDB behind it, blobs beside it.
