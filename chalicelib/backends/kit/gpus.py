@@ -15,7 +15,6 @@ GIB = 1024
 # GB on one card as it is sold, of those whose providers give no memory, or another than people say.
 SOLD_WITH: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("t4", "t4g", "a16", "a4000", "rtx4000ada", "p100"), (16,)),
-    "v100": (16, 32),
     **dict.fromkeys(("a10", "a10g", "a30", "l4", "rtx3090", "rtx3090ti", "rtx4090", "rtx6000"), (24,)),
     **dict.fromkeys(("rtx5090", "rtx5000ada"), (32,)),
     **dict.fromkeys(("a40", "a6000", "l40", "l40s", "rtx6000ada"), (48,)),

@@ -167,7 +167,7 @@ class RestClient:
         except orjson.JSONDecodeError:
             text = _plain(answer.body)
             if 200 <= answer.status < 300:
-                return ProviderFailure("", f"the answer isn't JSON: {text}", 502)
+                return ProviderFailure("", f"the answer isn't JSON: {text}", answer.status)
             data = text
         failure = self._failure_of(answer.status, data)
         if failure is None or not (wait := answer.headers.get("retry-after", "")):
@@ -191,8 +191,8 @@ def _plain(body: bytes) -> str:
 class HttpSender:
     """HTTP with kept connections."""
 
-    def __init__(self, connections: int = 16) -> None:
-        self._connections, self._lock = connections, threading.Lock()
+    def __init__(self, connections: int = 16, largest: int = LARGEST) -> None:
+        self._connections, self._largest, self._lock = connections, largest, threading.Lock()
         self._pool: Any = None
 
     def __call__(self, call: RestCall, deadline: float) -> RestAnswer:
@@ -212,7 +212,7 @@ class HttpSender:
                 preload_content=False,
             )
             try:
-                body = _read(found, until)
+                body = _read(found, until, self._largest)
             except BaseException:
                 found.close()  # what is left of the answer would be taken for the next one
                 raise
@@ -236,13 +236,13 @@ class HttpSender:
             return self._pool
 
 
-def _read(answer: Any, until: float) -> bytes:
+def _read(answer: Any, until: float, largest: int) -> bytes:
     """Piece by piece, so that a provider that sends a little now and then doesn't hold a call for ever."""
     body = bytearray()
     while piece := answer.read1(1 << 16):
         body += piece
-        if len(body) > LARGEST:
-            raise OSError(f"the answer is larger than {LARGEST} bytes")
+        if len(body) > largest:
+            raise OSError(f"the answer is larger than {largest} bytes")
         if time.monotonic() > until:
             raise TimeoutError("the answer doesn't end")
     return bytes(body)

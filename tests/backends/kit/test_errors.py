@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -79,6 +80,8 @@ def test_a_throttle_by_code_says_how_long() -> None:
         ({"title": "Bad", "status": 400, "detail": "m"}, "", "m"),
         ({"errors": [{"status": 400, "title": "t", "detail": "m"}]}, "", "m"),
         ({"errors": ["m", "n"]}, "", "m"),
+        ({"errors": [], "message": "m"}, "", "m"),
+        ({"errors": {"name": ["is taken"]}, "message": "m"}, "", "m"),
         ({"kind": "Status", "code": 409, "reason": "AlreadyExists", "message": "m"}, "AlreadyExists", "m"),
         ("m", "", "m"),
         (["m"], "", ""),
@@ -92,14 +95,14 @@ def test_every_usual_form_of_a_failure_is_read(data: Any, code: str, text: str) 
 
 @pytest.mark.parametrize("secret", ["abcdef123456", 'quote"and\\slash', "line\nbreak", "a/b+c=d&e", "ümlaut-ümlaut"])
 def test_a_secret_is_hidden_in_every_form_that_may_come_back(secret: str) -> None:
-    forms = [secret, orjson.dumps({"key": secret}).decode(), base64.b64encode(secret.encode()).decode()]
-    for form in forms:
-        assert cleaned(f"no: {form}!", [secret]).count("[hidden]") == 1
-    assert "[hidden]" in cleaned("no: a%2Fb%2Bc%3Dd%26e", ["a/b+c=d&e"])
+    for form in (secret, base64.b64encode(secret.encode()).decode(), quote(secret, safe=""), quote(secret)):
+        assert cleaned(f"no: {form}!", [secret]) == "no: [hidden]!"
+    assert cleaned(orjson.dumps({"key": secret}).decode(), [secret]) == '{"key":"[hidden]"}'
 
 
 def test_what_is_too_short_for_a_secret_blanks_nothing_out() -> None:
-    assert cleaned("a sentence", ["", "sen"]) == "a sentence"
+    assert cleaned("a sentence, short", ["", "sen", "short"]) == "a sentence, short"
+    assert cleaned("a sentence, longer", ["longer"]) == "a sentence, [hidden]"
 
 
 def test_a_secret_at_the_cut_is_hidden_whole() -> None:
@@ -109,4 +112,5 @@ def test_a_secret_at_the_cut_is_hidden_whole() -> None:
 
 def test_a_text_is_one_line_of_readable_length() -> None:
     assert cleaned("  one\n\x1b[31mred ") == "one red"
-    assert len(cleaned("x" * 5000)) == LONGEST
+    assert cleaned("x" * 5000) == "x" * (LONGEST - 1) + "…"
+    assert cleaned("x" * LONGEST) == "x" * LONGEST

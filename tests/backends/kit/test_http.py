@@ -105,7 +105,7 @@ def raw() -> Iterator[Callable[[bytes, bool], str]]:
 
 
 def test_a_backend_works_over_http(serve: Serve, connections: list[Any]) -> None:
-    """From its offers to the end of a machine, on one connection a region at a time."""
+    """From a key to the end of a machine, on one connection until it is closed."""
     at = [1_795_000_000 * SECOND]
     cloud = Cirrus(lambda: at[0])
     home = serve(lambda call: cloud.send(call, 1.0))
@@ -120,8 +120,11 @@ def test_a_backend_works_over_http(serve: Serve, connections: list[Any]) -> None
     at[0] += MINUTE
     with pytest.raises(Gone):
         backend.terminate(handles[0])
-    backend.close()
     assert len(connections) == 1
+    backend.close()
+    backend.check()
+    backend.close()
+    assert len(connections) == 2
 
 
 def cloud_offers(cloud: Cirrus) -> Any:
@@ -162,6 +165,35 @@ def test_a_call_ends_at_its_deadline(
 ) -> None:
     with pytest.raises(NoAnswer):
         send(RestCall("GET", raw(first, goes_on), "/"), SHORT)
+
+
+def test_a_call_that_is_cut_off_is_made_once(send: HttpSender) -> None:
+    """It may have been carried out, and only the engine knows how to repeat it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        made: list[bytes] = []
+
+        def hang_up() -> None:
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    made.append(connection.recv(65_536))
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        home = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        for method in ("GET", "POST", "DELETE"):
+            with pytest.raises(NoAnswer):
+                send(RestCall(method, home, "/"), 5.0)
+        assert [text.split()[0] for text in made] == [b"GET", b"POST", b"DELETE"]
+
+
+def test_an_answer_without_measure_is_no_answer(serve: Serve) -> None:
+    sender = HttpSender(largest=1000)
+    sizes = iter((1000, 1001))
+    home = serve(lambda call: RestAnswer(200, {}, b"x" * next(sizes)))
+    assert len(sender(RestCall("GET", home, "/"), 5.0).body) == 1000
+    with pytest.raises(NoAnswer, match="larger than 1000 bytes"):
+        sender(RestCall("GET", home, "/"), 5.0)
+    sender.close()
 
 
 def test_a_provider_that_isnt_there_gives_no_answer(send: HttpSender) -> None:

@@ -48,8 +48,15 @@ def test_a_page_is_asked_for_when_it_is_needed() -> None:
 
 @pytest.mark.parametrize("then", [{"": "a", "a": "a"}, {"": "a", "a": "b", "b": "a"}])
 def test_pages_that_lead_in_a_circle_are_an_error(then: dict[str, str]) -> None:
+    asked: list[str] = []
+
+    def page(token: str) -> tuple[Sequence[int], str]:
+        asked.append(token)
+        return [1], then[token]
+
     with pytest.raises(Transient, match="has no end"):
-        list(pages(lambda token: ([1], then[token])))
+        list(pages(page))
+    assert len(asked) == len(then)
 
 
 # --- regions ---------------------------------------------------------------------------------------------------------
@@ -83,6 +90,18 @@ def test_items_are_asked_for_once_a_region_and_answered_in_their_order() -> None
     found = by_region(["a1", "b1", "a2"], lambda item: item[0], ask)
     assert [each if isinstance(each, str) else type(each).__name__ for each in found] == ["A1", "Transient", "A2"]
     assert sorted(asked) == [("a", ("a1", "a2")), ("b", ("b1",))]
+
+
+def test_each_item_has_its_outcome() -> None:
+    def ask(item: str) -> str:
+        if item == "b":
+            raise Unfit("not b")
+        return item
+
+    first, second, third = outcomes(["a", "b", "c"], ask)
+    assert (first, str(second), third) == ("a", "not b", "c")
+    with pytest.raises(ZeroDivisionError):  # which is no failure of a provider
+        outcomes([0], lambda item: 1 // item)
 
 
 # --- zones -----------------------------------------------------------------------------------------------------------

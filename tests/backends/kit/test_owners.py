@@ -58,6 +58,7 @@ def test_our_own_tags_fit_the_narrowest_labels(rule: LabelRule) -> None:
 def test_tags_that_a_provider_doesnt_take_are_named_and_never_dropped() -> None:
     with pytest.raises(Unfit, match=r"Example takes no such tags: `Team`, `cost`\. .*\[a-z\]"):
         labels({"Team": "ml", "cost": "Ab c", "fine": "x"}, NARROW, "Example")
+    assert len(labels({f"t{n}": "" for n in range(6)}, NARROW, "Example")) == 6
     with pytest.raises(Unfit, match="takes 6 tags, and 7 are set"):
         labels({f"t{n}": "" for n in range(7)}, NARROW, "Example")
 

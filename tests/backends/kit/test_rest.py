@@ -58,7 +58,13 @@ def test_a_call_is_sent_as_it_is_meant() -> None:
     assert found == {"id": 1}
     assert call.url == f"{BASE}/pods/a%2Fb%20c?limit=5&q=x%26y"
     assert (call.method, orjson.loads(call.body)) == ("PUT", {"n": "ü"})
-    assert call.headers["Authorization"] == f"Bearer {KEY}" and call.headers["Content-Type"] == "application/json"
+    assert call.headers == {
+        "Accept": "application/json",
+        "Authorization": f"Bearer {KEY}",
+        "Content-Type": "application/json",
+        "User-Agent": "dstack-serverless",
+    }
+    assert KEY not in repr(call) and "ü" not in repr(call)
 
 
 def test_a_signature_is_made_of_what_is_sent() -> None:
@@ -87,9 +93,9 @@ def test_an_empty_answer_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(400, "Unfit"), (401, "InvalidCredentials"), (402, "QuotaExceeded"), (403, "MissingPermission"), (404, "Gone"),
-     (409, "AlreadyThere"), (422, "Unfit"), (429, "Throttled"), (500, "Transient"), (503, "Transient"),
-     (418, "Transient"), (302, "Transient")],
+    [(300, "Transient"), (302, "Transient"), (400, "Unfit"), (401, "InvalidCredentials"), (402, "QuotaExceeded"),
+     (403, "MissingPermission"), (404, "Gone"), (405, "Unfit"), (409, "AlreadyThere"), (410, "Gone"), (413, "Unfit"),
+     (418, "Transient"), (422, "Unfit"), (429, "Throttled"), (500, "Transient"), (503, "Transient")],
 )  # fmt: skip
 def test_a_failure_is_one_attempt_and_in_our_words(status: int, kind: str) -> None:
     line = Line(reply(status, {"message": "what it said"}))
@@ -126,16 +132,17 @@ def test_a_provider_may_report_failures_with_success() -> None:
 @pytest.mark.parametrize("body", [b"<html><title>Login</title></html>", b'{"instances": [', b"\xff\x00"])
 def test_what_isnt_json_is_no_answer_to_build_on(body: bytes) -> None:
     error = failed(Line(RestAnswer(200, {}, body)))
-    assert type(error) is Transient and "isn't JSON" in str(error)
+    assert type(error) is Transient and "200: the answer isn't JSON" in str(error)
 
 
 def test_a_page_of_html_is_read_without_its_tags() -> None:
-    page = b"<html><style>p {}</style><h1>502 Bad Gateway</h1><script>x()</script>\n<p>nginx</p></html>"
+    page = b"<html>\n<STYLE>\np {}\n</STYLE><h1>502 Bad Gateway</h1><script>x()</script>\n<p>nginx</p></html>"
     assert str(failed(Line(RestAnswer(502, {}, page)))).endswith("502: 502 Bad Gateway nginx")
 
 
 def test_no_answer_is_an_unknown_outcome() -> None:
-    assert type(failed(Line(NoAnswer("timed out")))) is Transient
+    error = failed(Line(NoAnswer("timed out")), region="EU-1")
+    assert type(error) is Transient and str(error) == "POST /v2/pods in EU-1 has no answer: timed out"
 
 
 @pytest.mark.parametrize(
