@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -48,7 +49,6 @@ class RestFault:
     times: int = 1
     further: bool = False  # of a list, a page that isn't the first
     region: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Refuses(Exception):
@@ -62,8 +62,13 @@ class Cirrus:
         self.lag, self.page, self.quota = 0, 100, 1000
         self.full, self.short = set[str](), set[str]()  # types without capacity: that say so at once, and that don't
         self.calls: list[str] = []
+        self._lock = threading.Lock()  # regions are asked at the same time
 
     def send(self, call: RestCall, deadline: float) -> RestAnswer:
+        with self._lock:
+            return self._sent(call)
+
+    def _sent(self, call: RestCall) -> RestAnswer:
         path = call.path.removeprefix("/v1/")
         region, _, rest = path.partition("/") if path.partition("/")[0] in REGIONS else ("", "", path)
         self.calls.append(f"{call.method} {rest}")
@@ -74,7 +79,7 @@ class Cirrus:
             if fault.when == "after":
                 self._answer(call, region, rest, query)
                 raise NoAnswer("the connection was closed")
-            return self._error(Refuses(fault.status, fault.code, f"by chance: {call.body.decode()}"), fault.headers)
+            return self._error(Refuses(fault.status, fault.code, f"by chance: {call.body.decode()}"))
         try:
             return self._answer(call, region, rest, query)
         except Refuses as error:
@@ -85,9 +90,9 @@ class Cirrus:
         return wanted and (not fault.further or bool(query.get("after")))
 
     @staticmethod
-    def _error(error: Refuses, headers: Mapping[str, str] | None = None) -> RestAnswer:
+    def _error(error: Refuses) -> RestAnswer:
         body = {"error": {"code": error.code, "message": error.message}}
-        return RestAnswer(error.status, headers or {}, orjson.dumps(body))
+        return RestAnswer(error.status, {}, orjson.dumps(body))
 
     def _answer(self, call: RestCall, region: str, rest: str, query: Mapping[str, str]) -> RestAnswer:
         if call.headers.get("Authorization") != f"Cirrus {KEY}:{signature(SECRET, call)}":

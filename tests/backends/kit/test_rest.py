@@ -53,18 +53,18 @@ def failed(line: Line, *path: str, **asked: Any) -> BackendError:
 
 def test_a_call_is_sent_as_it_is_meant() -> None:
     line = Line(reply(200, {"id": 1}))
-    found = client(line).call("PUT", "pods", "a/b c", query={"limit": 5, "q": "x&y"}, body={"n": "ü"})
+    found = client(line).call("PUT", "pods", "a/b c", query={"limit": 5, "q": "x&y"}, body={"n": "ü", "p": "private"})
     (call,) = line.calls
     assert found == {"id": 1}
     assert call.url == f"{BASE}/pods/a%2Fb%20c?limit=5&q=x%26y"
-    assert (call.method, orjson.loads(call.body)) == ("PUT", {"n": "ü"})
+    assert (call.method, orjson.loads(call.body)) == ("PUT", {"n": "ü", "p": "private"})
     assert call.headers == {
         "Accept": "application/json",
         "Authorization": f"Bearer {KEY}",
         "Content-Type": "application/json",
         "User-Agent": "dstack-serverless",
     }
-    assert KEY not in repr(call) and "ü" not in repr(call)
+    assert KEY not in repr(call) and "private" not in repr(call)
 
 
 def test_a_signature_is_made_of_what_is_sent() -> None:
