@@ -1,30 +1,23 @@
-"""A backend that is made of the kit: the whole suite, over a small cloud with a JSON API."""
+"""A backend that is made of the kit: the whole suite, over a small cloud with a JSON API; and the planted faults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 
 from chalicelib.backends.spi import Backend
-from chalicelib.domain.instants import SECOND, Micros
+from tests.backends.clock import Clock
 from tests.backends.conformance import BackendConformance
-from tests.backends.conformance.provider import Provider
+from tests.backends.conformance.provider import LetPass, Provider
+from tests.backends.conformance.suite import Suite
 from tests.backends.kit.backend import CirrusBackend
 from tests.backends.kit.cirrus import KEY, SECRET, Cirrus, RestFault
 from tests.backends.kit.provider import CirrusProvider
+from tests.backends.planted.suite import PlantedFaults
 
 
-class Clock:
-    at: Micros = 1_795_000_000 * SECOND
-
-    def now(self) -> Micros:
-        return self.at
-
-
-class TestRestCloud(BackendConformance):
-    backend_name = "cirrus"
-
+class RestCloud(Suite):
     @pytest.fixture
     def clock(self) -> Clock:
         return Clock()
@@ -48,8 +41,14 @@ class TestRestCloud(BackendConformance):
         return CirrusBackend(KEY, SECRET, clock.now, send=cloud.send)
 
     @pytest.fixture
-    def let_time_pass(self, clock: Clock) -> Callable[[float], None]:
-        def pass_(seconds: float) -> None:
-            clock.at += round(seconds * SECOND)
+    def let_time_pass(self, clock: Clock) -> LetPass:
+        return clock.passes
 
-        return pass_
+
+class TestRestCloud(RestCloud, BackendConformance):
+    backend_name = "cirrus"
+
+
+class TestRestCloudFaults(PlantedFaults, RestCloud):
+    sound, sound_broken = RestCloud.backend, RestCloud.broken
+    unnoticed: ClassVar = {"IgnoresTheZones": "it has no zones"}

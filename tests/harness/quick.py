@@ -16,7 +16,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 # What is long by nature: real processes, whole histories, an emulated account, whole suites of a backend, mutants.
 ELSEWHERE = ("e2e", "simulation", "wire", "fuzz", "mutants", "bench", "backends/aws")
-FILES = ("backends/test_*aws*.py", "backends/test_fake.py", "functions/test_cloud_policies.py", "*_real.py")
+FILES = (
+    "backends/test_*aws*.py",
+    "backends/test_fake.py",
+    "backends/test_rest_cloud.py",
+    "functions/test_cloud_policies.py",
+    "*_real.py",
+)
 
 _running = ""
 

@@ -8,10 +8,10 @@ import pytest
 
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import Throttled, Unfit
+from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
 from tests.backends.kit.backend import CirrusBackend
 from tests.backends.kit.cirrus import KEY, SECRET, Cirrus
-from tests.backends.test_rest_cloud import Clock
 
 
 @pytest.fixture

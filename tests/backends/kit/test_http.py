@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -86,15 +87,11 @@ def raw() -> Iterator[Callable[[bytes, bool], str]]:
     def raw(first: bytes, goes_on: bool) -> str:
         def talk() -> None:
             connection, _ = listener.accept()
-            with connection:
+            with connection, suppress(OSError):  # the caller hangs up
                 connection.recv(65_536)
                 connection.sendall(first)
                 while not over.wait(0.01):
-                    if goes_on:
-                        try:
-                            connection.sendall(b" ")
-                        except OSError:
-                            return
+                    connection.sendall(b" " if goes_on else b"")
 
         threading.Thread(target=talk, daemon=True).start()
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -173,10 +170,11 @@ def test_a_call_that_is_cut_off_is_made_once(send: HttpSender) -> None:
         made: list[bytes] = []
 
         def hang_up() -> None:
-            while True:
-                connection, _ = listener.accept()
-                with connection:
-                    made.append(connection.recv(65_536))
+            with suppress(OSError):  # until the listener is closed
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        made.append(connection.recv(65_536))
 
         threading.Thread(target=hang_up, daemon=True).start()
         home = f"http://127.0.0.1:{listener.getsockname()[1]}"
