@@ -118,7 +118,16 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
     }
     tenants = {
         f"chalicelib/usecases/{part}.py"
-        for part in ("users", "projects", "rights", "secrets", "repos", "files", "first_start", "sign_on")
+        for part in (
+            "people/users",
+            "people/projects",
+            "people/rights",
+            "people/secrets",
+            "people/sign_on",
+            "runs/repos",
+            "runs/files",
+            "operator/first_start",
+        )
     }
     beside = {
         "chalicelib/engine/commit.py",
