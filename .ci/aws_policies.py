@@ -15,11 +15,11 @@ KNOWN = {"Partition": "aws", "Region": "eu-west-1", "AccountId": "123456789012",
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:name"
 # What parliament says of statements that are right, by their names.
 ACCEPTED = {
-    ("Ec2Images", "RESOURCE_MISMATCH"): "a public parameter's ARN names no account",
-    ("Ec2Launch", "RESOURCE_MISMATCH"): "what a launch needs is in two statements: one has a condition on tags",
-    ("Ec2LaunchInto", "RESOURCE_MISMATCH"): "the other of these",
-    ("Ec2CreateInto", "RESOURCE_MISMATCH"): "the group itself is in the statement with the condition",
-    ("Ec2AttachForeign", "RESOURCE_MISMATCH"): "the machine is in the statement about what is ours",
+    ("AwsImages", "RESOURCE_MISMATCH"): "a public parameter's ARN names no account",
+    ("AwsLaunch", "RESOURCE_MISMATCH"): "what a launch needs is in two statements: one has a condition on tags",
+    ("AwsLaunchInto", "RESOURCE_MISMATCH"): "the other of these",
+    ("AwsCreateInto", "RESOURCE_MISMATCH"): "the group itself is in the statement with the condition",
+    ("AwsAttachForeign", "RESOURCE_MISMATCH"): "the machine is in the statement about what is ours",
     ("Network", "RESOURCE_STAR"): "Lambda asks for it, before any network card is there",
     ("NotByItself", "RESOURCE_STAR"): "it denies the same",
     ("NotByItself", "UNKNOWN_CONDITION_FOR_ACTION"): "a key of every call that a function makes",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from chalicelib.billing import plane
-from chalicelib.billing.plane import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
+from chalicelib.billing.plane import ACCOUNT, BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
 from chalicelib.billing.plane_rates import CHANGES, RATES
 
 PAGE = Path(__file__).parent / "guides" / "aws-costs.md"
@@ -22,6 +22,7 @@ def page() -> str:
         "sizes": _sizes(),
         "runs": _runs(),
         "services": _services(),
+        "accounts": _accounts(),
         "bill": _bill(1_000),
         "rates": _rates(),
         "prices": _prices(),
@@ -57,8 +58,15 @@ def _runs() -> str:
 
 
 def _services() -> str:
+    return _monthly(REPLICA, DOOR, BUSY)
+
+
+def _accounts() -> str:
+    return _monthly(ACCOUNT)
+
+
+def _monthly(*drivers: str) -> str:
     rows = [("each, all month", "dollars a month"), ("--", "--:")]
-    drivers = (REPLICA, DOOR, BUSY)
     return _table(rows + [(driver, f"{plane.total(plane.bill(RATES, {driver: 1})):,.2f}") for driver in drivers])
 
 

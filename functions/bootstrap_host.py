@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.runtime import lambda_
+from chalicelib.runtime import lambda_, provider_functions
 from chalicelib.runtime.root import Root
 
 
@@ -13,7 +13,6 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     workflow. An attempt takes a few minutes at most."""
     here = root or lambda_.root()
     if "effect" in event:
-        lambda_.execute(here, event)
-        return {}
+        return provider_functions.perform(here, event)
     event = here.ports.chain.begin(event)
     return lambda_.drive(here.driving, event)

@@ -3,10 +3,12 @@
 | artefact  | what is in it                                                | run by                                    |
 |-----------|--------------------------------------------------------------|-------------------------------------------|
 | `chalice` | what `chalice package` packs, and the packages that it needs | the API and the schedules of `app.py`     |
-| `clouds`  | `functions` and `chalicelib`, with boto3 and acme            | whatever calls AWS's own cloud, or none   |
+| `clouds`  | `functions` and `chalicelib`, with boto3 and acme            | `provider_clouds`                         |
+| another   | the same, with the SDKs of its providers                     | the `provider_…` of its name              |
 | `ssh`     | the same, with paramiko                                      | `bootstrap_host`                          |
 
-A provider's SDK may be larger than all of this, so each provider with one gets an artefact of its own.
+Which providers there are, and from which artefact each runs, is in `backends/registry.py`. A provider's SDK may be
+larger than all of this, so each provider with one gets an artefact of its own, and no other function has it.
 
 Packages come from `requirements-dev.lock`, by hash, as wheels for Lambda's machines, whatever machine this is. What no
 function calls is left out: botocore describes 400 services in 25 MB, and a cold start reads what it needs from the zip.
@@ -28,6 +30,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from chalicelib.backends import registry
 from chalicelib.errors import Invalid
 from infra import requirements
 
@@ -55,11 +58,17 @@ class ArtefactKind:
     most_zipped: int = 50 * MEGABYTE  # what Lambda takes in one piece
 
 
-KINDS: Mapping[str, ArtefactKind] = {
-    "chalice": ArtefactKind(requirements.NEEDED, most_zipped=25 * MEGABYTE),
-    "clouds": ArtefactKind((*requirements.NEEDED, "acme")),
-    "ssh": ArtefactKind((*requirements.NEEDED, "paramiko")),
-}
+def _kinds() -> Mapping[str, ArtefactKind]:
+    found = {"chalice": ArtefactKind(requirements.NEEDED, most_zipped=25 * MEGABYTE)}
+    for artefact, types in registry.artefacts().items():
+        sdks = {package for name in types for package in requirements.of_extra(registry.BACKENDS[name].extra)}
+        certificates = {"acme"} if artefact == registry.CLOUDS else set[str]()
+        found[artefact] = ArtefactKind((*requirements.NEEDED, *sorted({*sdks, *certificates} - {*requirements.NEEDED})))
+    found["ssh"] = ArtefactKind((*requirements.NEEDED, "paramiko"))
+    return found
+
+
+KINDS = _kinds()
 
 
 @dataclass(frozen=True)

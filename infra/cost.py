@@ -66,14 +66,14 @@ def standing(template: Mapping[str, Any]) -> list[str]:
 
 
 def usage(counted: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """The meter's counts, as what is billed."""
+    """The meter's counts, as what is billed. `within`: a function, or one at a kind of work, `function/work`."""
     memory = {function.name: function.memory for function in FUNCTIONS}
     found: Counter[str] = Counter()
     for (what, within), amount in counted.items():
         if what == "lambda":
             seconds = SECONDS.get(within, USUALLY)
             found["Lambda requests"] += amount  # type: ignore[assignment]
-            found["Lambda time"] += amount * seconds * memory[within] / 1024  # type: ignore[assignment]
+            found["Lambda time"] += amount * seconds * memory[within.split("/")[0]] / 1024  # type: ignore[assignment]
         elif what in BILLED:
             name, each = BILLED[what]
             found[name] += amount * each  # type: ignore[assignment]

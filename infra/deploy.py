@@ -221,7 +221,7 @@ class Deployment:
         self.report.api_url, self.report.agent_url = found.api_url, found.agent_url
 
     def _ask_for_offers(self) -> None:
-        """The catalogue's schedule fires a quarter of an hour from now, and nothing is bought without offers."""
+        """The catalogue's schedule fires hours from now, and nothing is bought without offers."""
         with explained("refresh the catalogue"):
             name = f"dstack-{self.stage}-refresh_catalog"
             self.clients("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")

@@ -12,11 +12,11 @@ behind is bounded, and no backlog of stale events has to be worked off afterward
 the queue `aside`, whose events `dead_letters` reports.
 
 What must not happen is that a provider's outage, when every call hangs until its timeout, or a thousand hosts that are
-added or away at once, leave no execution for agents and people. `provision` and `bootstrap_host` alone make such calls
-in any number; the sweep makes one at a time, and the catalogue one for each backend that is configured. So those two
-have reserved concurrency, which is a bound as much as a reservation: the rest of their events wait in Lambda, state
-machines call again, and `agent_sync` and `api` have all other executions. What is reserved is taken from all others
-even while it sleeps, so it is a tenth of the account's for each, 50 at most. AWS wants 100 to stay unreserved, and a
+added or away at once, leave no execution for agents and people. Providers' functions and `bootstrap_host` alone make
+such calls. So these have reserved concurrency, which is a bound as much as a reservation: the rest of their events wait
+in Lambda, state machines call again, and `agent_sync` and `api` have all other executions. What is reserved is taken
+from all others even while it sleeps, so it is a tenth of the account's for each, 50 at most, and a third for all of
+them together. AWS wants 100 to stay unreserved, and a
 new account may have 10 executions at once in all. There a stack that reserves any can't be deployed, so none are
 (`reserved` is empty), and an outage can take all ten for as long as a call hangs, a minute for most. Meanwhile Lambda
 refuses other calls: agents repeat theirs by themselves, people repeat theirs, and events wait. Whoever runs more than a
@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chalicelib.backends.registry import CLOUDS, artefacts
 from infra import grants as may
 from infra.policies import Grant, in_file
 
@@ -47,12 +48,12 @@ ROOT = Path(__file__).resolve().parents[1]
 CHALICE = "chalice"  # the artefact of app.py, made by `chalice package`; plain functions without an SDK run from it too
 UNNAMED = "dev"  # the stage of a `chalice deploy` that names none
 APP, ALONE = "dstack", "dstack-chalice"  # begins the names of its functions: it would replace ours if they had theirs
-PROVIDERS = {"clouds": "provision"}  # the artefacts with providers' SDKs, and the function of each one's effects
 SSH = "ssh"  # the artefact that logs in
 
 NEW_ACCOUNT = 10  # executions at once, at worst
 UNRESERVED = 100  # executions that AWS wants to stay free for functions without a reservation
 SHARE, ENOUGH = 10, 50  # of a bounded function: this part of the account's, and no more than that
+TOGETHER = 3  # this part of the account's for all of them, however many artefacts there are
 PUBLIC_SHARE, PUBLIC_ENOUGH = 5, 200  # of a public one
 REPETITIONS, PAUSES = 2, 60 + 120  # of an event whose function raised; seconds that Lambda waits between, in all
 
@@ -104,6 +105,31 @@ class Function:
         return PAUSES + REPETITIONS * self.timeout
 
 
+def _provider(artefact: str) -> Function:
+    """What works on the accounts of the providers whose SDKs an artefact has."""
+    return Function(
+        may.provider(artefact),
+        memory=512,
+        timeout=180,  # a provider's call has 60 s; fetching the offers of an account makes many, most of them at once
+        handler="functions.provider.handler",
+        artefact=artefact,
+        asked=True,
+        bounded=True,
+        loops=True,
+        reads=(
+            "install-key",
+            "master-key",
+            *(("acme",) if artefact == CLOUDS else ()),
+        ),  # where certificates are ordered
+        grants=(
+            *may.CONCLUDE,
+            may.blobs("Publish", ("GetObject", "PutObject"), "agent"),
+            may.blobs("Offers", ("PutObject", "DeleteObject"), "catalog"),
+            *may.of_providers(artefact),
+        ),
+    )
+
+
 FUNCTIONS = (
     Function(
         "api",
@@ -114,7 +140,7 @@ FUNCTIONS = (
         public=True,
         reads=("install-key", "master-key", "sign-on"),  # the first signs tokens for services
         grants=(
-            *(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.REFRESH, may.LIST),
+            *(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.ACCOUNTS, may.LIST),
             may.NEWEST,  # its digest is in the commands by which machines join
             may.blobs("Keep", ("PutObject",), "archives"),
             may.blobs("Show", ("GetObject",), "catalog", "logs"),
@@ -154,12 +180,11 @@ FUNCTIONS = (
     ),
     Function(
         "sweep_orphans",
-        memory=512,
-        timeout=120,  # lists every account in every region
+        memory=256,
+        timeout=120,  # sends an event for each account, a few dozen a second
         chalice="SweepOrphans",
         every="rate(5 minutes)",
-        reads=("master-key",),
-        grants=(*may.CONCLUDE, *may.ec2("Listing", "End", "Prices")),  # a disk that shows after all has its price
+        grants=(may.READ, may.PUT, may.ACCOUNTS),
     ),
     Function(
         "erase_unused",
@@ -173,35 +198,13 @@ FUNCTIONS = (
             may.blobs("Erase", ("DeleteObject",), "logs", "agent", "archives", "code"),
         ),
     ),
-    Function(
-        "provision",
-        memory=512,
-        timeout=120,  # a provider's call has 60 s, and some effects make two
-        artefact="clouds",
-        asked=True,
-        bounded=True,
-        loops=True,
-        reads=("install-key", "master-key", "acme"),
-        grants=(
-            *may.CONCLUDE,
-            may.blobs("Publish", ("GetObject", "PutObject"), "agent"),
-            *may.ec2("Listing", "Placing", "Images", "Prices", "Launch", "LaunchInto", "Create", "CreateInto", "Tag"),
-            *may.ec2("Change", "End", "AttachForeign", "PassRole", "Spot"),
-        ),
-    ),
+    *(_provider(artefact) for artefact in artefacts()),
     Function(
         "refresh_catalog",
-        memory=1024,  # tens of thousands of offers, parsed and packed
-        timeout=300,
-        artefact="clouds",
+        memory=256,
+        timeout=120,  # as with sweeps
         every="rate(6 hours)",  # list prices change by the week, and each time costs as much as a day of passes
-        asked=True,  # when a backend is configured
-        reads=("master-key",),
-        grants=(
-            *(may.READ, may.LIST),
-            *may.ec2("Catalogue", "Prices"),
-            may.blobs("Catalog", ("GetObject", "PutObject", "DeleteObject"), "catalog"),
-        ),
+        grants=(may.READ, may.PUT, may.ACCOUNTS, may.LIST, may.blobs("Offers", ("DeleteObject",), "catalog")),
     ),
     Function(
         "dead_letters",
@@ -255,7 +258,8 @@ def reserved(limit: int = NEW_ACCOUNT) -> dict[str, int]:
     """Executions of each function that has a bound, in an account with so many at once, by its name. Those that call
     providers come first; a small account has none to reserve for any."""
     made: dict[str, int] = {}
-    for functions, share, most in ((BOUNDED, SHARE, ENOUGH), (PUBLIC, PUBLIC_SHARE, PUBLIC_ENOUGH)):
+    of_each = max(SHARE, TOGETHER * len(BOUNDED))
+    for functions, share, most in ((BOUNDED, of_each, ENOUGH), (PUBLIC, PUBLIC_SHARE, PUBLIC_ENOUGH)):
         each = min(most, limit // share)
         if limit - sum(made.values()) - each * len(functions) < UNRESERVED:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.backends.aws.permissions import PERMISSIONS
+from chalicelib.backends.registry import artefacts, permissions_of
 from chalicelib.engine.workflows import WORKFLOWS
 from infra.policies import Grant
 
@@ -20,12 +20,16 @@ DELETE = Grant("Delete", ("dynamodb:DeleteItem",), (TABLE,))
 CHECK = Grant("Check", ("dynamodb:ConditionCheckItem",), (TABLE,))
 SCAN = Grant("Scan", ("dynamodb:Scan",), (TABLE,))
 WAKE = Grant("Wake", ("lambda:InvokeFunction",), ("lambda:function:dstack-{stage}-reconcile",))
-REFRESH = Grant("Refresh", ("lambda:InvokeFunction",), ("lambda:function:dstack-{stage}-refresh_catalog",))
-EFFECTS = Grant(
-    "Effects",
-    ("lambda:InvokeFunction",),
-    tuple(f"lambda:function:dstack-{{stage}}-{name}" for name in ("provision", "bootstrap_host")),
-)
+
+
+def provider(artefact: str) -> str:
+    """The name of the function that works on the accounts of an artefact's providers."""
+    return f"provider_{artefact}"
+
+
+_PROVIDERS = tuple(f"lambda:function:dstack-{{stage}}-{provider(artefact)}" for artefact in artefacts())
+ACCOUNTS = Grant("Accounts", ("lambda:InvokeFunction",), _PROVIDERS)
+EFFECTS = Grant("Effects", ("lambda:InvokeFunction",), (*_PROVIDERS, "lambda:function:dstack-{stage}-bootstrap_host"))
 # What is committed about a workflow begins its execution, and tells it what it waits for. The second is by a token that
 # only the execution has given out: AWS knows no narrower resource, and refuses it to whoever is allowed a narrower one.
 DRIVE = (
@@ -93,8 +97,12 @@ def own_logs(app: str) -> Grant:
     return Grant("Logs", ("logs:CreateLogGroup", *LINES), (f"logs:log-group:/aws/lambda/{app}-{{stage}}*",))
 
 
-def ec2(*sids: str) -> tuple[Grant, ...]:
-    """What the AWS backend needs where it has no key of its own, and so calls in the function's name. Reading has no
-    narrower resource than all; what is created must bear our tag, and only what bears it is changed."""
-    chosen = [each for each in PERMISSIONS if each.sid in sids]
-    return tuple(Grant(f"Ec2{each.sid}", each.actions, each.things, each.only_if, abroad=True) for each in chosen)
+def of_providers(artefact: str) -> tuple[Grant, ...]:
+    """What the artefact's providers need where an account has no key of its own, and so is called in the function's
+    name. Of AWS: reading has no narrower resource than all; what is created must bear our tag, and only what bears it
+    is changed."""
+    return tuple(
+        Grant(f"{name.title()}{each.sid}", each.actions, each.things, each.only_if, abroad=True)
+        for name in artefacts()[artefact]
+        for each in permissions_of(name)
+    )

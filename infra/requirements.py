@@ -7,6 +7,7 @@ the CLI's or the server's. They are in the `aws` extra, so the tests' lock pins 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from importlib.metadata import requires
 from pathlib import Path
@@ -34,6 +35,14 @@ def text(lock: str) -> str:
     versions = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, re.MULTILINE))
     wanted = sorted(_with_needs(NEEDED, {"extra": ""}))
     return HEAD + "".join(f"{name}=={versions[name]}\n" for name in wanted)
+
+
+def of_extra(name: str) -> tuple[str, ...]:
+    """The packages of an extra of ours: those that the SDK of a provider comes in. None has none."""
+    if not name:
+        return ()
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    return tuple(_plain(Requirement(line).name) for line in known[name])
 
 
 def pinned(lock: str, roots: tuple[str, ...], python: str) -> str:

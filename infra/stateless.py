@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.backends.aws.permissions import ANY
+from chalicelib.backends.registry import artefacts
 from chalicelib.domain import keys
 from chalicelib.engine import asl
 from chalicelib.engine.workflows import WORKFLOWS
@@ -25,7 +26,7 @@ from chalicelib.planning.kernel.workflows import Definition
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from infra import grants as may
 from infra.artefacts import PYTHON
-from infra.functions import CHALICE, FUNCTIONS, PROVIDERS, REPETITIONS, UNNAMED, Function, named
+from infra.functions import CHALICE, FUNCTIONS, REPETITIONS, UNNAMED, Function, named
 from infra.policies import VERSION, bucket_of, in_template, sub_arn
 
 KEPT_DAYS = 14  # of logs
@@ -116,10 +117,9 @@ def _settings(stage: str, chosen: Choices) -> Resources:
         "table": f"dstack-{stage}",
         "bucket": chosen.bucket or bucket_of(stage),
         "wake_function": f"dstack-{stage}-reconcile",
-        "effect_functions": {artefact: f"dstack-{stage}-{function}" for artefact, function in PROVIDERS.items()},
+        "provider_functions": {artefact: f"dstack-{stage}-{may.provider(artefact)}" for artefact in artefacts()},
         "host_function": f"dstack-{stage}-bootstrap_host",
         "bus": "${Bus}",
-        "catalog_function": f"dstack-{stage}-refresh_catalog",
         "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/dstack-{stage}-aside",
         "api_url": _API_URL["Fn::Sub"],
         "agent_url": "${AgentSyncUrl.FunctionUrl}",

@@ -286,8 +286,13 @@ OTHERS: dict[str, list[str]] = {  # page: what isn't a length of the code's
     "guides/automation.md": ["--since 2h", "a second delivery", "100 times a day", "these 100 a day"],
     "guides/aws-costs.md": [
         *("runs a month", "dollars a month", "of | a month", "runs of an hour each", "twice a second", "cents an hour"),
-        *("for a day without instances", "for six hours with ten", "for six hours each"),  # what was measured
-        *("15 ms for an", "50 ms for a", "5 s to fetch", "150 ms for all else", "writes one kilobyte"),  # and assumed
+        *(
+            "for a day without anything",
+            "for a day with an account",
+            "for six hours with ten",
+            "for six hours each",
+        ),  # what was measured
+        *("15 ms for an", "50 ms for a", "10 s to fetch", "150 ms for all else", "writes one kilobyte"),  # and assumed
     ],
     "guides/aws.md": [
         *("a minute or two", "younger than a day", "200 calls a second", "goes on within a minute", "$0.005 an hour"),

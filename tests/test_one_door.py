@@ -141,6 +141,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/leftovers.py",  # which blobs are erased, and how far the round has come
         "chalicelib/engine/renewing.py",  # what older versions stored otherwise
         "chalicelib/engine/sweep.py",  # what it saw first
+        "chalicelib/engine/turns.py",  # when a schedule last fired
         "chalicelib/engine/watching.py",  # that nobody expects reports of an ended machine
         "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
         "chalicelib/hosts/steps.py",  # what first contact with a host showed

@@ -136,7 +136,7 @@ def test_all_that_a_server_keeps_in_its_folder_is_listed(tmp_path: Path) -> None
     rig = Rig(World(root.plane, Clock(), tmp_path), project)
     archive(rig)
     root.plane.logs.append(project.id, "job", 0, [(1, b"a line")])
-    root.refresh_catalog()
+    root.refresh_accounts()
     names = {path.name for path in tmp_path.iterdir()}
     folders = {f"{path.name}/" for path in (tmp_path / "blobs").iterdir()}
     root.close()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from chalicelib.backends.spi import Backend, CreateRequest, GroupRequest, Machine, Owned, OwnedGroup
+from chalicelib.domain.backends import account_key
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
@@ -37,7 +38,7 @@ class Account:
     ) -> None:
         self.facts, self.project_id = facts, project_id  # None: serves every project
         self.regions = tuple(regions)  # that its settings name; none: all
-        self.key = f"{facts.name}-{project_id or 'all'}"  # stable, and fit for a blob's name
+        self.key = account_key(facts.name, project_id)
         self._make, self._lock = make, threading.Lock()
         self._made: Backend | None = None
 
@@ -90,11 +91,14 @@ class Accounts:
         """All of them, or those that serve one project."""
         return self._all if project_id is None else self._of.get(project_id, self._shared)
 
+    def account(self, key: str) -> Account | None:
+        return next((account for account in self._all if account.key == key), None)
+
     def held(self) -> AbstractContextManager[object]:
         """These never change."""
         return nullcontext()
 
-    def look_again(self) -> None:
+    def look_again(self, *accounts: str) -> None:
         """There is nothing newer."""
 
     def close(self) -> None:

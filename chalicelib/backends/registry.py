@@ -4,11 +4,14 @@ A row names its parts by dotted path, so that nothing of a provider is imported 
 model and the facts load without the provider's SDK, and planning, listing and parsing need nothing else. A class
 imports its SDK with its first call, so whether that is installed is asked before there is an object to call. A type
 without a class is parsed and refused by name.
+
+In AWS, work on a provider's accounts is done by a function of the row's artefact, and `infra` renders the artefacts,
+their functions and these functions' policies from the rows: a provider whose SDK is large has one of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -30,10 +33,14 @@ class Row:
     backend: str = ""
     extra: str = ""  # the package extra that brings its SDK,
     sdk: tuple[str, ...] = ()  # and the modules that the provider's package imports from it
+    artefact: str = ""  # of the functions that call it; CLOUDS unless it says otherwise
+    permissions: str = ""  # in AWS, for accounts that use the credentials of that function
 
 
 _HERE = "chalicelib.backends"
 _KEY = Row(f"{_HERE}.configs:KeyBackendConfig")
+
+CLOUDS = "clouds"  # the artefact of all providers that need no large SDK
 
 # Alphabetical. The simulated cloud isn't here: it has no configuration, and `dstack` is the hosted marketplace.
 BACKENDS: Mapping[str, Row] = {
@@ -44,6 +51,7 @@ BACKENDS: Mapping[str, Row] = {
         backend=f"{_HERE}.aws.backend:AwsBackend",
         extra="aws",
         sdk=("boto3", "botocore"),
+        permissions=f"{_HERE}.aws.permissions:PERMISSIONS",
     ),
     "azure": Row(f"{_HERE}.azure.config:AzureBackendConfig"),
     "cloudrift": _KEY,
@@ -86,6 +94,29 @@ def built(table: Mapping[str, Row] = BACKENDS) -> frozenset[str]:
     return frozenset(name for name, row in table.items() if row.backend)
 
 
+def artefact_of(name: str, table: Mapping[str, Row] = BACKENDS) -> str:
+    """Of the functions that work on accounts of that type, or of one that isn't in the table: of the simulated cloud,
+    or of work that is no provider's."""
+    row = table.get(name)
+    return (row.artefact if row else "") or CLOUDS
+
+
+def artefacts(table: Mapping[str, Row] = BACKENDS) -> Mapping[str, tuple[str, ...]]:
+    """The artefacts of providers, each with the types that have a class and run from it."""
+    found: dict[str, tuple[str, ...]] = {CLOUDS: ()}
+    for name in sorted(built(table)):
+        artefact = artefact_of(name, table)
+        found[artefact] = (*found.get(artefact, ()), name)
+    return found
+
+
+def permissions_of(name: str, table: Mapping[str, Row] = BACKENDS) -> Sequence[Any]:
+    """What accounts of that type need in AWS, if they use the credentials of the function that works on them. Each has
+    `sid`, `actions`, `things` and `only_if`."""
+    row = table[name]
+    return tuple(_loaded(row.permissions)) if row.permissions else ()
+
+
 def facts_of(name: str, table: Mapping[str, Row] = BACKENDS) -> BackendFacts:
     """What the backend can do. Needs no SDK and no credentials; an alias has the same facts under its own name."""
     found: BackendFacts = _loaded(_built_row(name, table).facts)
@@ -96,12 +127,14 @@ def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backen
     """The backend's class. Raises NotSupported for a type without one, Refused if its SDK isn't installed."""
     row = _built_row(name, table)
     if lacking := [module for module in row.sdk if not _is_installed(module)]:
-        raise Refused(
-            f"The backend {name} needs the Python package {lacking[0]}, which isn't installed where the server runs.",
-            hint=f"Install it there: pip install 'dstack-serverless[{row.extra}]'",
-        )
+        raise lacks_sdk(name, lacking[0], f"Install it there: pip install 'dstack-serverless[{row.extra}]'")
     found: type[Backend] = _loaded(row.backend)
     return found
+
+
+def lacks_sdk(name: str, module: str, hint: str) -> Refused:
+    said = f"The backend {name} needs the Python package {module}, which isn't installed where the server runs."
+    return Refused(said, hint=hint)
 
 
 def _is_installed(module: str) -> bool:

@@ -1,12 +1,12 @@
 """What a control plane in AWS costs: prices, and how much of each thing an installation uses.
 
-Pure. What is used has three drivers: the schedules, which run whether or not anything happens; an instance, whose agent
-reports; and a run. Runs on several nodes add each further node, and their start, which a state machine drives. Services
-add a replica, whose agent is asked for streams; a gateway's replica, which asks what to serve; and a busy service, on
-which each of these reports. Where state changes are announced on a bus, each of them is one more. `plane_rates.py` has
-what each uses, as measured (`make cost`), and a bill is a sum of products. Calls and bytes are measured. How long a
-function takes can't be measured without AWS, so `SECONDS` assumes it; the prices are those of one region, without the
-free tier.
+Pure. What is used has four drivers: the schedules, which run whether or not anything happens; an account, which is
+swept and whose offers are fetched; an instance, whose agent reports; and a run. Runs on several nodes add each further
+node, and their start, which a state machine drives. Services add a replica, whose agent is asked for streams; a
+gateway's replica, which asks what to serve; and a busy service, on which each of these reports. Where state changes are
+announced on a bus, each of them is one more. `plane_rates.py` has what each uses, as measured (`make cost`), and a bill
+is a sum of products. Calls and bytes are measured. How long a function takes can't be measured without AWS, so
+`SECONDS` assumes it; the prices are those of one region, without the free tier.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ SECONDS: Mapping[str, float] = {  # of an invocation, on average
     "agent_sync": 0.015,
     "reconcile": 0.05,
     "reap_idle": 0.05,
-    "refresh_catalog": 5.0,
+    "sweep_orphans": 0.05,
+    "refresh_catalog": 0.05,
+    "provider_clouds/refresh": 10.0,
 }
 USUALLY = 0.15  # of any other
 
@@ -89,14 +91,19 @@ def counts(
     runs: float | None = None,
     changes: Mapping[str, float] | None = None,
     more: Mapping[str, float] | None = None,
+    accounts: float | None = None,
 ) -> dict[str, float]:
     """How many there are of each driver. `runs`: a month, in all. `changes`: state changes that one of a driver makes,
-    if they are announced. `more`: how many there are of what services and runs on several nodes add."""
-    found = {SCHEDULES: 1, INSTANCE: instances, RUN: RUNS * instances if runs is None else runs, **(more or {})}
+    if they are announced. `more`: how many there are of what services and runs on several nodes add. `accounts`: one,
+    if there are instances, unless they are counted."""
+    swept = min(1.0, instances) if accounts is None else accounts
+    found = {SCHEDULES: 1, **({ACCOUNT: swept} if swept else {})}
+    found |= {INSTANCE: instances, RUN: RUNS * instances if runs is None else runs, **(more or {})}
     made = sum(found.get(driver, 0) * number for driver, number in (changes or {}).items())
     return found if changes is None else found | {CHANGE: made}
 
 
-SCHEDULES, INSTANCE, RUN, CHANGE = "the schedules", "an instance", "a run", "a state change"
+SCHEDULES, ACCOUNT = "the schedules", "an account"
+INSTANCE, RUN, CHANGE = "an instance", "a run", "a state change"
 NODE, START = "a further node of a run", "a start on several nodes"
 REPLICA, DOOR, BUSY = "a service's replica", "a gateway's replica", "a busy service"

@@ -82,23 +82,14 @@ class StoredCatalog:
 
     # --- written -----------------------------------------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Fetch every account's offers. Those of accounts that aren't configured any more are removed."""
-        accounts = self._backends.accounts()
-        for account in accounts:
-            self.refresh_account(account)
-        known = {account.key for account in accounts}
-        for name in self._blobs.list(f"{FOLDER}/"):
-            if name.split("/")[1] not in known:
+    def refresh(self, key: str) -> LastRefresh | None:
+        """Fetch one account's offers. Independent of the others, whenever and wherever those are refreshed. None: it
+        isn't configured (any more), so its offers are removed."""
+        account = self._backends.account(key)
+        if account is None:
+            for name in self._blobs.list(f"{FOLDER}/{key}/"):
                 self._blobs.delete(name)
-
-    def refresh_awaited(self) -> None:
-        """Fetch the offers of those who have never answered, and may now."""
-        for account in self.awaited():
-            self.refresh_account(account)
-
-    def refresh_account(self, account: Account) -> None:
-        """Fetch one account's offers. Independent of the others, whenever and wherever those are refreshed."""
+            return None
         before = self._read_head(account.key)
         head = self._ask(account, before)
         self._blobs.put(_head_of(account.key), orjson.dumps(asdict(head)))
@@ -109,6 +100,17 @@ class StoredCatalog:
         for name in self._blobs.list(f"{FOLDER}/{account.key}/"):
             if name not in kept:
                 self._blobs.delete(name)
+        return head
+
+    def forget_unknown(self) -> None:
+        """Remove the offers of accounts that aren't configured any more, as of a deleted project."""
+        stored: dict[str, list[str]] = {}
+        for name in self._blobs.list(f"{FOLDER}/"):
+            stored.setdefault(name.split("/")[1], []).append(name)
+        for key in stored.keys() - {account.key for account in self._backends.accounts()}:
+            if self._backends.account(key) is None:  # or it was configured a moment ago
+                for name in stored[key]:
+                    self._blobs.delete(name)
 
     def _ask(self, account: Account, before: LastRefresh) -> LastRefresh:
         now = self._clock.now()

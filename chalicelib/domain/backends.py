@@ -9,6 +9,18 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun
 
 
+def account_key(type: str, project_id: str | None) -> str:
+    """What an account is called wherever one is named: stable, and fit for a blob's name. No project: one that serves
+    every project."""
+    return f"{type}-{project_id or 'all'}"
+
+
+def type_and_project(account: str) -> tuple[str, str]:
+    """What such a key was made of. No type has a dash in its name."""
+    type, _, project_id = account.partition("-")
+    return type, project_id
+
+
 class Configured(Noun):
     """One backend of one project."""
 
@@ -20,6 +32,10 @@ class Configured(Noun):
     config: str  # JSON, its secrets sealed (see store.sealed_specs)
     from_file: bool = False  # the server's own file has it, and only there it is changed
     changed_at: Micros
+
+    @property
+    def account(self) -> str:
+        return account_key(self.type, self.project_id)
 
     def place(self) -> keys.Place:
         return keys.Place(keys.backend(self.project_id, self.type))

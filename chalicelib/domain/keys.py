@@ -41,6 +41,7 @@
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
 | Renewal   | renewal          | form                    |                                    |                        |
 | Round     | round            | blobs                   |                                    |                        |
+| ScheduleTurn | schedule      | name                    |                                    |                        |
 | LogChunk  | log/<project>/<job> | first byte           |                                    |                        |
 | Program   | program/<digest> | status                  |                                    |                        |
 | names     | see `*_name`, `disk`, `identity` | | pointers, so that a name is taken by one commit only |              |
@@ -326,6 +327,10 @@ def sightings_of(account: str) -> str:
 
 def sighting(account: str, subject_hash: str) -> Key:
     return Key(sightings_of(account), subject_hash)
+
+
+def schedule(name: str) -> Key:
+    return Key("schedule", name)
 
 
 def renewal(form: int) -> Key:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from chalicelib.domain.backends import account_key
 from chalicelib.domain.instants import Micros
 
 if TYPE_CHECKING:
@@ -33,6 +34,35 @@ class Effects(Protocol):
     def submit(self, effect: Effect) -> None:
         """Execute a committed effect, now or soon, here or elsewhere (a thread, another Lambda). Losing it is repaired
         by the next pass over its instance, once `act_until` has passed."""
+
+
+@dataclass(frozen=True)
+class ConfigurationCheck:
+    """Asks a provider whether a configuration of a backend works."""
+
+    project_id: str
+    type: str
+    config: str  # JSON, its secrets sealed as where it is stored
+    expected: Mapping[str, str] = field(default_factory=dict)  # machines that it must show: names by id
+
+    @property
+    def account(self) -> str:
+        return account_key(self.type, self.project_id)
+
+
+class AccountWork(Protocol):
+    """Work on one account, done where its provider's SDK is: by the functions of an artefact, or by a few threads. None
+    of it waits for another account's."""
+
+    def sweep(self, account: str) -> None:
+        """Compare what the provider has with what the store says, soon."""
+
+    def refresh(self, account: str) -> None:
+        """Fetch the offers soon; for an account that isn't configured (any more), forget them."""
+
+    def check(self, asked: ConfigurationCheck) -> None:
+        """Now, while the caller waits. Raises what the provider says is wrong, Refused where its SDK isn't, Transient
+        if that takes too long."""
 
 
 class Aside(Protocol):
@@ -105,11 +135,14 @@ class Backends(Protocol):
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
         """Every account, or those that serve one project."""
 
+    def account(self, key: str) -> Account | None:
+        """The account of that key, as it is stored at this moment. None: it isn't configured (any more)."""
+
     def held(self) -> AbstractContextManager[object]:
         """Within it, this thread sees the accounts as they were when it first asked, whatever changes meanwhile."""
 
-    def look_again(self) -> None:
-        """One has been changed, here and now."""
+    def look_again(self, *accounts: str) -> None:
+        """These have been changed, here and now; each by its key."""
 
     def close(self) -> None: ...
 

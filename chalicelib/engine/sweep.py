@@ -2,7 +2,8 @@
 
 It should never find anything: every purchase is committed before it is made, its resources are recorded one by one, and
 silent machines are checked. We sweep all the same, because a missed machine costs money until somebody reads a bill.
-`planning.orphans` decides; this module lists, commits and acts, one account at a time.
+`planning.orphans` decides; this module lists, commits and acts. An account is swept by itself, where its provider's SDK
+is, so that a slow one delays no other.
 """
 
 from __future__ import annotations
@@ -54,14 +55,12 @@ class Sweeper:
         self._executor, self._here = executor, executor.here
         self._store, self._clock, self._read = self._here.store, self._here.clock, executor.load.read
 
-    def run(self) -> Swept:
-        """One look at every account."""
+    def run(self, account: Account) -> Swept:
         done = Swept()
-        for account in self._here.backends.accounts():
-            with _apart(f"the sweep of {account.key}"):
-                for finding in list(orphans.decide_sweep(self._look(account))):
-                    with _apart(f"what a sweep of {account.key} found"):
-                        self._act(account, finding, done)
+        with _apart(f"the sweep of {account.key}"):
+            for finding in list(orphans.decide_sweep(self._look(account))):
+                with _apart(f"what a sweep of {account.key} found"):
+                    self._act(account, finding, done)
         return done
 
     # --- listing -----------------------------------------------------------------------------------------------------
@@ -183,7 +182,7 @@ def _end(backend: Backend, orphan: Listed) -> None:
 
 @contextmanager
 def _apart(what: str) -> Iterator[None]:
-    """A failure is logged and left to the next sweep; it holds up nothing else."""
+    """A failure is logged and left to the next sweep; it holds up nothing else that this one found."""
     try:
         yield
     except BackendError as error:

@@ -25,7 +25,8 @@ from chalicelib.domain.backends import BackendRoster, Configured
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.reading import Spec
-from chalicelib.engine.ports import Clock
+from chalicelib.engine import account_checks
+from chalicelib.engine.ports import Clock, ConfigurationCheck
 from chalicelib.errors import Refused
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Store
@@ -39,11 +40,11 @@ LOOK_AGAIN: Micros = 5 * SECOND  # how long a process may use credentials that a
 Table = Mapping[str, Row]
 
 
-def providers(prices: Path | None = None, *, own_elsewhere: bool = False, table: Table = BACKENDS) -> Providers:
+def providers(prices: Path | None = None, *, table: Table = BACKENDS) -> Providers:
     """Those of the table. `prices`: the operator's file of them."""
     offline = None if prices is None else OfflinePrices(prices)
     made_by, facts = partial(made, offline=offline, table=table), partial(facts_of, table=table)
-    return Providers(built(table), made_by, facts, own_elsewhere)
+    return Providers(built(table), made_by, facts)
 
 
 def made(config: Spec, offline: OfflinePrices | None = None, table: Table = BACKENDS) -> Backend:
@@ -62,8 +63,9 @@ class StoredAccounts:
         clock: Clock,
         made_by: Providers,
         always: Iterable[Account] = (),
-        changed: Callable[[], object] = lambda: None,
+        changed: Callable[[str], object] = lambda account: None,
     ) -> None:
+        """`changed` is called for each account that was changed here."""
         self._store, self._seal, self._clock = store, seal, clock
         self._always, self._providers, self._changed = tuple(always), made_by, changed
         self._lock, self._held = threading.Lock(), threading.local()
@@ -87,6 +89,9 @@ class StoredAccounts:
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
         return self._seen().accounts(project_id)
 
+    def account(self, key: str) -> Account | None:
+        return self._look(at_once=True).account(key)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         outer = getattr(self._held, "open", False)
@@ -98,11 +103,12 @@ class StoredAccounts:
             if not outer:
                 self._held.accounts = None
 
-    def look_again(self) -> None:
+    def look_again(self, *accounts: str) -> None:
         with self._lock:
             self._looked_at = None
         self._held.accounts = None
-        self._changed()
+        for account in accounts:
+            self._changed(account)
 
     def close(self) -> None:
         for account in (*self._now.accounts(), *self._replaced):
@@ -156,18 +162,30 @@ class StoredAccounts:
         return Account(self._providers.facts(record.type), partial(self._make, record), record.project_id, regions)
 
     def _make(self, record: Configured) -> Backend:
-        from chalicelib.configuration.server_spec import config_model
+        return self._providers.make(opened(self._seal, record.project_id, record.type, record.config))
 
-        model = config_model(record.type)
-        assert model is not None, "a type of the table has a model"
-        context = sealed_specs.of_backend(record.project_id, record.type)
-        raw = sealed_specs.opened(self._seal, model, orjson.loads(record.config), context)
-        try:
-            config = model.model_validate(raw)
-        except ValidationError as error:
-            fields = sorted({".".join(map(str, each["loc"])) for each in error.errors(include_input=False)})
-            raise Refused(
-                f"the settings of the backend {record.type} were stored by another version, and this one refuses "
-                f"{', '.join(fields)}: configure it again"
-            ) from None  # its words have the values, which may be secret
-        return self._providers.make(config)
+
+def check(asked: ConfigurationCheck, seal: Sealer, providers: Providers, install_id: str) -> None:
+    """Ask the provider here, with a backend that is made for this. Raises what is wrong."""
+    backend = providers.make(opened(seal, asked.project_id, asked.type, asked.config))
+    try:
+        account_checks.check(backend, asked.expected, install_id)
+    finally:
+        backend.close()
+
+
+def opened(seal: Sealer, project_id: str, type: str, config: str) -> Spec:
+    """A backend's configuration as it is stored (`config`: JSON with sealed secrets), with its secrets in clear."""
+    from chalicelib.configuration.server_spec import config_model
+
+    model = config_model(type)
+    assert model is not None, "a type of the table has a model"
+    raw = sealed_specs.opened(seal, model, orjson.loads(config), sealed_specs.of_backend(project_id, type))
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        fields = sorted({".".join(map(str, each["loc"])) for each in error.errors(include_input=False)})
+        raise Refused(
+            f"the settings of the backend {type} were stored by another version, and this one refuses "
+            f"{', '.join(fields)}: configure it again"
+        ) from None  # its words have the values, which may be secret

@@ -27,6 +27,7 @@ from chalicelib.runtime.doors import GatewayNews, door_of, tell
 from chalicelib.runtime.left_running import left_running
 from chalicelib.runtime.loop import EffectPools, ReconcileLoop, Ticker
 from chalicelib.runtime.ports import Ports
+from chalicelib.runtime.provider_threads import ProviderThreads
 from chalicelib.runtime.relays import ReplicaRelays
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
@@ -83,10 +84,10 @@ class EmbeddedRoot(Root):
         folder, self._database = settings.data_dir, SqliteStore(settings.data_dir / "plane.db")
         clock = clock or SystemClock(after=self._database.newest_event())
         store = HeardStore(HistoryStore(self._database, settings.retention), self._heard)
-        blobs = FileBlobs(folder / "blobs")
-        program = agent_program(folder)
+        blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
         publish(blobs, program.read_bytes())
-        self.polls, self.effects, self.figures = Polls(), EffectPools(), Figures()
+        self.polls, self.figures = Polls(), Figures()
+        self.effects, self.accounts = EffectPools(), ProviderThreads(lambda: self)
         self.gateway_news = GatewayNews(self.polls.ring)
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # a stream takes up to four
         self.streams = StreamBroker(random_id, random_token, min(MOST, max(1, seats // 4)))
@@ -95,8 +96,7 @@ class EmbeddedRoot(Root):
         self.loop = ReconcileLoop(clock, store.next_due)
         seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
         known, clouds = providers(settings.catalog_file), self._clouds(settings, server_url, program)
-        self.renewals = Gathered(store)
-        self.refreshes = Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
+        self.renewals, self.refreshes = Gathered(store), Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
         super().__init__(
             Ports(
                 store=store,
@@ -104,9 +104,10 @@ class EmbeddedRoot(Root):
                 logs=FileLogs(folder / "logs"),
                 seal=seal,
                 install_key=kept_secret(folder / "install.key"),
-                backends=StoredAccounts(store, seal, clock, known, clouds, changed=self.refreshes.now),
+                backends=StoredAccounts(store, seal, clock, known, clouds, changed=lambda _: self.refreshes.now()),
                 wake=self.loop.wake,
                 effects=self.effects,
+                account_work=self.accounts,
                 news=self.polls.ring,
                 pace=EMBEDDED,
                 server_url=server_url,
@@ -133,7 +134,7 @@ class EmbeddedRoot(Root):
         self._tunnels: Tunnels | None = None
         self.subscribers = Subscribers(lambda: self.plane, self._database)
         self.renewing = Ticker(RENEW_EVERY, self.renewals.write)
-        self.sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
+        self.sweeps = Ticker(SWEEP_EVERY, self.sweep_accounts)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
 
     def _clouds(self, settings: ServerSettings, server_url: str, program: Path) -> list[Account]:
@@ -152,6 +153,7 @@ class EmbeddedRoot(Root):
         return local_cloud(folder, server_url, program, settings.agent_users, settings.fake_cloud_name)
 
     def start(self) -> None:
+        self.accounts.start()
         self.refreshes.start()
         if self.catalog.awaited():
             self.refreshes.wait_first(FIRST_OFFERS)  # or the first plans would have no offers
@@ -178,11 +180,15 @@ class EmbeddedRoot(Root):
 
     def keep_catalog(self) -> None:
         """One turn: a refresh, and soon another of those for whose first offers jobs wait."""
-        self.refresh_catalog()
+        self.refresh_accounts()
         for _ in range(int(REFRESH_EVERY / ASK_AGAIN)):
-            if not self.catalog.awaited() or not self.refreshes.rest(self.ask_again):
+            self.accounts.settle(self.ask_again)
+            awaited = [account.key for account in self.catalog.awaited()]
+            if not awaited or not self.refreshes.rest(self.ask_again):
                 break
-            self.catalog.refresh_awaited()
+            for account in awaited:
+                if not self.accounts.busy(account):
+                    self.accounts.refresh(account)
 
     def _heard(self, changes: Sequence[Change]) -> None:
         tell(self.door, changes)
@@ -221,6 +227,7 @@ class EmbeddedRoot(Root):
         self.refreshes.stop()
         self.sweeps.stop()
         self.erasures.stop()
+        self.accounts.stop()
         if self._tunnels is not None:
             self._tunnels.stop()
         self.loop.stop()

@@ -1,8 +1,9 @@
 """The control plane in AWS: DynamoDB, S3, Lambda, SSM.
 
-Wake-ups and effects are asynchronous invocations. Lambda keeps the event, so a slow cloud never blocks a request; it
-repeats the event twice if the function fails, and then puts it on a queue whose events are reported. Nothing polls for
-them, so they cost nothing while nothing happens. They arrive at least once, and in any order.
+Wake-ups and work on providers (`provider_functions.py`) are asynchronous invocations. Lambda keeps the event, so a slow
+cloud never blocks a request; it repeats the event twice if the function fails, and then puts it on a queue whose events
+are reported. Nothing polls for them, so they cost nothing while nothing happens. They arrive at least once, and in any
+order.
 
 A Lambda's process creates its root with its first event and keeps it; importing this module creates no client.
 """
@@ -10,9 +11,8 @@ A Lambda's process creates its root with its first event and keeps it; importing
 from __future__ import annotations
 
 import gc
-import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.backends.accounts import Account
 from chalicelib.backends.spi import Backend
+from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.usage import StorageUsage
-from chalicelib.engine.ports import Clock, Effects
+from chalicelib.engine.ports import Clock
 from chalicelib.errors import Invalid
-from chalicelib.planning.kernel.plan import Effect
 from chalicelib.planning.machines.hosts import ON_PREM
 from chalicelib.runtime import observing
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.ports import Ports, nothing
+from chalicelib.runtime.provider_functions import PATIENCE, WAITED, Clients, ProviderFunctions, invoke
 from chalicelib.runtime.root import Root
-from chalicelib.runtime.settings import CLOUDS, LambdaSettings, Parameters, authority_in, emulator
+from chalicelib.runtime.settings import LambdaSettings, Parameters, authority_in, emulator
 from chalicelib.usecases.context import SignsOn
 from chalicelib.usecases.pace import PER_CALL
 
@@ -45,8 +46,6 @@ ENTRIES = 10  # that EventBridge takes at once: each is a few kilobytes, and tog
 BATCH = 100  # hints per event; Lambda allows 256 KB at least, and a unit's name is about 50 bytes
 
 SOURCE, DETAIL_TYPE = "dstack", "State Change"  # as rules name them
-
-Clients = Callable[[str], Any]  # the client of an AWS service, by the service's name
 
 
 class LambdaRoot(Root):
@@ -66,13 +65,12 @@ class LambdaRoot(Root):
         clients, clock = clients or Boto(settings.endpoint), clock or SystemClock()
         chain = Chain(settings.longest_chain)
         workflows = StepFunctions(clients, settings.state_machines) if settings.state_machines else None
-        effects: Effects = InvokedEffects(clients, settings.effect_functions[CLOUDS], chain, _own_functions(settings))
+        work = ProviderFunctions(clients, settings.provider_functions, chain, _own_functions(settings))
         blobs = S3Blobs(settings.bucket, lambda: clients("s3"))
         store = HistoryStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
         logs = BlobLogs(store, blobs)
         seal: Sealer = Sealer(settings.master_key) if settings.master_key else NoSealer()
-        known = providers(own_elsewhere=True)
-        refresh = partial(ask_for_offers, clients, settings.catalog_function)
+        known = providers()
         super().__init__(
             Ports(
                 store=store,
@@ -83,11 +81,12 @@ class LambdaRoot(Root):
                 install_key=settings.install_key,
                 given_install_id=settings.install_id,
                 publishes=False,
-                backends=StoredAccounts(store, seal, clock, known, _always(settings), changed=refresh),
+                backends=StoredAccounts(store, seal, clock, known, _always(settings), changed=work.refresh),
                 providers=known,
                 wake=WakeUps(clients, settings.wake_function, chain),
                 chain=chain,
-                effects=ExecutionEffects(workflows, effects),
+                effects=ExecutionEffects(workflows, work),
+                account_work=work,
                 workflows=workflows,
                 news=nobody_waits,
                 pace=PER_CALL.at(settings.sync_seconds),
@@ -175,8 +174,12 @@ class Boto:
             # Addresses that are signed for others must say what for, which only this version of S3's signatures can.
             # They name the bucket's region: elsewhere, a new bucket is redirected, where the signature doesn't hold.
             style = None if self._endpoint else {"addressing_style": "virtual"}
-            config = Config(signature_version="s3v4", s3=style) if service == "s3" else None
-            self._made[service] = boto3.client(service, endpoint_url=self._endpoint, config=config)
+            configs = {
+                "s3": Config(signature_version="s3v4", s3=style),
+                WAITED: Config(read_timeout=PATIENCE, connect_timeout=5, retries={"total_max_attempts": 1}),
+            }
+            name = service.partition("/")[0]
+            self._made[service] = boto3.client(name, endpoint_url=self._endpoint, config=configs.get(service))
         return self._made[service]
 
 
@@ -196,43 +199,14 @@ class WakeUps:
         for start in range(0, len(names), BATCH):
             batch = names[start : start + BATCH]
             try:
-                _invoke(self._clients, self._function, self._chain.next({"units": batch}))
+                invoke(self._clients, self._function, self._chain.next({"units": batch}))
             except Exception:  # whatever the SDK raises: the function, the network, the permissions
                 self.lost += len(batch)
                 log.exception("%d wake-ups were lost, %d since this process started", len(batch), self.lost)
 
 
-def ask_for_offers(clients: Clients, function: str | None) -> None:
-    """A backend was configured, and that is committed: the catalogue's schedule, hours apart, finds it too."""
-    if function is None:
-        return
-    try:
-        _invoke(clients, function, {})
-    except Exception:  # as with hints
-        log.exception("the offers of a backend that was configured couldn't be asked for; the schedule fetches them")
-
-
-def _invoke(clients: Clients, function: str, event: Mapping[str, Any]) -> None:
-    """Lambda has the event when this returns; what becomes of it isn't waited for."""
-    clients("lambda").invoke(FunctionName=function, InvocationType="Event", Payload=json.dumps(event).encode())
-
-
 def nobody_waits(instance_ids: Iterable[str]) -> None:
     """No calls are held here: this root's agents call again by themselves."""
-
-
-class InvokedEffects:
-    """Effects go to the provision function, which has the clouds' SDKs; those of backends with a function of their own
-    go there."""
-
-    def __init__(self, clients: Clients, function: str, chain: Chain, own: Mapping[str, str] | None = None) -> None:
-        self._clients, self._function, self._chain, self._own = clients, function, chain, own or {}
-
-    def submit(self, effect: Effect) -> None:
-        from chalicelib.engine.effects.table import to_message
-
-        function = self._own.get(effect.backend, self._function)
-        _invoke(self._clients, function, self._chain.next(to_message(effect)))
 
 
 class DeadLetters:
@@ -278,15 +252,11 @@ class EventBus:
         }
 
 
-def execute(root: Root, event: Mapping[str, Any]) -> None:
-    """An effect. What it raises is for Lambda, which repeats the event, and at last sets it aside."""
-    from chalicelib.engine.effects.table import from_message
-
-    try:
-        root.executor.execute(from_message(root.ports.chain.begin(event)))
-    except Exception:
-        root.ports.count(observing.EFFECTS_FAILED, 1)
-        raise
+def fired_at(event: Mapping[str, Any]) -> Micros | None:
+    """When a schedule fired for this event, which it says again if it fires twice; None: somebody else asks."""
+    if event.get("source") != "aws.events":
+        return None
+    return round(datetime.fromisoformat(event["time"]).timestamp()) * SECOND
 
 
 def drive(driving: Driving | Starting, event: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.engine.ports import Clock
@@ -145,38 +145,71 @@ class Ticker:
             pause = self.every
 
 
-class EffectPool:
-    """Executes committed effects on a few threads, those of a unit one at a time and in the order of their commits.
+class Threads(Protocol):
+    """What runs a pool's calls; the pool itself sees to it that they aren't too many."""
+
+    def submit(self, work: Callable[..., object], /, *given: Any) -> object: ...
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None: ...
+
+
+class Pooled(Protocol):
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def project_id(self) -> str: ...
+
+
+T = TypeVar("T", bound=Pooled)
+
+
+class FairPool(Generic[T]):
+    """Executes tasks on a few threads, those of a unit one at a time and in their order.
 
     Projects take turns, so that one that orders a thousand machines doesn't keep another's first one waiting. And each
     takes at most half of the threads that the others leave: a project's host may hold a thread for minutes.
     """
 
-    def __init__(self, threads: int = 16) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="effect")
+    def __init__(self, threads: int, pool: Threads) -> None:
+        self._pool = pool
         self._free, self._working = threads, Counter[str]()  # threads, and how many each project has
-        self._lock = threading.Lock()
-        self._waiting: dict[str, list[Effect]] = {}  # by unit, from its first effect to the end of its last
+        self._lock = threading.Condition()
+        self._waiting: dict[str, list[T]] = {}  # by unit, from its first task to the end of its last
         self._turns: dict[str, deque[str]] = {}  # by project: its units that no thread has yet; whose turn it is first
-        self._execute: Callable[[Effect], object] | None = None
+        self._execute: Callable[[T], object] | None = None
         self._stopped = False
 
-    def start(self, execute: Callable[[Effect], object]) -> None:
+    @property
+    def started(self) -> bool:
+        return self._execute is not None
+
+    def start(self, execute: Callable[[T], object]) -> None:
         """Execute what is waiting, and from now on whatever is submitted."""
         with self._lock:
             self._execute = execute
             self._begin()
 
-    def submit(self, effect: Effect) -> None:
+    def submit(self, task: T) -> None:
         with self._lock:
-            queue = self._waiting.get(effect.unit)
+            queue = self._waiting.get(task.unit)
             if queue is not None:
-                if effect not in queue:
-                    queue.append(effect)
+                if task not in queue:
+                    queue.append(task)
                 return
-            self._waiting[effect.unit] = [effect]
-            self._turns.setdefault(effect.project_id, deque()).append(effect.unit)
+            self._waiting[task.unit] = [task]
+            self._turns.setdefault(task.project_id, deque()).append(task.unit)
             self._begin()
+
+    def busy(self, unit: str) -> bool:
+        """Has it tasks that are under way or waiting?"""
+        with self._lock:
+            return unit in self._waiting
+
+    def settle(self, patience: float) -> bool:
+        """Wait up to this many seconds until there are no tasks; returns whether that came."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._waiting, patience)
 
     def _begin(self) -> None:
         """Give free threads to the projects whose turn it is. Called with the lock held."""
@@ -192,7 +225,7 @@ class EffectPool:
             self._working[project] += 1
             self._pool.submit(self._turn, project, unit, self._execute)
 
-    def _turn(self, project: str, unit: str, execute: Callable[[Effect], object]) -> None:
+    def _turn(self, project: str, unit: str, execute: Callable[[T], object]) -> None:
         self._drain(unit, execute)
         with self._lock:
             self._free += 1
@@ -201,23 +234,31 @@ class EffectPool:
                 del self._working[project]
             self._begin()
 
-    def _drain(self, unit: str, execute: Callable[[Effect], object]) -> None:
+    def _drain(self, unit: str, execute: Callable[[T], object]) -> None:
         while True:
             with self._lock:
                 queue = self._waiting[unit]
                 if not queue:
                     del self._waiting[unit]
+                    self._lock.notify_all()
                     return
-                effect = queue.pop(0)
+                task = queue.pop(0)
             try:
-                execute(effect)
-            except Exception:  # the effect stays committed; the next pass over its unit repeats it
-                log.exception("executing %s failed", effect)
+                execute(task)
+            except Exception:  # an effect stays committed, and a schedule comes again
+                log.exception("executing %s failed", task)
 
     def stop(self) -> None:
         with self._lock:
             self._stopped = True
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class EffectPool(FairPool[Effect]):
+    """Of committed effects, in the order of their commits."""
+
+    def __init__(self, threads: int = 16) -> None:
+        super().__init__(threads, ThreadPoolExecutor(threads, thread_name_prefix="effect"))
 
 
 class EffectPools:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.authority import Authority
     from chalicelib.engine.figures import Figures
     from chalicelib.engine.ports import (
+        AccountWork,
         Aside,
         Backends,
         Bus,
@@ -60,7 +61,8 @@ class Ports:
     install_key: bytes  #              a key file                         an SSM SecureString
     backends: Backends  #              the store's and the simulated     the store's
     wake: Wake  #                      the reconciler's thread            invokes functions.reconcile
-    effects: Effects  #                a pool of threads                  invokes functions.provision
+    effects: Effects  #                a pool of threads                  invokes functions.provider
+    account_work: AccountWork  #       a pool of threads                  invokes functions.provider
     news: News  #                      ends the agents' long polls        nobody waits
     pace: Pace  #                      calls are held                     calls are billed
     server_url: str  #                 --public-url, or where it listens  the stack's own

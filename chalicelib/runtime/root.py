@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import SECOND
 from chalicelib.errors import NotDeployed
 from chalicelib.runtime.ports import Ports
 from chalicelib.usecases.context import Joining, Plane
@@ -14,13 +15,14 @@ from chalicelib.usecases.context import Joining, Plane
 if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
     from chalicelib.domain.instances import Instance
+    from chalicelib.domain.instants import Micros
     from chalicelib.engine.driving import Driving, Starting
     from chalicelib.engine.erasing import Erased, Eraser
     from chalicelib.engine.execute import Executor
     from chalicelib.engine.load import Loader
-    from chalicelib.engine.ports import Performer
+    from chalicelib.engine.ports import ConfigurationCheck, Performer
     from chalicelib.engine.reconcile import Reconciler
-    from chalicelib.engine.sweep import Sweeper
+    from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.connection import HostLogin
 
 
@@ -58,6 +60,7 @@ class Root:
             images=ports.images,
             permissions=ports.permissions,
             providers=ports.providers,
+            account_work=ports.account_work,
             retention=ports.retention,
             measure=ports.measure,
             hosts=ports.logins is not None,
@@ -185,12 +188,6 @@ class Root:
         return Loader(self.plane.read, self.catalog, self.ports.backends, executions=driven)
 
     @cached_property
-    def sweeper(self) -> Sweeper:
-        from chalicelib.engine.sweep import Sweeper
-
-        return Sweeper(self.executor)
-
-    @cached_property
     def eraser(self) -> Eraser:
         from chalicelib.engine.erasing import Eraser
 
@@ -233,9 +230,49 @@ class Root:
 
         return silent(self.ports.store, self.ports.clock)
 
-    def refresh_catalog(self) -> None:
-        """Fetch every account's offers; plans read the stored copy."""
-        self.catalog.refresh()
+    # --- work on accounts, where their providers' SDKs are ------------------------------------------------------------
+
+    def sweep(self, account: str) -> Swept:
+        """Release resources of an account that have our tag but no owner, and settle instances whose machines are
+        gone."""
+        from chalicelib.engine.sweep import Sweeper, Swept
+
+        found = self.ports.backends.account(account)
+        return Swept() if found is None else Sweeper(self.executor).run(found)
+
+    def refresh(self, account: str) -> bool:
+        """Fetch an account's offers; plans read the stored copy. Do jobs still wait for its first?"""
+        head = self.catalog.refresh(account)
+        return head is not None and head.awaited
+
+    def check(self, asked: ConfigurationCheck) -> None:
+        """Raises what the provider says is wrong with a configuration."""
+        from chalicelib.runtime.accounts import check
+
+        check(asked, self.ports.seal, self.ports.providers, self.install_id)
+
+    # --- and elsewhere: one request an account ------------------------------------------------------------------------
+
+    def sweep_accounts(self, at: Micros | None = None) -> list[str]:
+        """Have every account swept. `at`: the schedule's turn, which is taken once."""
+        return self._each("sweep", self.ports.account_work.sweep, at)
+
+    def refresh_accounts(self, at: Micros | None = None) -> list[str]:
+        """Have every account's offers fetched, and forget those of accounts that are gone."""
+        self.catalog.forget_unknown()
+        return self._each("refresh", self.ports.account_work.refresh, at)
+
+    def _each(self, schedule: str, ask: Callable[[str], None], at: Micros | None) -> list[str]:
+        from chalicelib.engine.turns import taken
+
+        accounts = [account.key for account in self.ports.backends.accounts()]
+        if not accounts or (at is not None and taken(self.ports.store, schedule, at)):
+            return []  # without accounts, nothing is read or written
+        first = (at or self.ports.clock.now()) // SECOND % len(accounts)  # or the same would always be last
+        accounts = accounts[first:] + accounts[:first]
+        for account in accounts:
+            ask(account)
+        return accounts
 
     def close(self) -> None:
         self.ports.backends.close()

@@ -170,14 +170,13 @@ class LambdaSettings:
     table: str
     bucket: str
     wake_function: str  # the name of functions.reconcile
-    effect_functions: Mapping[str, str]  # of each artefact's functions.provision
     api_url: str  # for people
     agent_url: str  # for agents
     install_key: bytes = field(repr=False)  # empty: this function has no use for it
     master_key: bytes = field(repr=False)  # the same
     install_id: str = ""  # made of the install key, for functions without it
+    provider_functions: Mapping[str, str] = field(default_factory=dict)  # of each artefact's functions.provider
     host_function: str | None = None  # of functions.bootstrap_host; without it nobody logs in to hosts
-    catalog_function: str | None = None  # of functions.refresh_catalog, asked when a backend is configured
     aside_queue: str | None = None  # the URL of the queue where Lambda puts the events that it gave up
     bus: str | None = None  # state changes are announced there, if it is on
     state_machines: Mapping[str, str] = field(default_factory=dict)  # ARN of each workflow's
@@ -210,14 +209,13 @@ class LambdaSettings:
             table=told["table"],
             bucket=told["bucket"],
             wake_function=told["wake_function"],
-            effect_functions=told["effect_functions"],
             api_url=told["api_url"].rstrip("/"),
             agent_url=(told.get("agent_url") or told["api_url"]).rstrip("/"),
             install_key=bytes.fromhex(found.get("install-key", "")),
             master_key=bytes.fromhex(found.get("master-key", "")),
             install_id="" if id_ == ANY else id_,
+            provider_functions=told.get("provider_functions") or {},
             host_function=told.get("host_function"),
-            catalog_function=told.get("catalog_function"),
             aside_queue=told.get("aside_queue"),
             bus=told.get("bus") or None,
             state_machines=told.get("state_machines") or {},
@@ -238,25 +236,25 @@ def emulator() -> str | None:
     return os.environ.get("DSTACK_AWS_ENDPOINT") or None
 
 
-_NEEDED = ("table", "bucket", "wake_function", "effect_functions", "api_url")
+_NEEDED = ("table", "bucket", "wake_function", "api_url")
 _VARIABLES = {
     "table": "DSTACK_TABLE",
     "bucket": "DSTACK_BUCKET",
     "wake_function": "DSTACK_WAKE_FUNCTION",
     "host_function": "DSTACK_HOST_FUNCTION",
-    "catalog_function": "DSTACK_CATALOG_FUNCTION",
     "aside_queue": "DSTACK_ASIDE_QUEUE",
     "api_url": "DSTACK_API_URL",
     "agent_url": "DSTACK_AGENT_URL",
     "bus": "DSTACK_BUS",
 }
-CLOUDS = "clouds"  # the artefact of the backends that need no SDK of their own
 
 
 def _overrides(env: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {key: env[name] for key, name in _VARIABLES.items() if name in env}
-    if "DSTACK_EFFECT_FUNCTION" in env:
-        given["effect_functions"] = {CLOUDS: env["DSTACK_EFFECT_FUNCTION"]}
+    if "DSTACK_PROVIDER_FUNCTION" in env:
+        from chalicelib.backends.registry import CLOUDS
+
+        given["provider_functions"] = {CLOUDS: env["DSTACK_PROVIDER_FUNCTION"]}
     return given
 
 

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure, StorageUsage
-from chalicelib.engine.ports import Backends, Catalog, Clock, News, Rights, Streams, Wake, unheard
+from chalicelib.engine.ports import (
+    AccountWork,
+    Backends,
+    Catalog,
+    Clock,
+    ConfigurationCheck,
+    News,
+    Rights,
+    Streams,
+    Wake,
+    unheard,
+)
 from chalicelib.errors import Bug
 from chalicelib.store.kept import Lru
 from chalicelib.store.port import Change, Put, Store
@@ -102,6 +113,19 @@ def _none(asked: object) -> Any:
     raise Bug("this plane makes no backends")
 
 
+class NoAccountWork:
+    """Of a plane that has none done."""
+
+    def sweep(self, account: str) -> None:
+        raise Bug("this plane sweeps no accounts")
+
+    def refresh(self, account: str) -> None:
+        raise Bug("this plane fetches no offers")
+
+    def check(self, asked: ConfigurationCheck) -> None:
+        raise Bug("this plane checks no configurations")
+
+
 @dataclass(frozen=True)
 class Providers:
     """The types of backends that this plane can make from a configuration."""
@@ -109,7 +133,6 @@ class Providers:
     types: frozenset[str] = frozenset()
     make: Callable[[Spec], Backend] = _none
     facts: Callable[[str], BackendFacts] = _none  # of a type
-    own_elsewhere: bool = False  # whoever makes them elsewhere has other credentials of its own than this process
 
 
 @dataclass(frozen=True)
@@ -129,6 +152,7 @@ class Plane:
     backends: Backends
     pace: Pace
     providers: Providers = Providers()
+    account_work: AccountWork = field(default_factory=NoAccountWork)
     limits: SizeLimits = SizeLimits()
     images: JobImages = JobImages()
     permissions: Permissions = field(default_factory=Permissions)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from chalicelib.backends.accounts import Account, Accounts
@@ -29,20 +30,22 @@ from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.engine.erasing import Eraser
+from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.engine.read import Reader
-from chalicelib.errors import BackendError, InvalidCredentials
+from chalicelib.errors import BackendError, InvalidCredentials, Throttled
 from chalicelib.planning.kernel.purchases import Bought, Create, NotBought
 from chalicelib.planning.volumes.volumes import CreateVolume, VolumeNotMade
 from chalicelib.runtime.accounts import StoredAccounts, providers
 from chalicelib.store import nouns
 from chalicelib.store.port import Page, Store
 from chalicelib.store.seal import Sealer
+from chalicelib.usecases.context import NoAccountWork
 from chalicelib.usecases.operator import backends
 from chalicelib.usecases.people.projects import delete_projects
 from tests.api.rig import Rig
 from tests.world import disks as d
 from tests.world import nouns as b
-from tests.world.keyed import Keys, config
+from tests.world.keyed import CheckedHere, Keys, config
 from tests.world.ports import Books
 
 SECRETS = ("AKIA-GOOD-1", "hush-hush-1")
@@ -79,7 +82,8 @@ class Desk(Rig):
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     clouds = Keys()
-    made = Desk.at(tmp_path, catalog=Books(()), backends=Accounts(), providers=clouds.providers)
+    work = {"providers": clouds.providers, "account_work": CheckedHere(clouds.providers)}
+    made = Desk.at(tmp_path, catalog=Books(()), backends=Accounts(), **work)
     world = made.world
     stored = StoredAccounts(world.store, Sealer(b"k" * 32), world.clock, clouds.providers)
     object.__setattr__(world.plane, "backends", stored)
@@ -128,7 +132,7 @@ def test_yaml_goes_in_and_comes_back_without_secrets(desk: Desk) -> None:
 def test_an_sdk_that_is_missing_is_a_refusal_with_the_extra_in_every_call(desk: Desk) -> None:
     desk.add()
     lacking = {"aws": replace(BACKENDS["aws"], sdk=("no_such_sdk",))}
-    object.__setattr__(desk.world.plane, "providers", providers(table=lacking))
+    object.__setattr__(desk.world.plane, "account_work", CheckedHere(providers(table=lacking)))
     yaml = "type: aws\ncreds: {type: access_key, access_key: AKIA-GOOD-1, secret_key: hush}\n"
     for call, body in (
         ("update", config()),
@@ -424,22 +428,38 @@ def test_what_ends_or_has_just_begun_need_not_be_seen(desk: Desk) -> None:
 
 def test_one_that_does_not_open_any_more_is_replaced_as_a_whole(desk: Desk) -> None:
     desk.add()
-    object.__setattr__(desk.world.plane, "seal", Sealer(b"n" * 32))
+    anew = Sealer(b"n" * 32)
+    object.__setattr__(desk.world.plane, "seal", anew)
+    object.__setattr__(desk.world.plane, "account_work", CheckedHere(desk.clouds.providers, anew))
     assert "secret that isn't known" in desk.refused("P/backends/update", config("(hidden)", "(hidden)"))
     desk.ok("P/backends/update", config("anew"))
     assert desk.ok("P/backends/aws/config_info")["creds"]["access_key"] == "(hidden)"
 
 
-def test_credentials_that_only_others_have_are_not_tried_here(desk: Desk) -> None:
-    elsewhere = replace(desk.clouds.providers, own_elsewhere=True)
-    object.__setattr__(desk.world.plane, "providers", elsewhere)
+def test_the_control_planes_own_credentials_are_tried_like_any(desk: Desk) -> None:
+    """By who has them: whatever works on the account."""
     own = {"type": "aws", "creds": {"type": "default"}}
     desk.ok("P/backends/create", own)
     desk.ok("P/backends/update", own)
-    assert desk.clouds.made == [], "nobody was asked"
-    assert "only those can try" in desk.refused("P/backends/aws/check")
-    desk.ok("P/backends/update", config("good"))
-    assert desk.ok("P/backends/aws/check") is None and desk.clouds.made
+    assert desk.ok("P/backends/aws/check") is None
+    assert [cloud.key for cloud in desk.clouds.made] == ["default"] * 3
+
+
+def test_a_configuration_is_checked_where_the_sdk_is_and_travels_sealed(desk: Desk) -> None:
+    sent: list[ConfigurationCheck] = []
+
+    class Elsewhere(NoAccountWork):
+        def check(self, asked: ConfigurationCheck) -> None:
+            sent.append(asked)
+            raise Throttled("too many calls", retry_after=7)
+
+    object.__setattr__(desk.world.plane, "account_work", Elsewhere())
+    reply = desk.call("/api/project/main/backends/create", config())
+    assert reply.status == 400 and reply.json["detail"][0]["fields"] == ["creds"]
+    assert desk.stored() is None and desk.clouds.made == [], "and made nowhere else"
+    [asked] = sent
+    assert asked.account == f"aws-{desk.project.id}" and "hush-hush" not in asked.config
+    assert orjson.loads(asked.config)["creds"]["secret_key"].startswith("sealed.")
 
 
 def test_a_check_asks_the_provider_with_what_is_stored(desk: Desk) -> None:

@@ -27,7 +27,7 @@ def test_what_a_server_costs_is_shown_to_its_admins_where_calls_are_billed(tmp_p
     assert found["pace"] == {"fast": 2.0, "slow": 60.0, "presence": 270.0, "log": 900.0}
     rig.save(*(b.heard(b.host(number, b.fleet("lab")), watched=True) for number in (0, 1)))
     assert rig.ok("/api/server/get_cost")["counts"]["an instance"] == 2
-    assert found["billed"] and found["counts"] == {"the schedules": 1, "an instance": 0, "a run": 1}
+    assert found["billed"] and found["counts"] == {"the schedules": 1, "an account": 1, "an instance": 0, "a run": 1}
     assert sum(line["dollars"] for line in found["lines"]) > sum(line["dollars"] for line in alone["lines"])
     assert rig.call("/api/server/get_cost", token=rig.user("chief", ProjectRole.admin)).status == 403
     rig.world.plane.store.close()
@@ -40,7 +40,7 @@ def test_runs_on_several_nodes_add_their_nodes_and_their_starts(tmp_path: Path) 
         submit(rig, {**spec, "configuration": {**spec["configuration"], "nodes": nodes}})
     found = rig.ok("/api/server/get_cost")
     added = {"a run": 3, "a further node of a run": 4, "a start on several nodes": 2}
-    assert found["counts"] == {"the schedules": 1, "an instance": 0, **added}
+    assert found["counts"] == {"the schedules": 1, "an account": 1, "an instance": 0, **added}
     (told,) = (line for line in found["lines"] if line["what"] == "state transitions")
     assert told["amount"] == 2 * RATES["a start on several nodes"]["state transitions"]
     rig.world.plane.store.close()

@@ -1,10 +1,10 @@
 """A month of the control plane in AWS in small: its functions and agents' sessions on the world's time, and
 every billed call counted.
 
-Three stretches, each less what the one before uses anyway: nothing at all; machines whose agents report; and runs on
-them, submitted, looked at and followed by the command line itself. A month is these times what there is of each. Then,
-elsewhere, runs on several nodes; and a gateway and a service, which add something beyond what they use as machines and
-as a run.
+Four stretches, each less what the one before uses anyway: nothing at all; an account of a provider; machines whose
+agents report; and runs on them, submitted, looked at and followed by the command line itself. A month is these times
+what there is of each. Then, elsewhere, runs on several nodes; and a gateway and a service, which add something beyond
+what they use as machines and as a run.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.billing.plane import (
+    ACCOUNT,
     BUSY,
     CHANGE,
     DOOR,
@@ -78,31 +79,38 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
     with opened() as (site, stage):
         site.time.pass_(HOUR)  # what happens once
         schedules = cost.scaled(_during(site, idle), HOURS / idle)
+        site.open_account()
+        site.time.pass_(HOUR)
+        an_account = cost.less(cost.scaled(_during(site, idle), HOURS / idle), schedules)
+        standing = cost.less(schedules, an_account, -1)
         fleet = f"type: fleet\nname: machines\nnodes: {machines}\n{RESOURCES}idle_duration: off\n"
         _apply(stage, "fleet", fleet)
         site.time.pass_(HOUR)
         reported = cost.scaled(_during(site, steady), HOURS / steady)
         changed, _ = _announced(site)
         a_sync = site.meter.counts["write", "agent_sync"] / site.meter.counts["lambda", "agent_sync"]
-        an_instance = cost.scaled(cost.less(reported, schedules), 1 / machines)
+        an_instance = cost.scaled(cost.less(reported, standing), 1 / machines)
         worked, hours = _runs(site, stage, machines)
         told, _ = _announced(site)
-        beside = cost.scaled(cost.less(schedules, an_instance, -machines), hours / HOURS)
+        beside = cost.scaled(cost.less(standing, an_instance, -machines), hours / HOURS)
         a_run = cost.scaled(cost.less(worked, beside), 1 / machines)
         site.meter.take()
         steps, erased = _steps(site, stage)
         alone, calls = _announced(site)  # of a run by itself, whose changes no others' are announced with
     plays = [
-        f"{SCHEDULES}: {idle:g} h without an instance × {HOURS / idle:.4g}",
-        f"{INSTANCE}: ({steady:g} h of {machines} × {HOURS / steady:.4g} - the schedules) / {machines}",
+        f"{SCHEDULES}: {idle:g} h without an account × {HOURS / idle:.4g}",
+        f"{ACCOUNT}: {idle:g} h with one × {HOURS / idle:.4g} - the schedules",
+        f"{INSTANCE}: ({steady:g} h of {machines} × {HOURS / steady:.4g} - the schedules and the account) / {machines}",
         f"{RUN}: ({machines} of an hour each - {hours:.2f} h of the schedules and {machines} instances) / {machines}",
     ]
     changes = {INSTANCE: changed * HOURS / steady / machines, RUN: told / machines}
-    rates: dict[str, Usage] = {SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run}
+    rates: dict[str, Usage] = {SCHEDULES: schedules, ACCOUNT: an_account, INSTANCE: an_instance, RUN: a_run}
     with opened() as (site, stage):
+        site.open_account()
         rates |= _nodes(site, stage, changes)
     plays.append(f"{NODE}: a run on 3 - one on 2; {START}: a run on 2 - one on 1 - a further node")
     with opened() as (site, stage):
+        site.open_account()
         rates |= _services(site, stage)
     plays.append(f"{REPLICA}, {DOOR}, {BUSY}: {TURN} h × {HOURS / TURN:.4g}, less {TURN} h before it was there")
     rates[CHANGE] = cost.announced(alone, calls)
@@ -224,6 +232,7 @@ def _kept(site: MeteredSite) -> dict[str, float]:
 def one_run() -> tuple[list[Written], list[Written]]:
     """`steps` and `erased`, by themselves."""
     with opened() as (site, stage):
+        site.open_account()
         _apply(stage, "fleet", f"type: fleet\nname: machines\nnodes: 1\n{RESOURCES}idle_duration: off\n")
         site.time.pass_(HOUR)
         _apply(stage, "first", f'type: task\nname: first\n{RESOURCES}commands: ["true"]\n')  # makes the repository

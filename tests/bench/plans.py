@@ -47,7 +47,7 @@ def main() -> None:
         shelves = [Shelf(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
         backends = Accounts(Account(shelf.facts, lambda shelf=shelf: shelf) for shelf in shelves)
         selling = Root(replace(root.ports, backends=backends))
-        selling.refresh_catalog()
+        selling.refresh_accounts()
         plane = selling.plane
         first_start(plane, TOKEN)
         headers = {"authorization": f"Bearer {TOKEN}"}

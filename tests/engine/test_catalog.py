@@ -65,6 +65,19 @@ class Seller(FakeCloud):
         ]
 
 
+class Sold(StoredCatalog):
+    """The catalogue, with every account refreshed as a schedule has it done."""
+
+    def __init__(self, blobs: Blobs, clock: Engine, backends: Accounts) -> None:
+        super().__init__(blobs, clock, backends)
+        self.accounts = backends
+
+    def refresh_all(self) -> None:
+        self.forget_unknown()
+        for account in self.accounts.accounts():
+            self.refresh(account.key)
+
+
 def prices(book: OfferBook) -> list[float]:
     return [offer.price for offer in book.match(ANY, 100)[0]]
 
@@ -95,14 +108,14 @@ def blobs() -> Blobs:
 
 
 def test_empty_before_the_first_refresh(place: Engine, blobs: Blobs, backends: Accounts) -> None:
-    catalog = StoredCatalog(blobs, place, backends)
+    catalog = Sold(blobs, place, backends)
     assert len(catalog.book(PROJECT)) == 0
     assert catalog.ages(PROJECT) == {FACTS.name: Age(None)}
 
 
 def test_what_is_refreshed_is_read_back_whole(place: Engine, blobs: Blobs, cloud: Backend, backends: Accounts) -> None:
-    StoredCatalog(blobs, place, backends).refresh()
-    book = StoredCatalog(blobs, place, backends).book(PROJECT)
+    Sold(blobs, place, backends).refresh_all()
+    book = Sold(blobs, place, backends).book(PROJECT)
     offers = cloud.offers()
     assert len(book) == len(offers)
     assert book.taken_at == place.at
@@ -111,8 +124,8 @@ def test_what_is_refreshed_is_read_back_whole(place: Engine, blobs: Blobs, cloud
 
 
 def test_book_is_parsed_once_a_version(place: Engine, blobs: Blobs, backends: Accounts) -> None:
-    catalog = StoredCatalog(blobs, place, backends)
-    catalog.refresh()
+    catalog = Sold(blobs, place, backends)
+    catalog.refresh_all()
     first = catalog.book(PROJECT)
     reads = len(blobs.reads)
     assert catalog.book(PROJECT) is first
@@ -124,58 +137,58 @@ def test_book_is_parsed_once_a_version(place: Engine, blobs: Blobs, backends: Ac
 
 def test_prices_that_are_not_the_providers_are_said_and_stay_so_while_it_fails(place: Engine, blobs: Blobs) -> None:
     seller = Seller(1.0)
-    catalog = StoredCatalog(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    catalog = Sold(blobs, place, Accounts([Account.made(seller, PROJECT)]))
     seller.data = {"prices": "prices.csv, 2026-11-20"}
-    catalog.refresh()
+    catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"].prices == "prices.csv, 2026-11-20"
     seller.error = Transient("later")
-    catalog.refresh()
+    catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"] == Age(place.at, "later", "prices.csv, 2026-11-20")
     seller.error, seller.data = None, {}
-    catalog.refresh()
+    catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"] == Age(place.at)
 
 
 def test_another_process_sees_a_refresh_soon(place: Engine, blobs: Blobs, backends: Accounts) -> None:
-    reader = StoredCatalog(blobs, place, backends)
+    reader = Sold(blobs, place, backends)
     assert len(reader.book(PROJECT)) == 0
-    StoredCatalog(blobs, place, backends).refresh()
+    Sold(blobs, place, backends).refresh_all()
     place.at += LOOK_AGAIN
     assert len(reader.book(PROJECT)) > 0
 
 
 def test_a_reader_that_is_overtaken_finds_what_it_was_told_of(place: Engine, blobs: Blobs, backends: Accounts) -> None:
     """Between the head that it read and the blob that this names, somebody refreshes."""
-    writer = StoredCatalog(blobs, place, backends)
-    writer.refresh()
+    writer = Sold(blobs, place, backends)
+    writer.refresh_all()
 
     class Overtaken(Blobs):
         def get(self, name: str) -> bytes | None:
             found = blobs.get(name)
             if name.endswith("head.json"):
                 place.at += HOUR
-                writer.refresh()
+                writer.refresh_all()
             return found
 
-    assert len(StoredCatalog(Overtaken(), place, backends).book(PROJECT)) > 0
+    assert len(Sold(Overtaken(), place, backends).book(PROJECT)) > 0
     assert len(blobs.kept) == 3  # the head, and two refreshes' offers
 
 
 def test_backend_that_fails_keeps_its_last_offers_and_their_age(
     place: Engine, blobs: Blobs, backends: Accounts, script: Script
 ) -> None:
-    catalog = StoredCatalog(blobs, place, backends)
-    catalog.refresh()
+    catalog = Sold(blobs, place, backends)
+    catalog.refresh_all()
     before = place.at
     for error in ("Transient", "InvalidCredentials"):
         place.at += HOUR
         script.faults.append(Fault("offers", error))
-        catalog.refresh()
+        catalog.refresh_all()
         age = catalog.ages(PROJECT)[FACTS.name]
         assert (age.taken_at, error in age.error) == (before, True)
         book = catalog.book(PROJECT)
         assert (len(book) > 0, book.taken_at) == (True, before)
-    catalog.refresh()
+    catalog.refresh_all()
     assert catalog.ages(PROJECT) == {FACTS.name: Age(place.at)}
 
 
@@ -183,19 +196,19 @@ def test_backend_that_never_answered_sells_nothing_and_says_why(
     place: Engine, blobs: Blobs, backends: Accounts, script: Script
 ) -> None:
     script.faults.append(Fault("offers", "InvalidCredentials"))
-    catalog = StoredCatalog(blobs, place, backends)
-    catalog.refresh()
+    catalog = Sold(blobs, place, backends)
+    catalog.refresh_all()
     age = catalog.ages(PROJECT)[FACTS.name]
     assert (age.taken_at, "InvalidCredentials" in age.error) == (None, True)
     assert len(catalog.book(PROJECT)) == 0
 
 
 def test_backend_that_is_taken_out_leaves_nothing_behind(place: Engine, blobs: Blobs, backends: Accounts) -> None:
-    StoredCatalog(blobs, place, backends).refresh()
+    Sold(blobs, place, backends).refresh_all()
     blobs.put("catalog/head.json", b"of an older version")
-    without = StoredCatalog(blobs, place, Accounts())
+    without = Sold(blobs, place, Accounts())
     assert len(without.book(PROJECT)) == 0
-    without.refresh()
+    without.refresh_all()
     assert blobs.kept == {}
 
 
@@ -204,9 +217,9 @@ def test_backend_that_is_taken_out_leaves_nothing_behind(place: Engine, blobs: B
 
 def test_offers_are_awaited_until_the_first_answer_and_read_soon_after_it(place: Engine, blobs: Blobs) -> None:
     backends = Accounts([Account.made(Seller(1.0), PROJECT)])
-    reader = StoredCatalog(blobs, place, backends)
+    reader = Sold(blobs, place, backends)
     assert reader.book(PROJECT).awaited == ("nimbus",)
-    StoredCatalog(blobs, place, backends).refresh()
+    Sold(blobs, place, backends).refresh_all()
     place.at += LOOK_SOON
     assert (len(reader.book(PROJECT)), reader.book(PROJECT).awaited) == (3, ())
 
@@ -224,21 +237,22 @@ def test_who_failed_is_asked_again_soon_if_that_may_help(
     place: Engine, blobs: Blobs, error: Exception, awaited: bool
 ) -> None:
     seller = Seller(1.0)
-    catalog = StoredCatalog(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    catalog = Sold(blobs, place, Accounts([Account.made(seller, PROJECT)]))
     seller.error = error
-    catalog.refresh()
+    catalog.refresh_all()
     assert (catalog.book(PROJECT).awaited == ("nimbus",), len(catalog.awaited())) == (awaited, awaited)
     seller.error = None
-    catalog.refresh_awaited()
+    for account in catalog.awaited():
+        catalog.refresh(account.key)
     assert (len(catalog.book(PROJECT)) > 0) == awaited
 
 
 def test_an_account_with_older_offers_is_not_awaited(place: Engine, blobs: Blobs) -> None:
     seller = Seller(1.0)
-    catalog = StoredCatalog(blobs, place, Accounts([Account.made(seller, PROJECT)]))
-    catalog.refresh()
+    catalog = Sold(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    catalog.refresh_all()
     seller.error = Transient("no answer")
-    catalog.refresh()
+    catalog.refresh_all()
     assert (catalog.book(PROJECT).awaited, catalog.awaited()) == ((), [])
 
 
@@ -247,8 +261,8 @@ def test_an_account_with_older_offers_is_not_awaited(place: Engine, blobs: Blobs
 
 def test_each_project_reads_its_own_account(place: Engine, blobs: Blobs) -> None:
     backends = Accounts([Account.made(Seller(1.0), PROJECT), Account.made(Seller(2.0), OTHER)])
-    catalog = StoredCatalog(blobs, place, backends)
-    catalog.refresh()
+    catalog = Sold(blobs, place, backends)
+    catalog.refresh_all()
     assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([1.0] * 3, [2.0] * 3)
     assert len(catalog.book(derive("test", "project", 3))) == 0
 
@@ -256,11 +270,11 @@ def test_each_project_reads_its_own_account(place: Engine, blobs: Blobs) -> None
 @pytest.mark.parametrize("error", [Transient("a bad minute"), ZeroDivisionError("a bug")])
 def test_a_failing_account_is_nobody_elses_business(place: Engine, blobs: Blobs, error: Exception) -> None:
     ours, theirs = Seller(1.0), Seller(2.0)
-    catalog = StoredCatalog(blobs, place, Accounts([Account.made(ours, PROJECT), Account.made(theirs, OTHER)]))
-    catalog.refresh()
+    catalog = Sold(blobs, place, Accounts([Account.made(ours, PROJECT), Account.made(theirs, OTHER)]))
+    catalog.refresh_all()
     before, place.at = place.at, place.at + HOUR
     ours.error, ours.price, theirs.price = error, 3.0, 4.0
-    catalog.refresh()
+    catalog.refresh_all()
     assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([1.0] * 3, [4.0] * 3)
     assert catalog.ages(PROJECT)["nimbus"].taken_at == before
     assert catalog.ages(PROJECT)["nimbus"].error
@@ -271,20 +285,20 @@ def test_an_account_that_cannot_be_opened_says_why(place: Engine, blobs: Blobs) 
     def make() -> Backend:
         raise Refused("The key file isn't there.")
 
-    catalog = StoredCatalog(blobs, place, Accounts([Account(NIMBUS, make, PROJECT)]))
-    catalog.refresh()
+    catalog = Sold(blobs, place, Accounts([Account(NIMBUS, make, PROJECT)]))
+    catalog.refresh_all()
     assert catalog.ages(PROJECT) == {"nimbus": Age(None, "The key file isn't there.")}
 
 
 def test_one_account_is_refreshed_alone(place: Engine, blobs: Blobs) -> None:
     ours, theirs = Seller(1.0), Seller(2.0)
     backends = Accounts([Account.made(ours, PROJECT), Account.made(theirs, OTHER)])
-    catalog = StoredCatalog(blobs, place, backends)
-    catalog.refresh()
+    catalog = Sold(blobs, place, backends)
+    catalog.refresh_all()
     before = {name: body for name, body in blobs.kept.items() if OTHER in name}
     place.at += HOUR
     ours.price = theirs.price = 5.0
-    catalog.refresh_account(backends.accounts(PROJECT)[0])
+    catalog.refresh(backends.accounts(PROJECT)[0].key)
     assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([5.0] * 3, [2.0] * 3)
     assert {name: body for name, body in blobs.kept.items() if OTHER in name} == before
 
@@ -292,8 +306,8 @@ def test_one_account_is_refreshed_alone(place: Engine, blobs: Blobs) -> None:
 def test_what_all_projects_share_is_read_once_and_beside_their_own(place: Engine, blobs: Blobs, cloud: Backend) -> None:
     ours, theirs = Seller(0.001), Seller(99.0)
     backends = Accounts([Account.made(cloud), Account.made(ours, PROJECT), Account.made(theirs, OTHER)])
-    catalog = StoredCatalog(blobs, place, backends)
-    catalog.refresh()
+    catalog = Sold(blobs, place, backends)
+    catalog.refresh_all()
     blobs.reads.clear()
     shared = len(cloud.offers())
     books = [catalog.book(project_id) for project_id in (PROJECT, OTHER, *(f"project-{n}" for n in range(50)))]
@@ -306,9 +320,9 @@ def test_what_all_projects_share_is_read_once_and_beside_their_own(place: Engine
 
 def test_the_book_says_how_old_its_oldest_offers_are(place: Engine, blobs: Blobs, cloud: Backend) -> None:
     backends = Accounts([Account.made(cloud), Account.made(Seller(1.0), PROJECT)])
-    catalog = StoredCatalog(blobs, place, backends)
-    catalog.refresh()
+    catalog = Sold(blobs, place, backends)
+    catalog.refresh_all()
     before, place.at = place.at, place.at + HOUR
-    catalog.refresh_account(backends.accounts(OTHER)[0])
+    catalog.refresh(backends.accounts(OTHER)[0].key)
     assert catalog.book(PROJECT).taken_at == before
     assert catalog.book(OTHER).taken_at == place.at

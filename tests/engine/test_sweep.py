@@ -56,7 +56,11 @@ class Scene:
         self.place.at += after
         here = Acting(self.store, self.place, self.accounts, "ours", b"k" * 32)
         load = Loader(Reader(self.store), Books(), self.accounts)
-        return Sweeper(Executor(here, load, wake=self.place.woken.extend)).run()
+        sweeper, done = Sweeper(Executor(here, load, wake=self.place.woken.extend)), Swept()
+        for each in map(sweeper.run, self.accounts.accounts()):
+            done.given_back += each.given_back
+            done.lost += each.lost
+        return done
 
     def buy(self, name: str, cloud: FakeCloud | None = None, install: str = "ours", project_id: str = PROJECT) -> str:
         """A machine and its disk at the cloud, tagged; returns the instance id that the tag names."""

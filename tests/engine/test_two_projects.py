@@ -57,7 +57,8 @@ class Projects:
         self.clouds = {self.main.id: Nimbus(self.clock.now, 2.0), self.other.id: Nimbus(self.clock.now, 3.0)}
         self.accounts = Accounts(Account.made(cloud, project_id) for project_id, cloud in self.clouds.items())
         self.catalog = StoredCatalog(world.plane.blobs, self.clock, self.accounts)
-        self.catalog.refresh()
+        for account in self.accounts.accounts():
+            self.catalog.refresh(account.key)
         world.plane = replace(world.plane, backends=self.accounts, catalog=self.catalog)
         self.effects: list[Effect] = []
         self.reconciler = Reconciler(
@@ -147,9 +148,11 @@ def test_a_sweep_finds_each_projects_loss_in_its_own_account(projects: Projects)
     main, other = projects.order(projects.main, "ours"), projects.order(projects.other, "theirs")
     for handle in main.handles:
         projects.clouds[projects.main.id].lose(handle.id)
-    sweeper = Sweeper(projects.executor)
-    sweeper.run()
+    sweeper, accounts = Sweeper(projects.executor), projects.accounts.accounts()
+    for account in accounts:
+        sweeper.run(account)
     projects.clock.pass_((NIMBUS.visibility_lag + NIMBUS.create_timeout) / SECOND)
-    assert sweeper.run().lost == [main.id]
+    lost = {account.project_id: sweeper.run(account).lost for account in accounts}
+    assert lost == {projects.main.id: [main.id], projects.other.id: []}
     assert projects.now(main).status is InstanceStatus.terminated
     assert projects.now(other).status is InstanceStatus.provisioning

@@ -282,7 +282,7 @@ def test_an_order_that_others_are_always_ahead_of_comes_again(rig: Rig) -> None:
 def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack, rig: Rig) -> None:
     """Also where a run would change another that lives, and a fleet is in use."""
     stack.ask_for_a_machine()
-    stack.provision()
+    stack.perform()
     policed = Policed()
     root = deployed(stack.root, policed, "automate")
     ann = rig.user("ann", ProjectRole.user)

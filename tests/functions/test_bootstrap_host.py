@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.registry import CLOUDS
 from chalicelib.domain.workflows import Driver
 from chalicelib.engine import asl
 from chalicelib.engine.bootstrap import bootstrap_token
@@ -19,7 +20,7 @@ from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.hosts import install
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.runtime.chains import Chain
-from chalicelib.runtime.lambda_ import InvokedEffects
+from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
 from functions import agent_sync, bootstrap_host, reconcile
@@ -80,7 +81,7 @@ def bastion(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bastion]
     stack = Stack.at(tmp_path)
     asked = Asked()
     host, head = FakeHost(), FakeHost()
-    effects = InvokedEffects(asked, "effects", Chain(), {"ssh": "hosts"})
+    effects = ProviderFunctions(asked, {CLOUDS: "effects"}, Chain(), {"ssh": "hosts"})
     executions = None
     if request.param is Driver.execution:
         machines = {name: asl.render(definition) for name, definition in WORKFLOWS.items()}

@@ -1,4 +1,4 @@
-"""Certificates where every step is an event: the gateway asks `agent_sync`, `reconcile` decides, and `provision` alone
+"""Certificates where every step is an event: the gateway asks `agent_sync`, `reconcile` decides, and `provider` alone
 speaks to the authority. Nothing runs by itself, and the schedule finds what is due."""
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.registry import CLOUDS
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY, MINUTE
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.embedded import EmbeddedRoot
-from chalicelib.runtime.lambda_ import InvokedEffects
+from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.operator.first_start import first_start
 from chalicelib.usecases.pace import PER_CALL
 from chalicelib.usecases.services import certificates
-from functions import agent_sync, provision, reconcile
+from functions import agent_sync, provider, reconcile
 from tests.api.rig import ADMIN, Rig, submit
 from tests.functions.test_handlers import Asked
 from tests.functions.test_policies import deployed
@@ -42,7 +43,7 @@ class Stack:
     root: Root
     rig: Rig
     authority: FakeAuthority
-    effects: list[dict[str, Any]]  # events for `provision`
+    effects: list[dict[str, Any]]  # events for `provider`
     answers: dict[str, str]
     had: dict[str, Any] = field(default_factory=lambda: {"version": ""})  # the gateway's last word
     processes: dict[str, Root] = field(default_factory=dict)  # of functions that have a root of their own
@@ -52,11 +53,11 @@ class Stack:
         clock, answers = Clock(), dict[str, str]()
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         asked, authority = Asked(), FakeAuthority(clock.now, lambda host, token: answers.get(token, ""))
-        effects, hints = InvokedEffects(asked, "provision", Chain()), list[str]()
+        effects, hints = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, Chain()), list[str]()
         ports = replace(made.ports, wake=hints.extend, effects=effects, pace=PER_CALL, authority=authority)
         root = Root(ports)
         _, project = first_start(root.plane, ADMIN)
-        return cls(root, Rig(World(root.plane, clock, folder), project), authority, asked["provision"], answers)
+        return cls(root, Rig(World(root.plane, clock, folder), project), authority, asked["provider_clouds"], answers)
 
     def ask(self) -> None:
         """As the gateway's control program does."""
@@ -79,7 +80,7 @@ class Stack:
         assert not [unit for unit in failed if unit.startswith("certificate/")]
         events, self.effects[:] = json.loads(json.dumps(self.effects)), []
         for event in events:
-            provision.handler(event, None, self.of("provision"))
+            provider.handler(event, None, self.of("provider_clouds"))
         self.rig.world.at += MINUTE
 
     def of(self, function: str) -> Root:
@@ -135,7 +136,7 @@ def test_it_is_renewed_by_the_schedule(stack: Stack) -> None:
 
 def test_it_is_issued_renewed_and_given_up_with_what_the_policies_allow(stack: Stack) -> None:
     """The gateway goes in the end, and its certificate with it."""
-    policed, asked = Policed(), ("agent_sync", "reconcile", "provision")
+    policed, asked = Policed(), ("agent_sync", "reconcile", "provider_clouds")
     stack.processes = {function: deployed(stack.root, policed, function) for function in asked}
     gateway = edge(stack.rig, MACHINE.with_(due_at=None))
     asleep(stack.rig)
@@ -160,7 +161,7 @@ def test_an_event_that_lambda_repeats_orders_nothing_twice(stack: Stack) -> None
     reconcile.handler(scheduled_event("reconcile"), None, stack.root)
     (event,) = stack.effects
     for _ in range(3):
-        provision.handler(json.loads(json.dumps(event)), None, stack.root)
+        provider.handler(json.loads(json.dumps(event)), None, stack.root)
     assert stack.authority.calls == ["register", "order"]
     (one,) = certificates.of_gateway(stack.root.plane, made.id)
     assert one.order is not None and "PRIVATE" not in json.dumps(event)

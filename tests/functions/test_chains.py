@@ -10,16 +10,18 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.registry import CLOUDS
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.runtime.chains import LONGEST, Chain
 from chalicelib.runtime.embedded import EmbeddedRoot
-from chalicelib.runtime.lambda_ import InvokedEffects, WakeUps
+from chalicelib.runtime.lambda_ import WakeUps
+from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.operator.first_start import first_start
-from functions import provision, reconcile, refresh_catalog
+from functions import provider, reconcile, refresh_catalog
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.harness.lambda_host import scheduled_event
 from tests.world.plane import World
@@ -46,7 +48,7 @@ class Lambda:
         self.waiting.append((FunctionName, json.loads(Payload), self._at + 1))
 
     def run(self) -> None:
-        handlers = {"reconcile": reconcile.handler, "provision": provision.handler}
+        handlers = {"reconcile": reconcile.handler, "provider_clouds": provider.handler}
         while self.waiting:
             function, event, self._at = self.waiting.pop(0)
             self.longest = max(self.longest, self._at)
@@ -77,13 +79,15 @@ class Market:
 
         def process() -> Root:
             chain = Chain(longest)
-            wake, effects = WakeUps(aws, "reconcile", chain), InvokedEffects(aws, "provision", chain)
-            return Root(replace(made.ports, backends=backends, wake=wake, effects=effects, chain=chain))
+            wake, work = WakeUps(aws, "reconcile", chain), ProviderFunctions(aws, {CLOUDS: "provider_clouds"}, chain)
+            ports = {"wake": wake, "effects": work, "account_work": work, "chain": chain}
+            return Root(replace(made.ports, backends=backends, **ports))
 
-        aws.roots = {"reconcile": process(), "provision": process()}
+        aws.roots = {"reconcile": process(), "provider_clouds": process()}
         root = process()
         _, project = first_start(root.plane, ADMIN)
         refresh_catalog.handler(scheduled_event("refresh"), None, root)
+        aws.run()
         return cls(aws, Rig(World(root.plane, clock, folder), project), cloud, root)
 
     def ask(self) -> None:

@@ -31,7 +31,8 @@ IMPLIED = {"ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole"}
 class Site:
     """An account in one region, and what is there of ours."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
+        self.settings = settings
         self.clock = Clock()
         self.account = Account(self.clock.now, Script(lag=0, addresses=20))
         self.begun = 0
@@ -39,7 +40,7 @@ class Site:
 
     def anew(self) -> AwsBackend:
         """As another process has it, which remembers nothing."""
-        settings = config(regions=[HERE], public_ips=True)
+        settings = config(regions=[HERE], public_ips=True, **self.settings)
         return AwsBackend(settings, clients(self.account), self.clock.now)
 
     def begin(self) -> None:
@@ -72,7 +73,7 @@ def offer(name: str, *, spot: bool = False) -> Offer:
 
 
 def allowed(function: str) -> set[str]:
-    grants = [grant for grant in named(function).allowed if grant.sid.startswith("Ec2")]
+    grants = [grant for grant in named(function).allowed if grant.sid.startswith("Aws")]
     return {action for grant in grants for action in grant.actions}
 
 
@@ -108,8 +109,8 @@ def end_all(site: Site) -> None:
             site.backend.delete_volume(volume.handle)
 
 
-@pytest.mark.slow
-def test_provisioning_asks_what_its_policy_allows_and_nothing_else() -> None:
+def bought() -> set[str]:
+    """By effects."""
     site = Site()
     site.begin()
     made = machines(site)
@@ -122,11 +123,10 @@ def test_provisioning_asks_what_its_policy_allows_and_nothing_else() -> None:
         site.pass_()
     site.leave_a_card()
     end_all(site)
-    assert site.asked() | IMPLIED == allowed("provision")
+    return site.asked()
 
 
-@pytest.mark.slow
-def test_sweeping_asks_what_its_policy_allows_and_nothing_else() -> None:
+def swept() -> set[str]:
     site = Site()
     describe(site, machines(site))
     disk = site.backend.create_volume(volume_request(HERE))
@@ -135,12 +135,30 @@ def test_sweeping_asks_what_its_policy_allows_and_nothing_else() -> None:
     site.begin()
     assert site.backend.describe_volume(disk).price, "of one that shows after all: what is told of it is kept"
     end_all(site)
-    assert site.asked() == allowed("sweep_orphans")
+    return site.asked()
 
 
-@pytest.mark.slow
-def test_fetching_offers_asks_what_its_policy_allows_and_nothing_else() -> None:
+def fetched() -> set[str]:
     site = Site()
     site.begin()
     assert site.backend.offers()
-    assert site.asked() == allowed("refresh_catalog")
+    return site.asked()
+
+
+def checked() -> set[str]:
+    """Of credentials, while something of ours is there."""
+    site = Site()
+    describe(site, machines(site))
+    site.account.session().client("iam", region_name=HERE).create_instance_profile(InstanceProfileName="machines")
+    site.settings["iam_instance_profile"] = "machines"
+    site.begin()
+    site.backend.check()
+    return site.asked()
+
+
+@pytest.mark.slow
+def test_work_on_accounts_asks_what_the_policy_of_its_function_allows_and_nothing_else() -> None:
+    """Whatever an account with the function's own credentials has done: so such credentials can be checked, too."""
+    parts = [bought(), swept(), fetched(), checked()]
+    assert set().union(*parts) | IMPLIED == allowed("provider_clouds")
+    assert not any(allowed(name) for name in ("sweep_orphans", "refresh_catalog", "api", "reconcile"))

@@ -45,7 +45,7 @@ class Sqs:
 def given_up(*events: Any) -> Sqs:
     """The messages in which Lambda wraps what it gave up."""
     context = {
-        "functionArn": "arn:aws:lambda:us-east-1:1:function:dstack-dev-provision",
+        "functionArn": "arn:aws:lambda:us-east-1:1:function:dstack-dev-provider_clouds",
         "condition": "RetriesExhausted",
     }
     return Sqs(*(json.dumps({"version": "1.0", "requestContext": context, "requestPayload": each}) for each in events))
@@ -67,8 +67,8 @@ def told(stack: Stack, sqs: Sqs) -> tuple[Any, dict[str, int]]:
 
 def test_a_purchase_that_was_given_up_is_told_on_its_instance_and_made_when_it_is_due(stack: Stack) -> None:
     stack.ask_for_a_machine()
-    sqs = given_up(*stack.effects)
-    stack.effects.clear()  # its event failed too often, and comes no more
+    sqs = given_up(*stack.events)
+    stack.events.clear()  # its event failed too often, and comes no more
     assert told(stack, sqs) == ({"told": 1}, {observing.SET_ASIDE: 1}) and sqs.left() == 0
     events = stack.rig.ok("/api/events/list", {"target_instances": [stack.instance["id"]]})
     said = [event["message"] for event in events if "failed too often" in event["message"]]
@@ -76,9 +76,9 @@ def test_a_purchase_that_was_given_up_is_told_on_its_instance_and_made_when_it_i
                     "is repeated when it is due)"]  # fmt: skip
     stack.rig.world.clock.pass_(30)  # seconds: the effect had 22
     stack.reconcile()
-    assert [event["effect"] for event in stack.effects] == ["Create"]
-    stack.provision()
-    assert stack.instance["status"] == "provisioning" and stack.effects == []
+    assert [event["effect"] for event in stack.events] == ["Create"]
+    stack.perform()
+    assert stack.instance["status"] == "provisioning" and stack.events == []
 
 
 def test_a_message_that_names_no_unit_is_logged_whole(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,20 +18,22 @@ import pytest
 from chalicelib.api.route import of_agents
 from chalicelib.api.routes import ROUTES
 from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.registry import CLOUDS
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.configuration.server_spec import ServerConfig
-from chalicelib.domain.instants import DAY
+from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Bug, Transient
 from chalicelib.runtime import observing
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.embedded import EmbeddedRoot
-from chalicelib.runtime.lambda_ import InvokedEffects, WakeUps
+from chalicelib.runtime.lambda_ import WakeUps
+from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.operator.first_start import first_start
-from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from functions import agent_sync, erase_unused, provider, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_runs import finish
 from tests.harness.lambda_host import scheduled_event, url_event
@@ -63,7 +65,7 @@ class Stack:
     root: Root
     rig: Rig
     hints: list[str] = field(default_factory=list)
-    effects: list[dict[str, Any]] = field(default_factory=list)  # events for the function that buys
+    events: list[dict[str, Any]] = field(default_factory=list)  # for the function that works on providers
 
     @classmethod
     def at(cls, folder: Path) -> Stack:
@@ -71,16 +73,24 @@ class Stack:
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         hints: list[str] = []
         asked = Asked()
-        effects = InvokedEffects(asked, "provision", Chain())
+        work = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, Chain())
         backends = Accounts([Account.made(FakeCloud(clock.now))])
-        root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=effects))
+        root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=work, account_work=work))
         _, project = first_start(root.plane, ADMIN)
         rig = Rig(World(root.plane, clock, folder), project)
-        return cls(root, rig, hints, asked["provision"])
+        return cls(root, rig, hints, asked["provider_clouds"])
+
+    def fires(self, rule: str) -> dict[str, Any]:
+        """What a schedule sends at this moment."""
+        return scheduled_event(rule, self.rig.world.clock.now() / SECOND)
+
+    def refresh(self) -> None:
+        done = refresh_catalog.handler(self.fires("refresh"), None, self.root)
+        assert done == {"accounts": [f"{FACTS.name}-all"]}
+        self.perform()
 
     def ask_for_a_machine(self) -> None:
-        done = refresh_catalog.handler(scheduled_event("refresh"), None, self.root)
-        assert done == {"accounts": [f"{FACTS.name}-all"]}
+        self.refresh()
         self.rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})
         submit(self.rig, task("hello"))
         self.reconcile()
@@ -89,10 +99,14 @@ class Stack:
         units, self.hints[:] = sorted(set(self.hints)), []
         assert reconcile.handler({"units": units}, None, self.root)["failed"] == {}
 
-    def provision(self) -> None:
-        events, self.effects[:] = list(self.effects), []
-        for event in events:
-            provision.handler(event, None, self.root)
+    def perform(self, root: Root | None = None) -> list[dict[str, Any]]:
+        """What providers' function answers to each of its events."""
+        events, self.events[:] = list(self.events), []
+        return [provider.handler(event, None, root or self.root) for event in events]
+
+    def sweep(self) -> list[dict[str, Any]]:
+        sweep_orphans.handler(self.fires("sweep"), None, self.root)
+        return self.perform()
 
     @property
     def instance(self) -> dict[str, Any]:
@@ -112,8 +126,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 def test_a_run_is_placed_its_machine_bought_and_its_agent_let_in(stack: Stack) -> None:
     stack.ask_for_a_machine()
-    assert stack.instance["status"] == "pending" and len(stack.effects) == 1
-    stack.provision()
+    assert stack.instance["status"] == "pending" and len(stack.events) == 1
+    stack.perform()
     assert stack.instance["status"] == "provisioning"
     instance_id = stack.instance["id"]
     token = bootstrap_token(stack.root.ports.install_key, instance_id, 0)
@@ -124,7 +138,7 @@ def test_a_run_is_placed_its_machine_bought_and_its_agent_let_in(stack: Stack) -
     assert answer["statusCode"] == 200 and "credential" in json.loads(base64.b64decode(answer["body"]))
     stack.reconcile()
     assert stack.instance["status"] == "busy"
-    assert sweep_orphans.handler(scheduled_event("sweep"), None, stack.root) == {"given_back": [], "lost": []}
+    assert stack.sweep() == [{"given_back": [], "lost": []}]
     assert reap_idle.handler(scheduled_event("reap"), None, stack.root)["failed"] == {}
 
 
@@ -175,9 +189,9 @@ def test_only_the_function_that_buys_publishes_the_agent(stack: Stack) -> None:
     for name in blobs.list("agent/"):  # of the embedded root that the stack is made from
         blobs.delete(name)
     stack.ask_for_a_machine()
-    sweep_orphans.handler(scheduled_event("sweep"), None, stack.root)
+    sweep_orphans.handler(stack.fires("sweep"), None, stack.root)
     assert blobs.list("agent/") == []
-    stack.provision()
+    stack.perform()
     named, newest = sorted(blobs.list("agent/"), key=len, reverse=True)
     assert newest == "agent/agent.pyz" and len(named) == len("agent/.pyz") + 64
 
@@ -185,8 +199,8 @@ def test_only_the_function_that_buys_publishes_the_agent(stack: Stack) -> None:
 def test_an_effect_that_comes_twice_buys_once(stack: Stack) -> None:
     """Lambda brings each event at least once."""
     stack.ask_for_a_machine()
-    stack.effects *= 2
-    stack.provision()
+    stack.events *= 2
+    stack.perform()
     assert stack.instance["status"] == "provisioning"
     (account,) = stack.root.ports.backends.accounts()
     assert [each.handle.kind for each in account.backend.list_owned()].count("vm") == 1
@@ -205,12 +219,13 @@ def test_a_refresh_that_leaves_jobs_without_first_offers_is_one_for_lambda_to_re
     script = Script(faults=[Fault("offers", "Transient", times=2)])
     backends = Accounts([Account.made(FakeCloud(stack.rig.world.clock.now, script=script))])
     root = Root(replace(stack.root.ports, backends=backends))
+    event = {"refresh": f"{FACTS.name}-all"}
     for _ in range(2):
         with pytest.raises(Transient, match="no offers yet"):
-            refresh_catalog.handler({}, None, root)
-    assert refresh_catalog.handler({}, None, root) == {"accounts": [f"{FACTS.name}-all"]}
+            provider.handler(event, None, root)
+    assert provider.handler(event, None, root) == {"awaited": False}
     script.faults.append(Fault("offers", "Transient"))
-    assert refresh_catalog.handler({}, None, root)  # nobody waits for these
+    assert provider.handler(event, None, root) == {"awaited": False}, "nobody waits for these"
 
 
 def test_what_nobody_uses_any_more_is_erased(stack: Stack) -> None:
@@ -227,6 +242,6 @@ def test_failures_are_raised_for_lambda_and_counted_for_the_operator(stack: Stac
     counted: dict[str, int] = {}
     root = Root(replace(stack.root.ports, count=counted.__setitem__))
     with pytest.raises(Bug, match="no effect is called 'Nonsense'"):
-        provision.handler({"effect": "Nonsense"}, None, root)
+        provider.handler({"effect": "Nonsense"}, None, root)
     reap_idle.handler(scheduled_event("reap"), None, root)
     assert counted == {observing.EFFECTS_FAILED: 1, observing.UNITS_FAILED: 0}

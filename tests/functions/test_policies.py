@@ -23,6 +23,7 @@ from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.jobs import Assignment, JobStatus
 from chalicelib.domain.tenants import hash_token
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.planning.kernel.purchases import apart
 from chalicelib.planning.machines.hosts import ON_PREM
@@ -34,7 +35,7 @@ from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.port import Change, Check, Delete, Put
 from chalicelib.store.seal import NoSealer
 from chalicelib.usecases.services.service_tokens import claims_of
-from functions import dead_letters, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from functions import dead_letters, erase_unused, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from infra import grants as may
 from infra.functions import FUNCTIONS, named
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
@@ -127,14 +128,25 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
 
     class Asking:
         def submit(self, effect: Effect) -> None:
-            asks("bootstrap_host" if effect.backend == ON_PREM else "provision")
+            asks("bootstrap_host" if effect.backend == ON_PREM else "provider_clouds")
             ports.effects.submit(effect)
+
+        def sweep(self, account: str) -> None:
+            asks("provider_clouds")
+            ports.account_work.sweep(account)
+
+        def refresh(self, account: str) -> None:
+            asks("provider_clouds")
+            ports.account_work.refresh(account)
+
+        def check(self, asked: ConfigurationCheck) -> None:
+            raise AssertionError("no backend is configured here")
 
     store: Any = Noting(ports.store, of("dynamodb"), of_table)
     blobs: Any = Noting(ports.blobs, of("s3"), of_bucket)
     driven: Any = None if executions is None else Noting(executions, of("stepfunctions"), of_machines(executions))
     of_its_own = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "wake": wake, "workflows": driven}
-    of_its_own |= {"streams": None, "publishes": False}  # no connection lasts there
+    of_its_own |= {"account_work": Asking(), "streams": None, "publishes": False}  # no connection lasts there
     of_its_own |= {"given_install_id": root.install_id, **({} if "install-key" in reads else {"install_key": b""})}
     of_its_own |= {} if "master-key" in reads else {"seal": NoSealer()}
     return Root(replace(ports, **of_its_own, effects=ExecutionEffects(driven, Asking())))
@@ -144,7 +156,7 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
 # to Step Functions, which `test_bootstrap_host.py` and `test_workflow_step.py` play where it is said first; what was
 # given up, or a host. The emulator plays those, with the deployed functions. The calls of the AWS backend are held
 # against its own table in `tests/backends/aws/test_permissions.py`.
-ELSEWHERE = ("Settings", "Logs", "SetAside", "Drive", "Answer", *(f"Ec2{each.sid}" for each in PERMISSIONS))
+ELSEWHERE = ("Settings", "Logs", "SetAside", "Drive", "Answer", *(f"Aws{each.sid}" for each in PERMISSIONS))
 
 
 # Of hosts whose workflow has no execution, because Step Functions was away: its looks ask for the steps.
@@ -199,36 +211,43 @@ def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
 
 
 def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
-    """It writes what it saw first, gives back what nobody owns, and ends an instance whose machine is gone. The
-    catalogue is read where what it finds is about a fleet."""
+    """The schedule's function reads which accounts there are, and takes its turn. The provider's writes what it saw
+    first, gives back what nobody owns, and ends an instance whose machine is gone."""
     stack.ask_for_a_machine()
-    stack.provision()
+    stack.perform()
     found = nouns.find(stack.root.ports.store, Instance, keys.instance(stack.instance["id"]))
     assert found is not None and found.status is InstanceStatus.provisioning
     store = stack.root.ports.store
     store.commit([Delete(keys.instance(found.id))])
-    root = deployed(stack.root, policed, "sweep_orphans")
+    root = {name: deployed(stack.root, policed, name) for name in ("sweep_orphans", "provider_clouds")}
 
     def sweep(looks: int) -> dict[str, list[str]]:
         done: dict[str, list[str]] = {}
         for _ in range(looks):
             later(stack.rig, (apart(FACTS) + SECOND) / DAY)
-            done = sweep_orphans.handler(scheduled_event("sweep"), None, root)
+            sweep_orphans.handler(stack.fires("sweep"), None, root["sweep_orphans"])
+            [done] = stack.perform(root["provider_clouds"])
         return done
 
     assert sweep(2)["given_back"]
     store.commit([nouns.put(found.with_(version=0))])
     assert sweep(2)["lost"] == [found.id]
-    assert spare(policed, "sweep_orphans", "Catalog", "List") == set()
+    accounts_that_are_in_the_table = {("dynamodb:BatchGetItem", may.TABLE)}
+    assert spare(policed, "sweep_orphans") == accounts_that_are_in_the_table
+    assert ("dynamodb:PutItem", may.TABLE) in policed.seen["provider_clouds"]
 
 
 def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack: Stack, policed: Policed) -> None:
     root = {function.name: deployed(stack.root, policed, function.name) for function in FUNCTIONS}
     people = Rig(replace(stack.rig.world, plane=root["api"].plane), stack.rig.project)
     agents = Rig(replace(stack.rig.world, plane=root["agent_sync"].plane), stack.rig.project)
+    blobs = stack.root.ports.blobs
+    blobs.put("catalog/aws-gone/head.json", b"{}")
     for _ in range(3):
-        refresh_catalog.handler(scheduled_event("refresh"), None, root["refresh_catalog"])
+        refresh_catalog.handler(stack.fires("refresh"), None, root["refresh_catalog"])
+        provided(stack, root)
         stack.rig.world.clock.pass_(60)
+    assert not blobs.list("catalog/aws-gone/")
     run = bought(stack, root, people)
     host = stack.instance["id"]
     token = bootstrap_token(stack.root.ports.install_key, host, 0)
@@ -251,11 +270,11 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
     told_of(root["dead_letters"], host)
     later_object = "List"  # read before it is there
     unplayed = {
-        "api": (later_object, "Refresh", "Newest"),  # when a backend is configured; when a machine is to join
+        "api": (later_object, "Accounts", "Newest"),  # when a backend is configured; when a machine is to join
         "agent_sync": (later_object, "QueryIndex", "Delete"),  # for gateways: see below
         "refresh_catalog": ("Read",),  # the accounts that are in the table
         "reconcile": (later_object, "Wake"),  # where two passes meet
-        "provision": (later_object, "Catalog", "Query"),  # of what ends about a fleet or a volume
+        "provider_clouds": (later_object, "Query"),  # of what ends about a fleet or a volume
         "dead_letters": ("TakeAside",),
     }
     assert {name: spare(policed, name, *grants) - BY_LOOKS for name, grants in unplayed.items()} == {
@@ -287,7 +306,7 @@ def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     """A machine that was silent is heard again, so the pass looks at the queue too, and buys another for a run that
     waits; then it is silent for good, and given up."""
     stack.ask_for_a_machine()
-    stack.provision()
+    stack.perform()
     root, host = deployed(stack.root, policed, "reap_idle"), stack.instance["id"]
     said = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
     token = bootstrap_token(stack.root.ports.install_key, host, 0)
@@ -329,9 +348,7 @@ def bought(stack: Stack, root: dict[str, Root], people: Rig) -> Any:
 
 
 def provided(stack: Stack, root: dict[str, Root]) -> None:
-    events, stack.effects[:] = list(stack.effects), []
-    for event in events:
-        provision.handler(event, None, root["provision"])
+    stack.perform(root["provider_clouds"])
 
 
 def ended_by(people: Rig) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import orjson
 
 from chalicelib.engine.bootstrap import bootstrap_token
-from functions import erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from functions import erase_unused, provider, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.api.rig import fleet, submit, task
 from tests.api.uploads import send
 from tests.functions.test_handlers import Stack
-from tests.harness.lambda_host import scheduled_event
 from tests.usecases.cluster import FACTS as HOST
 
 Handler = Callable[..., Any]
@@ -34,18 +33,18 @@ class Life:
         """What was asked for by hints and effects, and what that asks for."""
         for _ in range(ROUNDS):
             units, self.stack.hints[:] = sorted(set(self.stack.hints)), []
-            effects, self.stack.effects[:] = list(self.stack.effects), []
-            if not units and not effects:
+            events, self.stack.events[:] = list(self.stack.events), []
+            if not units and not events:
                 return
             self.brings(reconcile.handler, {"units": units})
-            for effect in effects:
-                self.brings(provision.handler, effect)
+            for event in events:
+                self.brings(provider.handler, event)
         raise AssertionError("it never settles")
 
     def passes(self, seconds: float) -> None:
         self.rig.world.clock.pass_(seconds)
         for function in (reconcile, reap_idle, sweep_orphans, erase_unused):
-            self.brings(function.handler, scheduled_event("a schedule"))
+            self.brings(function.handler, self.stack.fires("a schedule"))
         self.settle()
 
     def history(self) -> list[tuple[str, list[str]]]:
@@ -59,7 +58,8 @@ def lived(folder: Path, times: int) -> tuple[list[tuple[str, list[str]]], int]:
     folder.mkdir()
     stack = Stack.at(folder)
     life, rig = Life(stack, times), stack.rig
-    life.brings(refresh_catalog.handler, scheduled_event("refresh"))
+    life.brings(refresh_catalog.handler, stack.fires("refresh"))
+    life.settle()
     rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})
     submit(rig, task("hello"))
     life.settle()

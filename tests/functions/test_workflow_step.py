@@ -17,10 +17,9 @@ from chalicelib.planning.placing.cluster_start import START_CLUSTER
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store.port import Change, Put
-from functions import reconcile, refresh_catalog, workflow_step
+from functions import reconcile, workflow_step
 from tests.functions.test_handlers import Stack
 from tests.functions.test_policies import BY_LOOKS, deployed, spare
-from tests.harness.lambda_host import scheduled_event
 from tests.world.calls import Policed
 from tests.world.engine import Engine
 from tests.world.gangs import cluster, gang_of, task
@@ -99,7 +98,7 @@ def test_a_state_needs_what_its_policy_allows_and_nothing_else(stack: Stack, tmp
     run = task(place, "train", 31)
     for _ in range(3):
         reconcile.handler({"units": [f"run/{run.id}", f"queue/{PROJECT}"]}, None, others)
-    refresh_catalog.handler(scheduled_event("refresh"), None, stack.root)
+    stack.refresh()
     place.fleet("pool", nodes="0..1")
     waits = place.run("waits")
     executions.run()

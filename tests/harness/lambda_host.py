@@ -174,15 +174,15 @@ def url_event(method: str, path: str, query: str, headers: Mapping[str, str], bo
     return event
 
 
-def scheduled_event(rule: str) -> Event:
-    """What EventBridge sends for a rule with a rate."""
+def scheduled_event(rule: str, at: float | None = None) -> Event:
+    """What EventBridge sends for a rule with a rate, at its turn: in seconds since the epoch, if it isn't now."""
     return {
         "version": "0",
         "id": secrets.token_hex(16),
         "detail-type": "Scheduled Event",
         "source": "aws.events",
         "account": "000000000000",
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)),
         "region": "us-east-1",
         "resources": [f"arn:aws:events:us-east-1:000000000000:rule/{rule}"],
         "detail": {},

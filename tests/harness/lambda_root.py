@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from chalicelib.backends.simulated.cloud import FACTS
 from tests.harness.lambda_host import (
     LARGEST,
     Event,
@@ -32,7 +33,6 @@ from tests.harness.lambda_host import (
     in_background,
     keep_time,
     own_environment,
-    scheduled_event,
     url_event,
 )
 
@@ -65,11 +65,11 @@ def main() -> int:
         return function
 
     server.api, server.agent_sync = deployed("app.app", 2), deployed("functions.agent_sync.handler", 2)
-    reconcile, provision = deployed("functions.reconcile.handler", 2), deployed("functions.provision.handler")
+    reconcile, provider = deployed("functions.reconcile.handler", 2), deployed("functions.provider.handler", 2)
     reap, sweep = deployed("functions.reap_idle.handler"), deployed("functions.sweep_orphans.handler")
     refresh = deployed("functions.refresh_catalog.handler")
-    refresh(scheduled_event("refresh-catalog"))
-    server.asked = {"reconcile": reconcile, "provision": provision}
+    provider({"refresh": f"{FACTS.name}-all"})
+    server.asked = {"reconcile": reconcile, "provider": provider}
     for rule, minutes, function in (
         ("reconcile", 1, reconcile),
         ("reap-idle", 1, reap),
@@ -118,7 +118,7 @@ def make_stack(endpoint: str, home: Path, url: str) -> Stack:
         "DSTACK_BUCKET": name,
         "DSTACK_KEYS": f"/{name}",
         "DSTACK_WAKE_FUNCTION": "reconcile",
-        "DSTACK_EFFECT_FUNCTION": "provision",
+        "DSTACK_PROVIDER_FUNCTION": "provider",
         "DSTACK_API_URL": url,
         "DSTACK_SYNC_SECONDS": str(PACE),
         "DSTACK_FAKE_CLOUD": str(home / "server" / "fake-cloud"),
@@ -155,7 +155,10 @@ class Gateway(ThreadingHTTPServer):
 
     def ask(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> Event:
         if path.startswith(INVOKE):
-            in_background(deliver, json.loads(body), self.asked[path.removeprefix(INVOKE).partition("/")[0]])
+            function = self.asked[path.removeprefix(INVOKE).partition("/")[0]]
+            if headers.get("X-Amz-Invocation-Type") == "RequestResponse":
+                return {"statusCode": 200, "body": json.dumps(function(json.loads(body)))}
+            in_background(deliver, json.loads(body), function)
             return {"statusCode": 202}
         try:
             if path.startswith("/agent/"):

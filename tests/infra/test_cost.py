@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from chalicelib.billing import plane
-from chalicelib.billing.plane import BUSY, CHANGE, DOOR, INSTANCE, NODE, PRICES, REPLICA, RUN, SCHEDULES, START
+from chalicelib.billing.plane import ACCOUNT, BUSY, CHANGE, DOOR, INSTANCE, NODE, PRICES, REPLICA, RUN, SCHEDULES, START
 from chalicelib.billing.plane_rates import CHANGES, RATES
 from docs import cost_page
 from infra import cost, spending, stateful, stateless
@@ -46,10 +46,12 @@ def test_calls_become_what_is_billed() -> None:
         ("read", "api"): 3.0,
         ("read", "reconcile"): 4.0,
         ("sqs", "dead_letters"): 6.0,
+        ("lambda", "provider_clouds"): 2.0,
+        ("lambda", "provider_clouds/refresh"): 1.0,
     }
     used = cost.usage(counted)
-    assert used["Lambda requests"] == 1_000_000
-    assert used["Lambda time"] == pytest.approx(1_000_000 * 0.015 * 0.25)
+    assert used["Lambda requests"] == 1_000_003
+    assert used["Lambda time"] == pytest.approx(1_000_000 * 0.015 * 0.25 + (2 * 0.15 + 10) * 0.5)
     assert (used["table reads"], used["queue requests"]) == (7, 6)
 
 
@@ -68,14 +70,20 @@ def test_changes_of_what_there_is_none_of_count_nothing() -> None:
 
 def test_services_add_what_they_use_beyond_machines_and_runs() -> None:
     counts = plane.counts(2, 1, more={REPLICA: 1.0, BUSY: 3.0})
-    assert counts == {SCHEDULES: 1, INSTANCE: 2, RUN: 1, REPLICA: 1, BUSY: 3}
+    assert counts == {SCHEDULES: 1, ACCOUNT: 1, INSTANCE: 2, RUN: 1, REPLICA: 1, BUSY: 3}
     added = [line for line in plane.bill(RATES, counts) if line.driver == BUSY]
     assert plane.total(added) == pytest.approx(3 * plane.total(plane.bill(RATES, {BUSY: 1})))
+
+
+def test_accounts_are_counted_or_one_where_there_are_instances() -> None:
+    assert [plane.counts(number).get(ACCOUNT) for number in (0, 1, 100)] == [None, 1, 1]
+    assert plane.counts(0, accounts=3)[ACCOUNT] == 3 and ACCOUNT not in plane.counts(5, accounts=0)
 
 
 def test_a_bill_is_a_sum_of_products() -> None:
     rates = {
         SCHEDULES: {"table writes": 1e6},
+        ACCOUNT: {"S3 writes": 1e5},
         INSTANCE: {"Lambda requests": 1e6, "S3 reads": 0.0},
         RUN: {"S3 writes": 1e3},
     }
@@ -84,8 +92,9 @@ def test_a_bill_is_a_sum_of_products() -> None:
         (RUN, 600_000, 3.0),
         (INSTANCE, 10_000_000, 2.0),
         (SCHEDULES, 1_000_000, 0.625),
+        (ACCOUNT, 100_000, 0.5),
     ]
-    assert plane.total(lines) == pytest.approx(5.625)
+    assert plane.total(lines) == pytest.approx(6.125)
 
 
 def test_the_guide_has_the_models_figures() -> None:
@@ -106,6 +115,7 @@ def test_what_functions_log_is_counted() -> None:
 
 def test_bills_are_within_their_budgets_and_one_that_is_not_is_named() -> None:
     assert over(RATES) == []
+    assert plane.total(plane.bill(RATES, {ACCOUNT: 1})) < 0.05, "beside the schedules"
     assert over({**RATES, SCHEDULES: {"queue requests": 1e6}}) == [0]
     assert over({**RATES, INSTANCE: {"function logs": 0.2}}) == [100, 1_000, 10_000]
 
@@ -118,7 +128,7 @@ def test_what_is_recorded_is_what_a_month_in_small_measures() -> None:
     for what, used in found.rates[SCHEDULES].items():
         assert used == pytest.approx(RATES[SCHEDULES][what], rel=0.01, abs=100), what
     assert found.rates[START]["state transitions"] == RATES[START]["state transitions"]
-    for driver in (INSTANCE, RUN, NODE, START, REPLICA, DOOR, BUSY):
+    for driver in (ACCOUNT, INSTANCE, RUN, NODE, START, REPLICA, DOOR, BUSY):
         for what in ("Lambda requests", "table reads", "table writes"):
             assert found.rates[driver][what] == pytest.approx(RATES[driver].get(what, 0), rel=0.3, abs=500), (
                 driver,

@@ -14,11 +14,11 @@ from infra.packaging import bound
 ROOT = Path(__file__).parents[2]
 UNTAGGED = (
     "Answer",  # by a token
-    "Ec2Account",
-    "Ec2Listing",
-    "Ec2Prices",
-    "Ec2CreateInto",
-    "Ec2Profile",
+    "AwsAccount",
+    "AwsListing",
+    "AwsPrices",
+    "AwsCreateInto",
+    "AwsProfile",
 )  # what only looks, and a new group's VPC
 POLICIES = sorted((ROOT / ".chalice" / "policies").glob("*.json"))
 WRITTEN = functions.files(functions.UNNAMED, app=functions.ALONE)

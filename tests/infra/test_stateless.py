@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.aws.permissions import ANY, PERMISSIONS
+from chalicelib.backends.registry import artefacts as artefacts_of_providers
 from chalicelib.domain import keys
 from chalicelib.engine.workflows import WORKFLOWS
 from infra import artefacts, spending, stateful
-from infra.functions import FUNCTIONS, NEW_ACCOUNT, PAUSES, UNRESERVED, Function, named, reserved
+from infra import grants as may
+from infra.functions import CHALICE, FUNCTIONS, NEW_ACCOUNT, PAUSES, SSH, UNRESERVED, Function, named, reserved
 from infra.policies import in_template
 from infra.stateless import BURST, CALLS, Choices, performer_of, template
 
@@ -81,8 +83,8 @@ def test_names_lead_to_what_the_stacks_make() -> None:
     settings = told()
     for name in (settings["table"], settings["bucket"], settings["aside_queue"].rsplit("/", 1)[1]):
         assert f'"{name}"' in state
-    asked = {settings[f"{name}_function"] for name in ("wake", "host", "catalog")}
-    asked |= {*settings["effect_functions"].values()}
+    asked = {settings[f"{name}_function"] for name in ("wake", "host")}
+    asked |= {*settings["provider_functions"].values()}
     asked |= {"dstack-dev-automate"}  # which the rules of others ask
     assert asked == {f"dstack-dev-{function.name}" for function in FUNCTIONS if function.asked}
     assert asked <= {RESOURCES[function.id]["Properties"]["FunctionName"] for function in FUNCTIONS}
@@ -144,9 +146,9 @@ def test_an_outage_of_a_provider_or_of_hosts_leaves_executions_for_agents_and_pe
         for name, each in template("dev", Choices(reserved=reserved(400)))["Resources"].items()
         if "ReservedConcurrentExecutions" in each["Properties"]
     }
-    assert found == {"Provision": 40, "BootstrapHost": 40, "APIHandler": 80, "AgentSync": 80}
+    assert found == {"ProviderClouds": 40, "BootstrapHost": 40, "APIHandler": 80, "AgentSync": 80}
     assert not any("ReservedConcurrentExecutions" in each["Properties"] for each in RESOURCES.values())
-    clouds = [reserved(limit).get("provision", 0) for limit in (NEW_ACCOUNT, UNRESERVED, 123, 124, 1_000)]
+    clouds = [reserved(limit).get("provider_clouds", 0) for limit in (NEW_ACCOUNT, UNRESERVED, 123, 124, 1_000)]
     public = [reserved(limit).get("agent_sync", 0) for limit in (NEW_ACCOUNT, 124, 245, 250, 1_000, 10_000)]
     assert (clouds, public) == ([0, 0, 0, 12, 50], [0, 0, 0, 50, 200, 200])
     assert all(limit - sum(reserved(limit).values()) >= UNRESERVED for limit in range(UNRESERVED, 2_000))
@@ -166,10 +168,8 @@ def test_a_function_reads_its_own_parameters_and_no_others() -> None:
     assert {function.name: function.reads for function in FUNCTIONS if function.reads} == {
         "api": ("install-key", "master-key", "sign-on"),
         "agent_sync": ("install-key", "master-key"),
-        "sweep_orphans": ("master-key",),
         "erase_unused": ("master-key",),
-        "provision": ("install-key", "master-key", "acme"),
-        "refresh_catalog": ("master-key",),
+        "provider_clouds": ("install-key", "master-key", "acme"),
         "automate": ("master-key",),
         "bootstrap_host": ("install-key", "master-key"),
     }
@@ -192,7 +192,7 @@ def test_who_answers_agents_cant_write_the_program_that_they_run() -> None:
         for grant in function.allowed
         if "s3:PutObject" in grant.actions and any("/agent/" in thing for thing in grant.things)
     }
-    assert writes == {"provision"}, "which nobody calls"
+    assert writes == {"provider_clouds"}, "which nobody from outside calls"
 
 
 def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
@@ -218,7 +218,7 @@ def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
         return found
 
     looping = {name for name in asks if name in reached(name)}
-    assert looping == {"reconcile", "provision", "bootstrap_host"}
+    assert looping == {"reconcile", "provider_clouds", "bootstrap_host"}
     allowed = {function.name for function in FUNCTIONS if RESOURCES[function.id]["Properties"].get("RecursiveLoop")}
     assert allowed == looping == {function.name for function in FUNCTIONS if function.loops}
     assert {RESOURCES[named(name).id]["Properties"]["RecursiveLoop"] for name in allowed} == {"Allow"}
@@ -262,23 +262,39 @@ def test_a_policy_fits_into_a_role_and_each_statement_has_a_name(function: Funct
 
 def test_what_the_aws_backend_may_do_is_somebodys_to_do() -> None:
     given = {grant.sid for function in FUNCTIONS for grant in function.allowed}
-    of_checks = {"Ec2Account", "Ec2Profile"}  # which only keys of a project's own are asked
-    assert {f"Ec2{each.sid}" for each in PERMISSIONS} - of_checks == {sid for sid in given if sid.startswith("Ec2")}
+    assert {f"Aws{each.sid}" for each in PERMISSIONS} == {sid for sid in given if sid.startswith("Aws")}
+
+
+def test_each_artefact_of_the_registry_has_its_function_its_code_and_its_way_there() -> None:
+    """What is asked of a provider goes to the function of its row's artefact, and no other function has its SDK."""
+    settings = told()
+    assert not {CHALICE, SSH} & artefacts_of_providers().keys(), "which are others' artefacts"
+    for artefact in artefacts_of_providers():
+        function = named(may.provider(artefact))
+        assert (function.artefact, function.entry) == (artefact, "functions.provider.handler")
+        assert settings["provider_functions"][artefact] == f"dstack-dev-{function.name}"
+        assert artefact in artefacts.KINDS and function.bounded and function.asked
+        for asks in ("api", "sweep_orphans", "refresh_catalog", "reconcile", "reap_idle", "workflow_step"):
+            invoked = {
+                one for grant in named(asks).allowed for one in grant.things if "InvokeFunction" in grant.actions[0]
+            }
+            assert f"lambda:function:dstack-{{stage}}-{function.name}" in invoked, asks
+    assert {function.artefact for function in FUNCTIONS} == {*artefacts_of_providers(), CHALICE, SSH}
 
 
 def test_what_answers_the_internet_may_do_nothing_to_machines() -> None:
-    """Whoever calls the API with a backend's own keys uses those; what has none is asked by functions nobody calls."""
-    by_clouds = {each.name for each in FUNCTIONS if any(grant.sid.startswith("Ec2") for grant in each.allowed)}
-    assert by_clouds == {"provision", "refresh_catalog", "sweep_orphans"}
+    """Accounts are worked on by a function of their own, which has no address: the API asks it, as schedules do."""
+    by_clouds = {each.name for each in FUNCTIONS if any(grant.sid.startswith("Aws") for grant in each.allowed)}
+    assert by_clouds == {"provider_clouds"}
 
 
 def test_machines_are_rented_in_any_region_and_of_anybodys_image() -> None:
-    statements = in_template(named("provision").allowed, "dev")["Statement"]
-    into = next(each["Resource"] for each in statements if each["Sid"] == "Ec2LaunchInto")
+    statements = in_template(named("provider_clouds").allowed, "dev")["Statement"]
+    into = next(each["Resource"] for each in statements if each["Sid"] == "AwsLaunchInto")
     assert {"Fn::Sub": "arn:${AWS::Partition}:ec2:*::image/*"} in into
     assert {"Fn::Sub": "arn:${AWS::Partition}:ec2:*:${AWS::AccountId}:subnet/*"} in into
-    assert next(each["Resource"] for each in statements if each["Sid"] == "Ec2Placing") == ["*"]
-    launch = next(each for each in statements if each["Sid"] == "Ec2Launch")
+    assert next(each["Resource"] for each in statements if each["Sid"] == "AwsPlacing") == ["*"]
+    launch = next(each for each in statements if each["Sid"] == "AwsLaunch")
     assert launch["Condition"] == {"StringLike": {"aws:RequestTag/dstack-install": ANY}}
 
 
@@ -325,9 +341,18 @@ def asked_for(function: Function) -> list[tuple[str, Any]]:
 def test_a_function_is_allowed_named_actions_on_named_things(function: Function) -> None:
     """Or on things with our tag. What only reads, and what Lambda does in its name, know no narrower resource; and what
     is created is created within something of its owner's, or of AWS's."""
-    wherever = {"Ec2Catalogue", "Ec2Prices", "Ec2Listing", "Ec2Placing", "Trace", "Network", "NotByItself"}
+    wherever = {
+        "AwsAccount",
+        "AwsCatalogue",
+        "AwsPrices",
+        "AwsListing",
+        "AwsPlacing",
+        "Trace",
+        "Network",
+        "NotByItself",
+    }
     wherever |= {"Answer", "Streams"}
-    foreign = {"Ec2LaunchInto", "Ec2CreateInto", "Ec2Images", "Ec2Tag", "Ec2Spot"}
+    foreign = {"AwsLaunchInto", "AwsCreateInto", "AwsImages", "AwsProfile", "AwsTag", "AwsSpot"}
     for each in (each.get("Fn::If", (None, each))[1] for each in statements(function)):
         assert not any("*" in action for action in each["Action"]) and "NotAction" not in each
         for thing in each["Resource"]:

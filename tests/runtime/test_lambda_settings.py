@@ -23,7 +23,7 @@ STACK = {
     "table": "dstack-dev",
     "bucket": "dstack-dev-1",
     "wake_function": "dstack-dev-reconcile",
-    "effect_functions": {"clouds": "dstack-dev-provision"},
+    "provider_functions": {"clouds": "dstack-dev-provider_clouds"},
     "host_function": "dstack-dev-bootstrap_host",
     "aside_queue": "https://sqs/aside",
     "api_url": "https://a.example.com/api/",
@@ -80,9 +80,9 @@ def test_without_its_key_nothing_is_sealed_or_signed() -> None:
 
 
 def test_a_variable_overrides_what_the_stack_wrote() -> None:
-    own = {"DSTACK_API_URL": "https://dstack.example.com", "DSTACK_EFFECT_FUNCTION": "mine", "DSTACK_TABLE": ""}
+    own = {"DSTACK_API_URL": "https://dstack.example.com", "DSTACK_PROVIDER_FUNCTION": "mine", "DSTACK_TABLE": ""}
     found = LambdaSettings.read(parameters(Ssm(WHOLE)), {**HERE, **own})
-    assert (found.api_url, found.effect_functions, found.table) == (
+    assert (found.api_url, found.provider_functions, found.table) == (
         "https://dstack.example.com",
         {"clouds": "mine"},
         "dstack-dev",
@@ -105,7 +105,7 @@ def test_agents_call_where_people_do_unless_they_have_an_address_of_their_own() 
     [
         (
             {},
-            "table, bucket, wake_function, effect_functions, api_url, /dstack-dev/install-key, /dstack-dev/master-key",
+            "table, bucket, wake_function, api_url, /dstack-dev/install-key, /dstack-dev/master-key",
         ),
         ({"settings": WHOLE["settings"]}, "/dstack-dev/install-key, /dstack-dev/master-key"),
         ({**KEYS, "settings": json.dumps({**STACK, "bucket": ""})}, "bucket"),

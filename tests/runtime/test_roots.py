@@ -68,7 +68,7 @@ def stack(name: str, **changes: str) -> LambdaSettings:
         "DSTACK_TABLE": name,
         "DSTACK_BUCKET": name,
         "DSTACK_WAKE_FUNCTION": f"{name}-reconcile",
-        "DSTACK_EFFECT_FUNCTION": f"{name}-provision",
+        "DSTACK_PROVIDER_FUNCTION": f"{name}-provider",
         "DSTACK_KEYS": f"/dstack-{name}",
         "DSTACK_API_URL": f"https://{name}.example.com",
     }
@@ -216,16 +216,15 @@ def test_two_stacks_in_one_process_keep_apart() -> None:
     assert roots[0].install_id != roots[1].install_id
     assert roots[0].ports.install_key != roots[1].ports.install_key
     for n, cloud in enumerate(clouds):
-        assert [function for function, _ in cloud.sent] == [f"stack-{n}-reconcile", f"stack-{n}-provision"]
+        assert [function for function, _ in cloud.sent] == [f"stack-{n}-reconcile", f"stack-{n}-provider"]
         assert cloud.sent[0][1] == {"units": [f"run/{n}"], "hops": 1}
         assert cloud.blobs == {f"stack-{n}/name": b"%d" % n}
 
 
 def test_in_aws_a_backend_that_was_configured_has_its_offers_fetched_at_once() -> None:
     cloud = Aws()
-    named = LambdaRoot(stack("s", DSTACK_CATALOG_FUNCTION="s-refresh_catalog"), clients=cloud)
-    named.ports.backends.look_again()
-    assert cloud.sent == [("s-refresh_catalog", {})]
+    LambdaRoot(stack("s"), clients=cloud).ports.backends.look_again("aws-p")
+    assert cloud.sent == [("s-provider", {"refresh": "aws-p", "hops": 1})], "of that account alone"
 
 
 def test_offers_that_cannot_be_asked_for_fail_nothing() -> None:
@@ -234,7 +233,7 @@ def test_offers_that_cannot_be_asked_for_fail_nothing() -> None:
     def none(service: str) -> Any:
         raise ConnectionError(f"no {service}")
 
-    LambdaRoot(stack("s", DSTACK_CATALOG_FUNCTION="s-refresh_catalog"), clients=none).ports.backends.look_again()
+    LambdaRoot(stack("s"), clients=none).ports.backends.look_again("aws-p")
 
 
 def test_a_hundred_hints_an_event() -> None:
@@ -277,23 +276,23 @@ def test_a_simulated_cloud_sells_under_the_name_it_is_given(embedded: Embedded) 
 def test_offers_sweeps_and_erasing_come_again_on_schedules_of_their_own(embedded: Embedded) -> None:
     root = embedded.root("one", fake_cloud=True)
     assert (root.refreshes.work, root.refreshes.every) == (root.keep_catalog, 600.0)
-    assert (root.sweeps.work, root.sweeps.every) == (root.sweeper.run, 300.0)
+    assert (root.sweeps.work, root.sweeps.every) == (root.sweep_accounts, 300.0)
     assert (root.erasures.work, root.erasures.every) == (root.erase, 600.0)
 
 
 def test_offers_that_a_refresh_does_not_bring_stay_with_their_age_and_the_reason(embedded: Embedded) -> None:
     rig = embedded.rig("one", fake_cloud=True)
-    rig.root.refresh_catalog()
+    rig.root.refresh_accounts()
     before = rig.ages()[0]["taken_at"]
     script = {"faults": [{"call": "offers", "error": "Throttled"}]}
     (embedded.folder / "one" / "fake-cloud" / "script.json").write_text(json.dumps(script))
     embedded.clock.pass_(REFRESH_EVERY)
-    rig.root.refresh_catalog()
+    rig.root.refresh_accounts()
     (age,) = rig.ages()
     assert age["taken_at"] == before and "Throttled" in age["error"]
     assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
     embedded.clock.pass_(REFRESH_EVERY)
-    rig.root.refresh_catalog()  # the fault was for one call
+    rig.root.refresh_accounts()  # the fault was for one call
     assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None, "prices": None}]
 
 
@@ -309,7 +308,7 @@ def test_a_cloud_that_could_not_answer_at_first_is_asked_again_within_the_same_t
 
 def test_a_cloud_that_is_gone_from_the_settings_is_gone_from_the_offers(embedded: Embedded) -> None:
     first = embedded.rig("one", fake_cloud=True)
-    first.root.refresh_catalog()
+    first.root.refresh_accounts()
     again = embedded.rig("one", fake_cloud=False)
     again.root.start()
     until("the first refresh to end", lambda: again.ages() == [])

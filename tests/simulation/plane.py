@@ -126,7 +126,7 @@ class Process:
         self.world.after(self.site.terms.tick, self._tick)
 
     def _sweep(self) -> None:
-        self._later(0, self.sweeper.run)
+        self._later(0, lambda: [self.sweeper.run(account) for account in self.site.accounts.accounts()])
         self.world.after(SWEEP, self._sweep)
 
     def _pass(self) -> None:
@@ -186,9 +186,9 @@ class Site:
         self.cloud = FakeCloud(world.now, launcher=launcher, script=script, facts=facts)
         self.backend = ShakyBackend(self.cloud, world)
         blobs = Blobs()
-        accounts = Accounts([Account.made(self.backend)])
+        self.accounts = accounts = Accounts([Account.made(self.backend)])
         self.catalog = StoredCatalog(blobs, world, accounts)
-        self.catalog.refresh()
+        self.catalog.refresh(accounts.accounts()[0].key)
         self.authority = FakeAuthority(world.now, lambda host, token: "")  # stories say what a gateway's host answers
         self.performers: dict[str, Performer] = {}  # of workflows, by definition; stories bring them
         self.polls: dict[str, list[Callable[[], None]]] = {}

@@ -10,15 +10,17 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
+from chalicelib.backends.registry import CLOUDS
 from chalicelib.backends.simulated.cloud import FACTS
+from chalicelib.domain.instants import SECOND
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.root import Root
-from chalicelib.runtime.settings import CLOUDS, LambdaSettings
+from chalicelib.runtime.settings import LambdaSettings
 from chalicelib.store.dynamo import create_table
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.operator.first_start import first_start
-from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from functions import agent_sync, erase_unused, provider, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.emulators.ministack import Emulator
 from tests.harness.lambda_host import api_event, scheduled_event, url_event
 from tests.world.calls import Policed, readable
@@ -65,8 +67,7 @@ class AwsSite(Site):
             table=name,
             bucket=name,
             wake_function="reconcile",
-            catalog_function="refresh_catalog",
-            effect_functions={CLOUDS: "provision"},
+            provider_functions={CLOUDS: "provider_clouds"},
             api_url=self.url,
             agent_url=self.url,
             install_key=b"\xa1" * 32,
@@ -79,11 +80,10 @@ class AwsSite(Site):
         woken = self._deployed("reconcile", reconcile.handler)
         self._asked = {
             "reconcile": Events(self.time, woken),
-            "provision": Events(self.time, self._deployed("provision", provision.handler)),
+            "provider_clouds": Events(self.time, self._deployed("provider_clouds", provider.handler)),
         }
         refresh = self._deployed("refresh_catalog", refresh_catalog.handler)
-        self._asked["refresh_catalog"] = Events(self.time, refresh)
-        refresh(scheduled_event("refresh-catalog"))
+        refresh({})
         for rule, minutes, function in (
             ("reconcile", 1, woken),
             ("reap-idle", 2, self._deployed("reap_idle", reap_idle.handler)),
@@ -91,7 +91,10 @@ class AwsSite(Site):
             ("refresh-catalog", 15, refresh),
             ("erase-unused", 10, self._deployed("erase_unused", erase_unused.handler)),
         ):
-            self.time.every(minutes * 60.0, lambda rule=rule, function=function: function(scheduled_event(rule)))
+            self.time.every(minutes * 60.0, lambda rule=rule, function=function: function(self._fires(rule)))
+
+    def _fires(self, rule: str) -> dict[str, Any]:
+        return scheduled_event(rule, self.time.at / SECOND)
 
     def _function(self, name: str) -> Root:
         """It has the keys that it reads, and no other."""

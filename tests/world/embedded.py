@@ -20,6 +20,7 @@ from chalicelib.planning.kernel.plan import Effect
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.embedded import REFRESH_EVERY, SWEEP_EVERY, EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
+from chalicelib.runtime.provider_threads import ProviderThreads
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.agents.calls import has_news
 from chalicelib.usecases.operator.first_start import first_start
@@ -73,7 +74,8 @@ class EmbeddedSite(Site):
         folder.mkdir()
         settings = ServerSettings(data_dir=folder)
         self._made = EmbeddedRoot(settings, ServerConfig(projects=()), self.url, clock=self.time)
-        self.root = self._here(self._made, wake=self._wake, effects=self, news=self.network.ring)
+        work = ProviderThreads(lambda: self.root)  # which isn't started either
+        self.root = self._here(self._made, wake=self._wake, effects=self, account_work=work, news=self.network.ring)
         first_start(self.root.plane, ADMIN)
         serve, refusal = partial(dispatch.respond, self.root.plane), partial(dispatch.refusal, self.root.plane)
         lane = Lane(Inline(), 1, body=settings.limits.body, memory=2 * settings.limits.body)
@@ -81,9 +83,9 @@ class EmbeddedSite(Site):
         self._asyncio = asyncio.new_event_loop()
         self._hints: set[str] = set()
         self._next_pass = float("inf")
-        self.root.refresh_catalog()
-        self.time.every(SWEEP_EVERY, self.root.sweeper.run)
-        self.time.every(REFRESH_EVERY, self.root.refresh_catalog)
+        self.root.refresh_accounts()
+        self.time.every(SWEEP_EVERY, self.root.sweep_accounts)
+        self.time.every(REFRESH_EVERY, self.root.refresh_accounts)
         self._wake(())
 
     def close(self) -> None:

@@ -15,8 +15,11 @@ from chalicelib.backends.simulated.script import Script
 from chalicelib.backends.spi import Owned
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.specs.reading import Spec
+from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.errors import InvalidCredentials, MissingPermission
-from chalicelib.usecases.context import Providers
+from chalicelib.runtime.accounts import check
+from chalicelib.store.seal import Sealer
+from chalicelib.usecases.context import NoAccountWork, Providers
 
 FACTS = BackendFacts(name="aws", title="AWS")
 
@@ -54,6 +57,17 @@ class Keys:
     @property
     def providers(self) -> Providers:
         return Providers(frozenset({"aws"}), self.make, lambda _: FACTS)
+
+
+@dataclass
+class CheckedHere(NoAccountWork):
+    """Checks by whoever asks, with the key of the tests' worlds."""
+
+    providers: Providers
+    seal: Sealer = field(default_factory=lambda: Sealer(b"k" * 32))
+
+    def check(self, asked: ConfigurationCheck) -> None:
+        check(asked, self.seal, self.providers, "install")
 
 
 def config(key: str = "good", secret: str = "hush-hush", **more: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.registry import CLOUDS
 from chalicelib.domain import keys
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.keys import Due, Key
@@ -30,9 +31,10 @@ from chalicelib.errors import Conflict
 from chalicelib.planning.placing.cluster_start import START_CLUSTER
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.control_plane import ControlPlane
-from chalicelib.runtime.lambda_ import DeadLetters, InvokedEffects, WakeUps, nobody_waits
+from chalicelib.runtime.lambda_ import DeadLetters, WakeUps, nobody_waits
 from chalicelib.runtime.observing import structured
 from chalicelib.runtime.ports import Ports
+from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store import units
@@ -54,7 +56,8 @@ from tests.world.step_functions import Invoke, StepFunctions
 from tests.world.time import Time
 
 BUS = "bus"
-ASKED = ("reconcile", "provision")  # by events of other functions
+PROVIDER = "provider_clouds"
+ASKED = ("reconcile", PROVIDER)  # by events of other functions
 PERIODS = {"minute": 60.0, "minutes": 60.0, "hours": 3600.0}
 OF_A_LINE = 26  # bytes that CloudWatch adds to each
 
@@ -267,11 +270,22 @@ class MeteredExecutions:
             self._time.after((at - self._time.at) / SECOND, self._go_on)
 
 
+class LaterAccounts:
+    """`Backends`: none, until there are some."""
+
+    def __init__(self) -> None:
+        self.now = Accounts()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.now, name)
+
+
 class MeteredSite(Site):
     long_poll = False
 
     def __init__(self, name: str, folder: Path, cloud: str = "simulated") -> None:
         super().__init__(name, cloud)
+        self.backends: Any = LaterAccounts()
         self.meter = Meter()
         announced = Announced(self.meter, self.time.now)
         self.store = MeteredStore(MemoryStore(clock=self.time.now), self.meter, announced)
@@ -283,14 +297,22 @@ class MeteredSite(Site):
         made = {function.name: self._deployed(function.name) for function in FUNCTIONS if function.every}
         self._asked = {name: Events(self.time, made.get(name) or self._deployed(name)) for name in ASKED}
         self._stage = self._deployed("workflow_step")
-        made["refresh_catalog"](scheduled_event("refresh_catalog"))
         for name, function in made.items():
-            self.time.every(seconds(named(name).every), partial(function, scheduled_event(name)))
+            self.time.every(seconds(named(name).every), partial(self._fire, name, function))
         self.meter.take()
+
+    def _fire(self, name: str, function: Callable[[dict[str, Any]], Any]) -> None:
+        function(scheduled_event(name, self.time.at / SECOND))
+
+    def open_account(self) -> None:
+        """As somebody configures it."""
+        self.backends.now = Accounts([Account.made(self.cloud)])
+        self._api.ports.account_work.refresh(self.backends.accounts()[0].key)
 
     def _function(self) -> Root:
         retention = Retention()
-        return self._here(
+        work = ProviderFunctions(self._client, {CLOUDS: PROVIDER}, Chain())
+        made = self._here(
             Root(
                 Ports(
                     store=HistoryStore(self.store, retention),
@@ -298,9 +320,10 @@ class MeteredSite(Site):
                     logs=BlobLogs(self.store, self.blobs),
                     seal=Sealer(b"k" * 32),
                     install_key=b"i" * 32,
-                    backends=Accounts([Account.made(self.cloud)]),
+                    backends=self.backends,
                     wake=WakeUps(self._client, "reconcile", Chain()),
-                    effects=ExecutionEffects(self._executions, InvokedEffects(self._client, "provision", Chain())),
+                    effects=ExecutionEffects(self._executions, work),
+                    account_work=work,
                     workflows=self._executions,
                     news=nobody_waits,
                     pace=PER_CALL,
@@ -316,12 +339,14 @@ class MeteredSite(Site):
                 )
             )
         )
+        return Root(replace(made.ports, backends=self.backends))
 
     def _deployed(self, name: str) -> Callable[[dict[str, Any]], Any]:
-        root, handler = self._function(), import_module(f"functions.{name}").handler
+        module, _, handler_name = named(name).entry.rpartition(".")
+        root, handler = self._function(), getattr(import_module(module), handler_name)
 
         def run(event: dict[str, Any]) -> Any:
-            with self.meter.during(name):
+            with self.meter.during(f"{name}/refresh" if "refresh" in event else name):
                 self.meter.add("lambda", 1)
                 return handler(event, None, root)
 

@@ -121,7 +121,8 @@ class Stage:
 
     def sweep(self, after: Micros = 0) -> Swept:
         self.place.at += after
-        return Sweeper(self.executor).run()
+        (account,) = self.backends.accounts()
+        return Sweeper(self.executor).run(account)
 
     # --- what is seen ------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.domain.specs.secrecy import HIDDEN
 from chalicelib.domain.tenants import GlobalRole, Project, User
+from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.errors import AlreadyExists, BackendError, Invalid, NotFound, NotSupported, Problem, Refused
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.listing import every
@@ -87,8 +88,7 @@ def create_backend(plane: Plane, project: Project, actor: User, config: Spec) ->
         )
     _refuse_hidden(plain(config))
     _refuse_own_credentials(config, actor)
-    if not _asked_elsewhere(plane, config):
-        check(plane, config)
+    check(plane, project, config)
     return store(plane, project, config, None, actor=actor)
 
 
@@ -102,8 +102,7 @@ def update_backend(plane: Plane, project: Project, actor: User, config: Spec) ->
     _refuse_hidden(raw)
     config = read_backend(raw)
     _refuse_own_credentials(config, actor)
-    if not _asked_elsewhere(plane, config):
-        check(plane, config, _machines(plane, project.id, type))
+    check(plane, project, config, _machines(plane, project.id, type))
     return store(plane, project, config, known, actor=actor)
 
 
@@ -127,36 +126,20 @@ def check_backend(plane: Plane, project: Project, type: str) -> None:
     """Ask the provider whether the stored configuration works. Raises what is wrong."""
     backend = get_backend(plane, project, type)
     _refuse_unknown(plane, project, type)
-    config = read_backend(opened(plane, backend))
-    if _asked_elsewhere(plane, config):
-        raise Refused(
-            "This backend uses the credentials of the functions that work with it, which only those can try.",
-            hint="`dstack backend list` shows what their last refresh of its offers said.",
-        )
-    check(plane, config)
+    check(plane, project, read_backend(opened(plane, backend)))
 
 
-def check(plane: Plane, config: Spec, machines: Iterable[Instance] = ()) -> None:
-    """Ask the provider. Raises its refusal, or Refused if `machines` can't be seen with this configuration, as those of
-    another account can't: they would count as gone, and run on."""
-    provider = plane.providers.make(config)
+def check(plane: Plane, project: Project, config: Spec, machines: Iterable[Instance] = ()) -> None:
+    """Ask the provider, where its SDK is. Raises its refusal, or Refused if `machines` can't be seen with this
+    configuration."""
+    type = type_of(config)
+    shown = plane.clock.now() - plane.providers.facts(type).visibility_lag
+    expected = {machine.id: machine.name for machine in machines if _must_show(machine, shown)}
     try:
-        provider.check()
-        shown = plane.clock.now() - provider.facts.visibility_lag
-        expected = {machine.id: machine.name for machine in machines if _must_show(machine, shown)}
-        if expected:
-            seen = {one.instance_id for one in provider.list_owned() if one.install == plane.install_id}
-            lost = sorted(name for id_, name in expected.items() if id_ not in seen)
-            if lost:
-                raise Refused(
-                    f"{first_of(lost)} can't be seen with this configuration: another account's, or without a region.",
-                    hint="Configure the same account and all regions with machines, or end those machines first.",
-                )
+        plane.account_work.check(ConfigurationCheck(project.id, type, _sealed(plane, project, config), expected))
     except BackendError as error:
         error.fields = error.fields or ("creds",)
         raise
-    finally:
-        provider.close()
 
 
 # --- stored -----------------------------------------------------------------------------------------------------------
@@ -172,9 +155,7 @@ def store(
     from_file: bool = False,
 ) -> Configured:
     """Write one, new or instead of `known`."""
-    type, now = type_of(config), plane.clock.now()
-    context = sealed_specs.of_backend(project.id, type)
-    text = orjson.dumps(sealed_specs.sealed(plane.seal, _kind(config), plain(config), context)).decode()
+    type, now, text = type_of(config), plane.clock.now(), _sealed(plane, project, config)
     if known is None:
         backend = Configured(
             id=plane.random_id(), project_id=project.id, type=type, config=text, from_file=from_file, changed_at=now
@@ -185,7 +166,7 @@ def store(
     roster = _roster(plane.store, add=[(project.id, type)])
     event = _told(plane, did, backend, project, actor)
     plane.store.commit([undeleted(plane.store, project), nouns.put(backend), roster, event])
-    plane.backends.look_again()
+    plane.backends.look_again(backend.account)
     return backend
 
 
@@ -200,7 +181,7 @@ def forget(plane: Plane, backends: Sequence[Configured], *, actor: User | None =
         if project is not None:
             changes.append(_told(plane, EventType.deleted, one, project, actor))
     plane.store.commit(changes)
-    plane.backends.look_again()
+    plane.backends.look_again(*(one.account for one in backends))
 
 
 def uses(plane: Plane, project_id: str, type: str) -> list[str]:
@@ -248,9 +229,10 @@ def _readable(plane: Plane, backend: Configured) -> Raw:
         return {}
 
 
-def _asked_elsewhere(plane: Plane, config: Spec) -> bool:
-    """Can only another process try these credentials?"""
-    return plane.providers.own_elsewhere and isinstance(getattr(config, "creds", None), DefaultCreds)
+def _sealed(plane: Plane, project: Project, config: Spec) -> str:
+    """As it is stored: JSON, its secrets sealed."""
+    context = sealed_specs.of_backend(project.id, type_of(config))
+    return orjson.dumps(sealed_specs.sealed(plane.seal, _kind(config), plain(config), context)).decode()
 
 
 def _put_back(plane: Plane, backend: Configured, actor: User) -> None:
@@ -263,7 +245,7 @@ def _put_back(plane: Plane, backend: Configured, actor: User) -> None:
     if project is not None:
         changes.append(_told(plane, EventType.changed, backend, project, actor, "not deleted, because it is in use"))
     plane.store.commit(changes)
-    plane.backends.look_again()
+    plane.backends.look_again(again.account)
 
 
 def _roster(store: Store, add: Iterable[tuple[str, str]] = (), drop: Iterable[tuple[str, str]] = ()) -> Change:

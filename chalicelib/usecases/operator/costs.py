@@ -37,7 +37,8 @@ def report(plane: Plane) -> dict[str, Any]:
         return said
     runs, changes = _runs(plane), CHANGES if plane.announces else None
     more = {driver: count for driver, count in {**runs, **_services(plane.store)}.items() if count}
-    counts = billed.counts(float(_instances(plane.store)), runs[RUN], changes, more)
+    accounts = float(len(plane.backends.accounts()))
+    counts = billed.counts(float(_instances(plane.store)), runs[RUN], changes, more, accounts)
     lines = billed.bill(RATES, counts)
     shown = [
         {

@@ -408,7 +408,7 @@ def sweep(site: Site, place: Engine) -> None:
     accounts = Accounts([Served.made(site.backend)])
     here = Acting(place.store, place, accounts, INSTALL, b"k" * 32)
     load = Loader(Reader(place.store), Books(), accounts)
-    Sweeper(Executor(here, load, wake=place.woken.extend)).run()
+    Sweeper(Executor(here, load, wake=place.woken.extend)).run(*accounts.accounts())
 
 
 def test_the_sweep_ends_every_orphan_and_nothing_of_anybody_else(site: Site) -> None:

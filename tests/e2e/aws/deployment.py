@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,13 +119,20 @@ def cloned(folder: Path) -> Path:
 
 @contextmanager
 def deployed(
-    emulator: Emulator, folder: Path, env: Mapping[str, str], **variables: str
+    emulator: Emulator,
+    folder: Path,
+    env: Mapping[str, str],
+    *,
+    prepare: Callable[[Path], object] = lambda clone: None,
+    **variables: str,
 ) -> Iterator[tuple[Deployment, Made]]:
     """The deployment, and what the command that made it said. `env`: more of the environment of its users;
-    `variables`: of the functions'."""
+    `variables`: of the functions'; `prepare` changes the clone first."""
+    clone = cloned(folder)
+    prepare(clone)
     with before(emulator.url) as front:
         home = {"url": front.url, "env": dict(env), "variables": variables}
-        one = Deployment(folder / "home", emulator=emulator, front=front, clone=cloned(folder), **home)
+        one = Deployment(folder / "home", emulator=emulator, front=front, clone=clone, **home)
         one.home.mkdir()
         try:
             made = one.make("deploy")

@@ -255,14 +255,14 @@ def upgrade(trip: Journey) -> None:
     assert refused.status != 0 and f"From the subnet {closed} " in refused.said, refused.said
     with trip.one.front.closed():  # the emulator would end the calls that it is at
         made = trip.one.make("deploy", args=CHOSEN.format(open_), DSTACK_RETAIN_EVENTS="31")
-    assert {f"dstack-{STAGE}: Modify {name}" for name in ("AgentSync", "Provision", "Reconcile")} <= {
+    assert {f"dstack-{STAGE}: Modify {name}" for name in ("AgentSync", "ProviderClouds", "Reconcile")} <= {
         *made.report["changes"]
     }
-    shown = [line for line in made.said.splitlines() if line.startswith("  ~ Provision  AWS::Lambda::Function: ")]
+    shown = [line for line in made.said.splitlines() if line.startswith("  ~ ProviderClouds  AWS::Lambda::Function: ")]
     assert shown and "Code" in shown[0] and "Environment" in shown[0], made.said
     trip.one.lead()
     functions = trip.one.client("lambda")
-    for name in ("api", "agent_sync", "reconcile", "provision"):
+    for name in ("api", "agent_sync", "reconcile", "provider_clouds"):
         variables = functions.get_function_configuration(FunctionName=f"dstack-{STAGE}-{name}")["Environment"]
         assert variables["Variables"]["DSTACK_RETAIN_EVENTS"] == "31"
     chosen(trip)
@@ -291,7 +291,7 @@ def chosen(trip: Journey) -> None:
     """What parameters switch on: what Lambda then does in a function's name is allowed. The emulator knows no VPC."""
     inside = trip.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-bootstrap_host")
     assert {"Trace", "Network", "NotByItself"} <= allowed(trip, inside["Role"])
-    outside = trip.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-provision")
+    outside = trip.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-provider_clouds")
     assert allowed(trip, outside["Role"]) & {"Trace", "Network", "NotByItself"} == {"Trace"}
     assert (inside["TracingConfig"]["Mode"], outside["TracingConfig"]["Mode"]) == ("Active", "Active")
 

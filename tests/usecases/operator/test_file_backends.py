@@ -24,7 +24,7 @@ from chalicelib.usecases.operator import backends
 from chalicelib.usecases.operator.first_start import first_start
 from chalicelib.usecases.operator.server_config import ensure_backends, ensure_projects
 from tests.world import nouns as b
-from tests.world.keyed import Keys
+from tests.world.keyed import CheckedHere, Keys
 from tests.world.plane import World
 
 KEY = Sealer(b"k" * 32)
@@ -38,7 +38,8 @@ def text(key: str = "good", project: str = "main", *, backend: str = "aws", more
 class Shop:
     def __init__(self, folder: Path) -> None:
         self.clouds = Keys()
-        self.world = World.in_folder(folder, providers=self.clouds.providers)
+        work = CheckedHere(self.clouds.providers)
+        self.world = World.in_folder(folder, providers=self.clouds.providers, account_work=work)
         self.plane = self.world.plane
         self.accounts = StoredAccounts(self.world.store, KEY, self.world.clock, self.clouds.providers)
         object.__setattr__(self.plane, "backends", self.accounts)

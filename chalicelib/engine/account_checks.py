@@ -1,0 +1,23 @@
+"""Does a configuration of a backend work? The provider is asked, where its SDK is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib.backends.spi import Backend
+from chalicelib.domain.names import first_of
+from chalicelib.errors import Refused
+
+
+def check(backend: Backend, expected: Mapping[str, str], install_id: str) -> None:
+    """Raises the provider's refusal, or Refused if it doesn't show a machine that it must (`expected`: names by id), as
+    another account doesn't: that machine would count as gone, and run on."""
+    backend.check()
+    if not expected:
+        return
+    listed = {one.instance_id for one in backend.list_owned() if one.install == install_id}
+    if lost := sorted(name for id_, name in expected.items() if id_ not in listed):
+        raise Refused(
+            f"{first_of(lost)} can't be seen with this configuration: another account's, or without a region.",
+            hint="Configure the same account and all regions with machines, or end those machines first.",
+        )

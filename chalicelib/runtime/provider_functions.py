@@ -1,0 +1,177 @@
+"""Work on providers in AWS: events for the functions that have the providers' SDKs, and what such a function does.
+
+There is one function for each artefact of `backends/registry.py`, and the row of a type names its artefact. An event is
+one of:
+
+| event                              | what for                        | sent by                                |
+|------------------------------------|---------------------------------|----------------------------------------|
+| an effect (`effects/table.py`)     | a committed plan                | passes                                 |
+| `{"sweep": ACCOUNT}`               | one account's sweep             | `sweep_orphans`, on its schedule       |
+| `{"refresh": ACCOUNT}`             | one account's offers            | `refresh_catalog`; the API for a new one |
+| `{"check": ConfigurationCheck}`    | does a configuration work       | the API, which waits for the answer    |
+
+So an account waits for no other: Lambda runs as many events at once as the function may have executions. The first
+three are asynchronous, and Lambda keeps and repeats them. A configuration that is checked travels with its secrets
+sealed, as it is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from chalicelib import errors
+from chalicelib.backends.registry import BACKENDS, Row, artefact_of, lacks_sdk
+from chalicelib.domain.backends import type_and_project
+from chalicelib.engine.ports import ConfigurationCheck
+from chalicelib.errors import BackendError, Bug, DstackError, NotDeployed, Refused, Throttled, Transient
+from chalicelib.runtime import observing
+from chalicelib.runtime.chains import Chain
+
+if TYPE_CHECKING:
+    from chalicelib.planning.kernel.plan import Effect
+    from chalicelib.runtime.root import Root
+
+log = logging.getLogger(__name__)
+
+Clients = Callable[[str], Any]  # the client of an AWS service, by the service's name
+WAITED = "lambda/waited"  # a client of Lambda for calls that somebody waits for
+PATIENCE = 24.0  # seconds that a check may take: API Gateway gives up after 29
+
+
+def invoke(clients: Clients, function: str, event: Mapping[str, Any]) -> None:
+    """Lambda has the event when this returns; what becomes of it isn't waited for."""
+    clients("lambda").invoke(FunctionName=function, InvocationType="Event", Payload=json.dumps(event).encode())
+
+
+class ProviderFunctions:
+    """`Effects` and `AccountWork`. `functions`: the name of each artefact's function; `own`: of the functions of
+    backends that have one to themselves."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        functions: Mapping[str, str],
+        chain: Chain,
+        own: Mapping[str, str] | None = None,
+        table: Mapping[str, Row] = BACKENDS,
+    ) -> None:
+        self._clients, self._functions, self._chain = clients, functions, chain
+        self._own, self._table = own or {}, table
+
+    def submit(self, effect: Effect) -> None:
+        from chalicelib.engine.effects.table import to_message
+
+        function = self._own.get(effect.backend) or self._function(effect.backend)
+        invoke(self._clients, function, self._chain.next(to_message(effect)))
+
+    def sweep(self, account: str) -> None:
+        self._send(account, {"sweep": account})
+
+    def refresh(self, account: str) -> None:
+        self._send(account, {"refresh": account})
+
+    def check(self, asked: ConfigurationCheck) -> None:
+        function = self._functions.get(artefact_of(asked.type, self._table))
+        if function is None:
+            raise self._missing(asked.type)
+        payload = json.dumps({"check": asdict(asked)}).encode()
+        try:
+            client = self._clients(WAITED)
+            answer = client.invoke(FunctionName=function, InvocationType="RequestResponse", Payload=payload)
+            body = json.loads(answer["Payload"].read())
+        except Exception as error:  # whatever the SDK raises: the function, the network, the permissions
+            log.exception("the check of %s had no answer", asked.account)
+            raise unanswered(asked.type) from error
+        if answer.get("FunctionError"):
+            log.error("the check of %s failed: %s", asked.account, body)
+            if "timed out" in str(body.get("errorMessage")):
+                raise unanswered(asked.type)
+            raise Bug(f"The check of the backend {asked.type} failed: {body.get('errorType')} in {function}.")
+        if body.get("error"):
+            raise from_wire(body["error"])
+
+    def _send(self, account: str, event: Mapping[str, Any]) -> None:
+        """One that can't be sent holds up no other, and the schedule comes again."""
+        try:
+            invoke(self._clients, self._function(type_and_project(account)[0]), self._chain.next(event))
+        except Exception:  # as above
+            log.exception("%s couldn't be sent; the schedule comes again", dict(event))
+
+    def _function(self, type: str) -> str:
+        artefact = artefact_of(type, self._table)
+        if artefact not in self._functions:
+            raise NotDeployed(f"No function of this stage works on accounts of {type}.", hint=_deploy(artefact))
+        return self._functions[artefact]
+
+    def _missing(self, type: str) -> Refused:
+        row = self._table[type]
+        return lacks_sdk(type, next(iter(row.sdk), row.artefact), _deploy(artefact_of(type, self._table)))
+
+
+def _deploy(artefact: str) -> str:
+    return f"This stage has no function provider_{artefact}: run `make deploy` again, which makes it."
+
+
+def unanswered(type: str) -> Transient:
+    """What a person is told whose check takes too long."""
+    return Transient(f"The backend {type} couldn't be asked within {PATIENCE:g} s.", hint="Try again in a minute.")
+
+
+# --- where the SDK is -------------------------------------------------------------------------------------------------
+
+
+def perform(root: Root, event: Mapping[str, Any]) -> dict[str, Any]:
+    """What one event asks for. What it raises is for Lambda, which repeats the event, and at last sets it aside."""
+    asked = root.ports.chain.begin(event)
+    if "check" in asked:
+        return _answered(root, ConfigurationCheck(**asked["check"]))
+    try:
+        done = _done(root, asked)
+    except Exception:
+        root.ports.count(observing.EFFECTS_FAILED, 1)
+        raise
+    if done.get("awaited"):  # jobs wait for these offers, and Lambda repeats the event after a minute, and two more
+        raise Transient(f"There are no offers yet of {asked['refresh']}: it had no answer.")
+    return done
+
+
+def _done(root: Root, asked: Mapping[str, Any]) -> dict[str, Any]:
+    from chalicelib.engine.effects.table import from_message
+
+    if "sweep" in asked:
+        swept = root.sweep(asked["sweep"])
+        return {"given_back": [f"{each.handle.kind} {each.handle.id}" for each in swept.given_back], "lost": swept.lost}
+    if "refresh" in asked:
+        return {"awaited": root.refresh(asked["refresh"])}
+    root.executor.execute(from_message(asked))
+    return {}
+
+
+def _answered(root: Root, asked: ConfigurationCheck) -> dict[str, Any]:
+    """What is wrong is an answer, not a failure of the function: nobody repeats it."""
+    try:
+        root.check(asked)
+    except (BackendError, Refused) as error:
+        return {"error": to_wire(error)}
+    return {}
+
+
+def to_wire(error: DstackError) -> dict[str, Any]:
+    """An error as data, for whoever asked from another process."""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind]
+    pause = {"retry_after": error.retry_after} if isinstance(error, Throttled) else {}
+    return {"kind": kinds[0], "message": error.message, "hint": error.hint, "fields": list(error.fields), **pause}
+
+
+def from_wire(told: Mapping[str, Any]) -> DstackError:
+    """The same error: what a user is shown doesn't depend on where the provider was asked."""
+    error: DstackError = getattr(errors, told["kind"])(told["message"])
+    error.hint, error.fields = told["hint"], tuple(told["fields"])
+    error.args = (f"{error.message} {error.hint}".strip(),)
+    if isinstance(error, Throttled):
+        error.retry_after = told["retry_after"]
+    return error

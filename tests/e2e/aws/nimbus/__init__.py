@@ -1,0 +1,1 @@
+"""A provider whose answers are XML, and whose package needs an SDK to read them that no other function has."""

@@ -1,0 +1,82 @@
+"""A second artefact, whose SDK no other function has, from its row in the registry to a machine that is given back."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.aws.artefacts import FLEET, SDK, TYPE, Stage, begun
+from tests.e2e.aws.deployment import PATIENCE, STAGE
+from tests.harness.server import until
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with begun(tmp_path_factory.mktemp("artefacts")) as made:
+        yield made
+
+
+def test_the_sdk_is_in_its_artefact_alone_and_its_function_is_rendered_from_the_row(stage: Stage) -> None:
+    build = stage.one.clone / "build"
+    names = {path.name.partition("-")[0]: zipfile.ZipFile(path).namelist() for path in build.glob("*.zip")}
+    assert {name for name, files in names.items() if f"{SDK}.py" in files} == {"nimbus"}
+    assert names.keys() == {"chalice", "clouds", "nimbus", "ssh"}
+    found = stage.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-provider_nimbus")
+    assert found["Handler"] == "functions.provider.handler"
+    iam = stage.one.client("iam")
+    for asks in ("api_handler", "sweep_orphans", "refresh_catalog", "reconcile"):
+        name = asks.replace("api_handler", "api")
+        role = stage.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-{name}")["Role"]
+        (policy,) = iam.list_role_policies(RoleName=role.rpartition("/")[2])["PolicyNames"]
+        document = iam.get_role_policy(RoleName=role.rpartition("/")[2], PolicyName=policy)["PolicyDocument"]
+        assert "provider_nimbus" in json.dumps(document), asks
+
+
+def test_a_configuration_is_checked_by_whoever_has_the_sdk(stage: Stage) -> None:
+    """The API hasn't got it: nobody could ask the provider there."""
+    said = stage.refused("backends/create", stage.nimbus.key("a-wrong-key"))
+    assert said["msg"] == "Nimbus doesn't know this key. Copy it from its console."
+    assert (said["code"], said["fields"]) == ("invalid_credentials", ["creds"])
+    assert stage.call("backends/list") == [] and stage.nimbus.asked["GET account"] == 1
+    stage.call("backends/create", stage.nimbus.key())
+    assert stage.nimbus.asked["GET account"] == 2
+    assert stage.call(f"backends/{TYPE}/check") is None
+
+
+def test_its_offers_are_fetched_as_soon_as_it_is_configured(stage: Stage) -> None:
+    def offered() -> list[dict[str, Any]]:
+        plan = stage.call("fleets/get_plan", {"spec": {"configuration": FLEET, "profile": {}}})
+        return [one for one in plan["offers"] if one["backend"] == TYPE]
+
+    (offer,) = until("the offers", offered, seconds=PATIENCE)
+    assert (offer["instance"]["name"], offer["price"]) == ("n.4", 0.2)
+    asked = stage.nimbus.asked["GET types"]
+    stage.invoke("refresh_catalog")
+    until("the schedule's refresh", lambda: stage.nimbus.asked["GET types"] > asked, seconds=PATIENCE)
+
+
+def test_a_machine_is_bought_an_orphan_is_swept_and_all_is_given_back(stage: Stage) -> None:
+    nimbus = stage.nimbus
+    stage.call("fleets/apply", {"plan": {"spec": {"configuration": FLEET, "profile": {}}}, "force": False})
+    until("the machine to be bought", lambda: stage.statuses() == ["provisioning"], seconds=PATIENCE)
+    (id_,) = nimbus.machines
+    tags = nimbus.machines[id_]["tags"]
+    stranger = {**tags, "dstack-install": "another"}
+    orphan = {**tags, "dstack-instance": "00000000-0000-4000-8000-000000000000"}
+    for name, owner in (("stray", orphan), ("strangers", stranger)):
+        nimbus.machines[name] = {"token": name, "name": name, "tags": owner}
+
+    def swept() -> bool:
+        stage.invoke("sweep_orphans")
+        return "stray" not in nimbus.machines
+
+    until("the orphan to be swept", swept, every=2, seconds=PATIENCE)
+    assert nimbus.machines.keys() == {id_, "strangers"}
+    stage.call("fleets/delete", {"names": ["pool"]})
+    until("the machine to be given back", lambda: id_ not in nimbus.machines, seconds=PATIENCE)
+    until("the fleet to be gone", lambda: stage.call("fleets/list") == [], seconds=PATIENCE)
+    assert nimbus.machines.keys() == {"strangers"}

@@ -1,0 +1,134 @@
+"""Work on accounts in the embedded server: whom a slow provider keeps waiting, and what a person is told of a check."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from chalicelib.engine.ports import ConfigurationCheck
+from chalicelib.errors import InvalidCredentials, Transient
+from chalicelib.runtime.provider_threads import ProviderThreads
+
+LONG = 60.0  # seconds that a test waits for what must come
+
+
+@dataclass
+class Root:
+    """Each call holds its thread while its account is slow."""
+
+    slow: set[str] = field(default_factory=set)
+    begun: Queue[tuple[str, str]] = field(default_factory=Queue)
+    over: threading.Event = field(default_factory=threading.Event)
+    says: Exception | None = None
+
+    def sweep(self, account: str) -> None:
+        self._call("sweep", account)
+
+    def refresh(self, account: str) -> None:
+        self._call("refresh", account)
+
+    def check(self, asked: ConfigurationCheck) -> None:
+        self._call("check", asked.account)
+        if self.says is not None:
+            raise self.says
+
+    def _call(self, what: str, account: str) -> None:
+        hangs = account in self.slow  # before it is known to have begun: a test may change that then
+        self.begun.put((what, account))
+        if hangs:
+            self.over.wait(LONG)
+
+    def next(self, number: int) -> Counter[tuple[str, str]]:
+        return Counter(self.begun.get(timeout=LONG) for _ in range(number))
+
+
+def started(root: Any, **more: Any) -> ProviderThreads:
+    made = ProviderThreads(lambda: root, **more)
+    made.start()
+    return made
+
+
+def test_an_account_that_never_answers_delays_no_other_and_is_not_asked_twice_at_once() -> None:
+    root = Root(slow={"aws-slow"})
+    work = started(root)
+    work.sweep("aws-slow")
+    assert root.next(1) == Counter({("sweep", "aws-slow"): 1})
+    for _ in range(3):  # a schedule that comes again and again meanwhile
+        work.sweep("aws-slow")
+        work.refresh("aws-slow")
+    for number in range(50):
+        work.sweep(f"aws-{number}")
+    assert ("sweep", "aws-slow") not in (begun := root.next(50)) and len(begun) == 50
+    assert work.busy("aws-slow") and not work.settle(0.0)
+    root.over.set()
+    assert root.next(2) == Counter({("refresh", "aws-slow"): 1, ("sweep", "aws-slow"): 1}), "each once more"
+    assert work.settle(LONG) and not work.busy("aws-slow") and root.begun.empty()
+    work.stop()
+
+
+def test_a_project_with_many_slow_accounts_leaves_threads_to_the_others() -> None:
+    many = [f"type{number}-bad" for number in range(20)]
+    root = Root(slow={*many})
+    work = started(root, threads=4)
+    for account in many:
+        work.sweep(account)
+    assert len(root.next(2)) == 2, "half of them"
+    work.sweep("aws-good")
+    assert root.next(1) == Counter({("sweep", "aws-good"): 1})
+    root.over.set()
+    assert len(root.next(18)) == 18, "nothing is forgotten"
+    work.stop()
+
+
+def test_a_check_says_what_the_provider_says_while_the_accounts_own_sweep_hangs() -> None:
+    root = Root(slow={"aws-slow"}, says=InvalidCredentials("no such key"))
+    work = started(root)
+    work.sweep("aws-slow")
+    root.next(1)
+    root.slow = set()
+    with pytest.raises(InvalidCredentials, match="no such key"):
+        work.check(ConfigurationCheck("slow", "aws", "{}"))
+    root.says = None
+    work.check(ConfigurationCheck("slow", "aws", "{}"))
+    root.over.set()
+    work.stop()
+
+
+def test_a_check_that_takes_too_long_says_to_try_again() -> None:
+    root = Root(slow={"aws-p"})
+    work = started(root, patience=0.01)
+    with pytest.raises(Transient, match="aws couldn't be asked"):
+        work.check(ConfigurationCheck("p", "aws", "{}"))
+    root.over.set()
+    work.stop()
+
+
+def test_before_the_start_whoever_asks_does_the_work() -> None:
+    root = Root()
+    before = threading.enumerate()
+    work = ProviderThreads(lambda: root)  # type: ignore[arg-type, return-value]
+    work.sweep("aws-p")
+    work.refresh("aws-p")
+    work.check(ConfigurationCheck("p", "aws", "{}"))
+    assert len(root.next(3)) == 3 and set(threading.enumerate()) <= set(before)
+
+
+def test_what_fails_holds_up_nothing() -> None:
+    class Failing(Root):
+        def sweep(self, account: str) -> None:
+            super().sweep(account)
+            raise ZeroDivisionError("a bug")
+
+    root = Failing()
+    work = started(root)
+    for account in ("aws-a", "aws-b"):
+        work.sweep(account)
+        work.refresh(account)
+    assert len(root.next(4)) == 4
+    assert work.settle(LONG)
+    work.stop()
