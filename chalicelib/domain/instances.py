@@ -124,7 +124,6 @@ class Instance(Noun):
     hostname: str = ""
     internal_ip: str = ""
     networks: tuple[str, ...] = ()  # in a cluster: those that its agent reported
-    gpu_driver: str | None = None
     runtimes: tuple[str, ...] = ()  # as its agent reported; empty until then
     isolation: str = ""  # of jobs, as its agent reported; empty until then, or from an older agent
     created_at: Micros

@@ -74,7 +74,6 @@ class Run(Noun):
     url: str = ""  # of a service with a gateway: where it is
     fleet_id: str | None = None
     fleet_name: str | None = None
-    stop_at: Micros | None = None  # terminating: when a graceful stop becomes an abort
     deleted: bool = False
     deleted_at: Micros | None = None
     logs_erased: bool = False  # the logs of its jobs, some time after its end

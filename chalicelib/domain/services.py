@@ -48,7 +48,6 @@ class Traffic(Noun):
     at: Micros  # when it last reported
     quiet: bool = False  # nothing under way then: it needn't report again until somebody comes
     held: int = 0  # requests that wait for a replica right now
-    waits_since: Micros | None = None  # since when somebody waits for the first replica
     buckets: tuple[Bucket, ...] = ()  # oldest first, none older than `KEPT`
     prompt_tokens: int = 0  # what the model has read, by its server's own count, since the door began to count
     completion_tokens: int = 0  # what it has written

@@ -27,7 +27,6 @@ class Tally:
     area: float = 0.0  # microseconds that its requests have been there, together
     under_way: int = 0
     held: int = 0
-    waits_since: Micros | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     draining: frozenset[str] = frozenset()
@@ -105,16 +104,13 @@ class Counts:
         tally = self._of(run_id, now)
         tally.under_way -= 1
         tally.held += 1
-        if tally.waits_since is None:
-            tally.waits_since = now
+        if tally.held == 1:
             self._urgent.add(run_id)
 
     def waited(self, run_id: str, now: Micros) -> None:
         tally = self._of(run_id, now)
         tally.held -= 1
         tally.under_way += 1
-        if not tally.held:
-            tally.waits_since = None
 
     def held(self, run_id: str) -> int:
         tally = self._tallies.get(run_id)
@@ -169,7 +165,6 @@ class Counts:
             at=now,
             quiet=not tally.busy,
             held=tally.held,
-            waits_since=tally.waits_since,
             buckets=(*tally.buckets, *([current] if current is not None else [])),
             prompt_tokens=tally.prompt_tokens,
             completion_tokens=tally.completion_tokens,

@@ -289,9 +289,9 @@ class Door:
         if limit is None:
             return
         who = limits.client(limit, exchange.address, exchange.header)
-        verdict = self._limiter.judge(service.run_id, limit, who, time.monotonic_ns() // 1000)
-        if not verdict.passes:
-            raise problems.too_many(math.ceil(verdict.again / SECOND))
+        wait = self._limiter.admit(service.run_id, limit, who, time.monotonic_ns() // 1000)
+        if wait:
+            raise problems.too_many(math.ceil(wait / SECOND))
 
     async def _exchange(self, service: Served, going: _Going, exchange: Exchange) -> None:
         """A plain request: to one replica after the other, until one answers."""

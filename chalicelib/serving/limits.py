@@ -9,19 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
 
 MOST = 100_000  # clients that are remembered
 LONGEST = 64  # characters of what tells them apart
-
-
-class Verdict(NamedTuple):
-    passes: bool
-    remaining: int  # requests that could follow at once
-    again: Micros = 0  # until the next would pass
 
 
 def applying(limits: Sequence[RateLimit], path: bytes) -> RateLimit | None:
@@ -50,16 +43,17 @@ class Limiter:
     def __len__(self) -> int:
         return len(self._quiet_at)
 
-    def judge(self, service: str, limit: RateLimit, who: str, now: Micros) -> Verdict:
+    def admit(self, service: str, limit: RateLimit, who: str, now: Micros) -> Micros:
+        """How long this client has to wait until a request passes; 0: this one passes, and counts."""
         key, interval = (service, limit.prefix, who), max(1, round(SECOND / limit.rps))
         ahead = limit.burst * interval
         quiet_at = max(now, self._quiet_at.get(key, now))
         if quiet_at - now > ahead:
-            return Verdict(False, 0, quiet_at - now - ahead)
+            return quiet_at - now - ahead
         if key not in self._quiet_at and len(self._quiet_at) >= self._most:
             self._forget(now)
-        self._quiet_at[key] = quiet_at = quiet_at + interval
-        return Verdict(True, (now + ahead - quiet_at) // interval + 1)
+        self._quiet_at[key] = quiet_at + interval
+        return 0
 
     def _forget(self, now: Micros) -> None:
         """Those who have been quiet long enough are as good as unknown. If there is none, those who will be soonest."""

@@ -212,7 +212,7 @@ class _Door:
     def report(self, run_id: str) -> None:
         at = self._site.time.at
         self._buckets = [*self._buckets, {"at": at - at % (PAUSE * SECOND), "requests": 50, "busy": 1.5}][-30:]
-        said = {"run_id": run_id, "at": at, "quiet": False, "held": 0, "waits_since": None, "let_go": []}
+        said = {"run_id": run_id, "at": at, "quiet": False, "held": 0, "let_go": []}
         body = json.dumps({"reports": [{**said, "buckets": self._buckets}]}).encode()
         self._call("POST", "/agent/gateway/traffic", body, 204)
 

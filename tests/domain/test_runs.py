@@ -50,7 +50,6 @@ def test_a_status_item_is_small() -> None:
         fleet_id=b.fleet().id,
         fleet_name="a-fleet-of-some-name",
         due_at=b.NOW,
-        stop_at=b.NOW,
         finished_at=b.NOW,
     )
     assert len(nouns.put(run).record.body) <= 700

@@ -244,7 +244,7 @@ class Holding(Doors):
             found = until(
                 "the report", lambda: (found := door.traffic(visitor.service)) and found.held and found, seconds=3
             )
-            assert found.waits_since is not None
+            assert found.held == 1
 
         def gone() -> bool:
             found = door.traffic(visitor.service)

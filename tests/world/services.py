@@ -124,7 +124,6 @@ class ServiceWorld(SmallWorld):
             at=self.now,
             quiet=not (requests or busy or held),
             held=held,
-            waits_since=self.now if held else None,
             buckets=(*known.buckets[-29:], bucket),
             let_go=() if busy else tuple(draining),
         )

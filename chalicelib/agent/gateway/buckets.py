@@ -76,7 +76,7 @@ class _Service:
             "at": now,
             "quiet": self.quiet,
             "held": self.held,
-            "waits_since": self.waits_since,
+            "waits_since": self.waits_since,  # required by control planes of earlier releases
             "buckets": [each.told() for each in self.buckets],
             "let_go": sorted(self.let_go),
         }

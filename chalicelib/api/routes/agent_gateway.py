@@ -31,7 +31,6 @@ class _Report(BaseModel):
     at: _At
     quiet: bool
     held: _Count
-    waits_since: _At | None
     buckets: Annotated[tuple[_BucketBody, ...], Field(max_length=64)]
     let_go: Annotated[tuple[_Id, ...], Field(max_length=1000)]
 
@@ -96,7 +95,6 @@ def _heard(seat: Seat, told: _Report) -> Traffic:
         at=told.at,
         quiet=told.quiet,
         held=told.held,
-        waits_since=told.waits_since,
         buckets=tuple(Bucket(at=each.at, requests=each.requests, busy=each.busy) for each in told.buckets),
         let_go=told.let_go,
     )

@@ -219,7 +219,6 @@ class Draft:
             run_outcome(run.reason or RunReason.server_error),
             finished_at=self.now,
             resume_at=None,
-            stop_at=None,
             due_at=None,
         )
 

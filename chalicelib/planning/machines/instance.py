@@ -229,7 +229,6 @@ class InstanceLook:
             "networks": subnets(facts) if clusters else (),
             "runtimes": facts.runtimes,
             "isolation": facts.isolates,
-            "gpu_driver": next((gpu.driver for gpu in facts.gpus if gpu.driver), None),
         }
         if self.instance.bought or self.instance.claims:
             return changes

@@ -62,7 +62,6 @@ def wait_again(look: RunLook) -> bool:
         reason=None,
         resume_at=at,
         retries=(),
-        stop_at=None,
         fleet_id=None,
         fleet_name=None,
     )

@@ -35,7 +35,7 @@ def opened(plane: Plane, door: str) -> list[str]:
     nobody asks for any more would keep its replicas for ever, because its door seems to be silent. Returns the runs
     that are services: the door has to look whether replicas of theirs wait to be let go."""
     services: list[str] = []
-    over = {"at": plane.clock.now(), "quiet": True, "held": 0, "waits_since": None, "let_go": ()}
+    over = {"at": plane.clock.now(), "quiet": True, "held": 0, "let_go": ()}
     for record in list(every(plane.store, "projects", "name/")):
         runs = [run.id for run in plane.read.live_runs(nouns.pointed(record)) if run.scales]
         known = plane.read.find_many(Traffic, [keys.traffic(run_id, door) for run_id in runs])
@@ -78,8 +78,7 @@ def _by_our_clock(said: Traffic, now: Micros) -> Traffic:
     if abs(off) < CLOCK_OFF:
         off = 0
     moved = (bucket.with_(at=bucket.at + off) for bucket in said.buckets)
-    waits = said.waits_since if said.waits_since is None else said.waits_since + off
-    return said.with_(at=now, waits_since=waits, buckets=_recent(moved, now))
+    return said.with_(at=now, buckets=_recent(moved, now))
 
 
 def _recent(buckets: Iterable[Bucket], now: Micros) -> tuple[Bucket, ...]:

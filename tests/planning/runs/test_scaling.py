@@ -105,7 +105,7 @@ class TestDelays:
         assert ask(spec, (1, 8), busy, state=at(3, NOW - 600 * SECOND)).desired == 1
 
     def test_from_zero_nothing_waits(self) -> None:
-        waits = door(now=NOW, held=1, waits_since=NOW)
+        waits = door(now=NOW, held=1)
         quiet = door(now=NOW, quiet=True, name="gateway")
         for doors in ([waits], [waits, quiet]):
             told = ask(rule(), (0, 8), *doors, state=at(0, NOW - SECOND))

@@ -230,7 +230,7 @@ situation(
     run,
     "terminating",
     "terminated",
-    of={**STOPPED, "retries": (ReplicaRetry(attempt=1),), "stop_at": NOW},
+    of={**STOPPED, "retries": (ReplicaRetry(attempt=1),)},
     finished_at=NOW,
     **LEAVING,
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
@@ -243,6 +244,14 @@ def test_jobs_of_one_machine_share_what_is_attached_there() -> None:
     plan = decided(look(taken, first.with_(status=JobStatus.done), second, MACHINE))
     assert [one.job_id for one in at(plan)] == [second.id] and effects(plan) == []
     assert saved(plan, Instance) == [], "the machine has it still"
+
+
+def test_an_attachment_says_where_its_job_is_stored() -> None:
+    """Every number of it: with another job's record, the disk of a live job would count as left behind."""
+    of = b.job(b.run("train"), 4, replica=2, node=3)
+    ((taken,), _) = take(Draft(b.NOW), [volume()], of, MACHINE)
+    (one,) = taken.attachments
+    assert keys.job(one.run_id, one.replica_num, one.job_num, one.submission_num) == of.place().key
 
 
 def test_volume_and_machine_say_when_they_last_changed() -> None:

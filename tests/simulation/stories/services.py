@@ -50,11 +50,10 @@ class Door:
         self.buckets: list[Bucket] = []
         self.load = 0.0  # requests a second
         self.under_way: dict[str, Micros] = {}  # by job: until when
-        self.waits_since: Micros | None = None
         self.asked_at: Micros | None = None  # when a report last got through that somebody waits
 
     def die(self) -> None:
-        self.buckets, self.under_way, self.waits_since = [], {}, None
+        self.buckets, self.under_way = [], {}
 
     def look(self) -> None:
         story, now = self.story, self.world.time
@@ -67,7 +66,6 @@ class Door:
             for job in serving:
                 self.under_way[job.id] = now + round(story.rng.uniform(1, 20) * SECOND)
         held = int(bool(requests) and not serving)
-        self.waits_since = (self.waits_since or now) if held else None
         self.buckets = [*self.buckets[-30:], Bucket(at=now // BUCKET * BUCKET, requests=requests, busy=self.load)]
         live = story.live(run.id)
         busy = {job.id for job in live if self.under_way.get(job.id, 0) > now}
@@ -78,7 +76,6 @@ class Door:
             at=now,
             quiet=not requests and not busy,
             held=held,
-            waits_since=self.waits_since,
             buckets=tuple(self.buckets),
             let_go=tuple(draining),
         )

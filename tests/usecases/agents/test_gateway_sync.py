@@ -250,7 +250,7 @@ def test_a_token_for_services_is_judged_by_its_hash_and_claims(rig: Rig) -> None
 
 def told(run: Run, **more: Any) -> dict[str, Any]:
     bucket = {"at": b.NOW, "requests": 3, "busy": 0.5}
-    report = {"run_id": run.id, "at": b.NOW, "quiet": False, "held": 0, "waits_since": None, "buckets": [bucket]}
+    report = {"run_id": run.id, "at": b.NOW, "quiet": False, "held": 0, "buckets": [bucket]}
     return {**report, "let_go": [], **more}
 
 
@@ -279,7 +279,6 @@ def test_what_it_says_of_other_services_is_dropped(rig: Rig) -> None:
         {"let_go": ["x" * 65]},
         {"buckets": [{"at": 0, "requests": -1, "busy": 0}]},
         {"buckets": [{"at": 0, "requests": 1, "busy": -1}]},
-        {"waits_since": "now"},
     ],
 )
 def test_nonsense_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
