@@ -8,7 +8,7 @@ one way: `terminating`, where the request is repeated until the cloud confirms t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from chalicelib.domain.cards import sold_as
 from chalicelib.domain.events import EventType
@@ -39,7 +39,7 @@ DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent hasn't repor
 CHECK_EVERY: Micros = MINUTE  # while a machine that has reported is silent
 TO_BE_WARNED: Micros = 10 * MINUTE  # before the end that a machine was bought with
 TO_DETACH: Micros = 5 * MINUTE  # what a machine that ends waits for its disks, from its last job's end
-LOOK_AT_DISKS: Micros = 30 * SECOND  # meanwhile; the last one's end wakes it
+CHECK_DISKS_EVERY: Micros = 30 * SECOND  # meanwhile; the last one's end wakes it
 AT_MINIMUM: Micros = 10 * MINUTE  # for instances with nothing to expect, such as idle ones that the fleet keeps
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
@@ -47,22 +47,22 @@ _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 
 def decide_instance(snapshot: InstanceSnapshot) -> Plan:
     """The next step of one instance."""
-    look = InstanceLook(snapshot)
+    this = InstancePass(snapshot)
     status = snapshot.instance.status
     if status == InstanceStatus.pending:
-        look.pending()
+        this.pending()
     elif status == InstanceStatus.provisioning:
-        look.provisioning()
+        this.provisioning()
     elif status in (InstanceStatus.idle, InstanceStatus.busy):
-        look.joined()
-    if look.instance.status == InstanceStatus.terminating:
-        look.terminating()
-    return look.plan()
+        this.alive()
+    if this.instance.status == InstanceStatus.terminating:
+        this.terminating()
+    return this.plan()
 
 
 def needs_others(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Micros) -> bool:
     """Does the decision depend on how many instances the fleet has? Only that of a machine that may be one too many, or
-    that has idled long enough while the fleet must keep some. If every look counted them, a fleet would cost the square
+    that has idled long enough while the fleet must keep some. If every pass counted them, a fleet would cost the square
     of its size."""
     nodes = merged_fleet(spec).nodes
     if nodes is None or not instance.bought:
@@ -79,8 +79,34 @@ def _rests_until(instance: Instance, now: Micros) -> Micros | None:
     return (instance.idle_since or now) + instance.idle_seconds * SECOND
 
 
-class InstanceLook:
-    """One pass over an instance: the noun so far, and the draft of the step."""
+class Ending(NamedTuple):
+    """Why an instance ends."""
+
+    reason: InstanceReason
+    message: str
+    apart: bool = False  # only one of its fleet may end for this at a time
+
+
+class Verdict(NamedTuple):
+    """The answer to one question about a live instance."""
+
+    ending: Ending | None = None
+    describe: Micros | None = None  # ask its cloud; the answer counts until then
+    check_at: Micros | None = None  # when to ask this question again
+
+
+class Clearing(NamedTuple):
+    """How far a host is that leaves, and what has to be done about that."""
+
+    over: bool
+    cancel: tuple[Workflow, ...] = ()
+    remove: bool = False  # begin to remove it
+
+
+class InstancePass:
+    """One pass over an instance: the noun so far, and the draft of the step.
+
+    Methods that are named after what they do change these. The others answer a question and change nothing."""
 
     def __init__(self, snapshot: InstanceSnapshot) -> None:
         self.snapshot, self.now, self.presence = snapshot, snapshot.now, snapshot.presence
@@ -96,14 +122,16 @@ class InstanceLook:
         self.instance = self.instance.with_(**changes)
         self.draft.save(self.instance)
 
-    def _look_again(self, due_at: Micros) -> None:
+    def _move_due(self, due_at: Micros) -> None:
         """Move the due time; writes only if the current one has passed or is too late."""
         current = self.instance.due_at
         if current is None or current <= self.now or current > due_at or self.instance is not self.snapshot.instance:
             self._keep(due_at=due_at)
 
-    def _end(self, reason: InstanceReason, message: str = "") -> None:
-        self.instance = self.draft.end_instance(self.instance, reason, message)
+    def _end(self, ending: Ending) -> None:
+        if ending.apart:  # saving the fleet makes any other that ends at once conflict
+            self.draft.save(self.fleet.with_(last_processed_at=self.now))
+        self.instance = self.draft.end_instance(self.instance, ending.reason, ending.message)
 
     @property
     def _leaving(self) -> bool:
@@ -114,8 +142,9 @@ class InstanceLook:
         return self.fleet.deleted or self.fleet.status != "active"
 
     @property
-    def _owner_ends(self) -> str:
-        return f"its {'gateway' if self.instance.of_gateway else 'fleet'} is being deleted"
+    def _owner_ends(self) -> Ending:
+        owner = "gateway" if self.instance.of_gateway else "fleet"
+        return Ending(InstanceReason.terminated_by_user, f"its {owner} is being deleted")
 
     @property
     def _ends_with_fleet(self) -> bool:
@@ -125,58 +154,64 @@ class InstanceLook:
     # --- before the agent reports ------------------------------------------------------------------------------------
 
     def pending(self) -> None:
-        if self._joined() or self._overdue():
-            return
-        if self.instance.host is not None and not self.instance.host.joined:
-            self._adding()
-        elif not self.instance.bought:  # its agent wakes this; look again in case that is lost
-            self._look_again(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
+        if (facts := self._first_report()) is not None:
+            self._join(facts)
+        elif (overdue := self._overdue()) is not None:
+            self._end(overdue)
+        elif self.instance.host is not None and not self.instance.host.joined:
+            self._add_host()
+        elif not self.instance.bought:  # its agent wakes this; check again in case that is lost
+            self._move_due(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
         elif self.instance.act_until is None or self.instance.act_until > self.now:
-            self._look_again(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
+            self._move_due(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
         else:
             until = purchases.act_until(self.now, self.facts)
             self._keep(act_until=until, due_at=until)
             self.draft.act(purchases.create(self.instance))
 
-    def _adding(self) -> None:
+    def _add_host(self) -> None:
         """A host that is being set up: this ends with its agent's first message or with the workflow."""
         adding = self._workflow(ADD_HOST)
         if adding is None:
             begin(self.draft, workflow_of(self.instance, ADD_HOST, self.now))
         elif adding.status is WorkflowStatus.undone:
             late = adding.reason == "timeout"
-            self._end(InstanceReason.provisioning_timeout if late else InstanceReason.error, adding.message)
+            reason = InstanceReason.provisioning_timeout if late else InstanceReason.error
+            self._end(Ending(reason, adding.message))
             return
-        self._look_again(self.now + AT_MINIMUM)
+        self._move_due(self.now + AT_MINIMUM)
 
     def _workflow(self, definition: Definition) -> Workflow | None:
         return next((each for each in self.snapshot.workflows if each.definition == definition.name), None)
 
     def provisioning(self) -> None:
-        if self._joined() or self._overdue():
-            return
-        if self.instance.due_at is None or self.instance.due_at <= self.now:
+        if (facts := self._first_report()) is not None:
+            self._join(facts)
+        elif (overdue := self._overdue()) is not None:
+            self._end(overdue)
+        elif self.instance.due_at is None or self.instance.due_at <= self.now:
             self._keep(due_at=self.now + DESCRIBE_EVERY)
             self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
 
-    def _overdue(self) -> bool:
+    def _overdue(self) -> Ending | None:
+        """Why it isn't waited for any longer; None: it is."""
         if self._ends_with_fleet:
-            self._end(InstanceReason.terminated_by_user, self._owner_ends)
-        elif self.instance.deadline is not None and self.now >= self.instance.deadline:
-            minutes = (self.instance.deadline - self.instance.created_at) // MINUTE
-            self._end(InstanceReason.provisioning_timeout, f"its agent didn't report within {minutes} minutes")
-        return self._leaving
+            return self._owner_ends
+        if self.instance.deadline is None or self.now < self.instance.deadline:
+            return None
+        minutes = (self.instance.deadline - self.instance.created_at) // MINUTE
+        return Ending(InstanceReason.provisioning_timeout, f"its agent didn't report within {minutes} minutes")
 
-    def _joined(self) -> bool:
-        """The agent's first message, with the facts of its machine."""
-        facts = self.presence.facts if self.presence else None
-        if facts is None or self._ends_with_fleet:
-            return False
+    def _first_report(self) -> HostFacts | None:
+        """The facts of its machine, which come with the agent's first message; None: it can't join yet, or any more."""
+        return None if self.presence is None or self._ends_with_fleet else self.presence.facts
+
+    def _join(self, facts: HostFacts) -> None:
         misplaced = misplaced_host(self.instance, self.fleet, self.snapshot.fleet.spec, facts)
         if misplaced:
-            self._end(InstanceReason.error, misplaced)
-            return True
-        self._cluster(facts)
+            self._end(Ending(InstanceReason.error, misplaced))
+            return
+        self._narrow_networks(facts)
         changes = self._found(facts)
         note = f"its agent reports from {facts.hostname or 'the machine'}"
         if not self.instance.bought and total_blocks(self.blocks, resources_of(facts)) is None:
@@ -199,10 +234,9 @@ class InstanceLook:
         self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
         self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
         self.draft.wake(*(adding.unit for adding in (self._workflow(ADD_HOST),) if adding and not adding.ended))
-        self.joined()
-        return True
+        self.alive()
 
-    def _cluster(self, facts: HostFacts) -> None:
+    def _narrow_networks(self, facts: HostFacts) -> None:
         """In a cluster that finds out its network: leave the fleet the networks that this host has, too. Of two that
         join at once, one conflicts and is judged again."""
         if self.instance.host is None or not detects(self.snapshot.fleet.spec):
@@ -244,19 +278,12 @@ class InstanceLook:
 
     # --- alive -------------------------------------------------------------------------------------------------------
 
-    def joined(self) -> None:
+    def alive(self) -> None:
         if self._ends_with_fleet:
-            self._end(InstanceReason.terminated_by_user, self._owner_ends)
+            self._end(self._owner_ends)
             return
-        host = self.instance.host
-        named = host is None or host.joined
-        if (
-            host is not None
-            and not named
-            and not self.instance.claims
-            and host.key not in hosts_of(self.snapshot.fleet.spec)
-        ):
-            self._end(InstanceReason.terminated_by_user, TAKEN_OUT)
+        if self._taken_out and not self.instance.claims:
+            self._end(Ending(InstanceReason.terminated_by_user, TAKEN_OUT))
             return
         if self.instance.status == InstanceStatus.idle and self.instance.claims:
             self.instance = self.draft.move_instance(
@@ -268,32 +295,42 @@ class InstanceLook:
             )
         self._refresh()
         self._examine()
-        silent = self._watch()
-        if self._leaving:
-            return
-        rested = self._rest()
-        if not self._leaving:
-            waits = (silent, rested, self._locate(), self._until_its_end())
-            self._look_again(min((at for at in waits if at is not None), default=self.now + AT_MINIMUM))
+        self._record_reachability()
+        checks = []
+        for question in (self._silence, self._surplus, self._address, self._known_end):
+            verdict = question()
+            if verdict.describe is not None:
+                self.draft.act(purchases.describe(self.instance, verdict.describe, self.facts))
+            if verdict.ending is not None:
+                self._end(verdict.ending)
+                return
+            if verdict.check_at is not None:
+                checks.append(verdict.check_at)
+        self._move_due(min(checks, default=self.now + AT_MINIMUM))
 
-    def _locate(self) -> Micros | None:
-        """Other nodes of its cluster need its address: if its agent didn't know that, its cloud does. Returns when to
-        ask again."""
+    @property
+    def _taken_out(self) -> bool:
+        """Is it a host that its fleet's configuration doesn't have any more?"""
+        host = self.instance.host
+        return host is not None and not host.joined and host.key not in hosts_of(self.snapshot.fleet.spec)
+
+    def _describe(self, again: Micros) -> Verdict:
+        return Verdict(describe=self.now + again, check_at=self.now + again)
+
+    def _address(self) -> Verdict:
+        """Other nodes of its cluster need its address: if its agent didn't know that, its cloud does."""
         if self.instance.internal_ip or not self.instance.bought or not is_cluster(self.snapshot.fleet.spec):
-            return None
-        self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
-        return self.now + DESCRIBE_EVERY
+            return Verdict()
+        return self._describe(DESCRIBE_EVERY)
 
-    def _until_its_end(self) -> Micros | None:
-        """Only its cloud knows whether the end that was known when it was bought was put off. Returns when to look
-        next."""
+    def _known_end(self) -> Verdict:
+        """Only its cloud knows whether the end that was known when it was bought was put off."""
         ends_at = self.instance.offer.ends_at
         if ends_at is None or self.now < ends_at - TO_BE_WARNED:
-            return None if ends_at is None else ends_at - TO_BE_WARNED
+            return Verdict(check_at=None if ends_at is None else ends_at - TO_BE_WARNED)
         if self.instance.due_at is not None and self.instance.due_at > self.now:
-            return self.instance.due_at
-        self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY, self.facts))
-        return self.now + CHECK_EVERY
+            return Verdict(check_at=self.instance.due_at)
+        return self._describe(CHECK_EVERY)
 
     def _refresh(self) -> None:
         """Adopt the facts of a host that changed between two starts of its agent."""
@@ -321,62 +358,59 @@ class InstanceLook:
         if "failure" in (before, found.status):
             self.draft.wake(f"queue/{self.instance.project_id}")
 
-    def _watch(self) -> Micros | None:
-        """Does the agent report in time? Returns when to look next."""
+    def _record_reachability(self) -> None:
+        """Note that its agent is overdue, or reports again."""
         if self.presence is None or not self.presence.seen_until:
-            return None
-        if self.presence.seen_until >= self.now:
-            if self.instance.unreachable:
-                self._keep(unreachable=False, unreachable_since=None)
-                self.draft.tell(EventType.reachable, self.instance)
-                self.draft.wake(f"queue/{self.instance.project_id}", *self._gateway())
-            return self.presence.look_at
+            return
+        silent = self.presence.seen_until < self.now
+        if silent == self.instance.unreachable:
+            return
+        self._keep(unreachable=silent, unreachable_since=self.now if silent else None)
+        self.draft.tell(EventType.unreachable if silent else EventType.reachable, self.instance)
+        if not silent:
+            self.draft.wake(f"queue/{self.instance.project_id}")
+        self.draft.wake(*self._gateway())
+
+    def _silence(self) -> Verdict:
+        """Does the agent report in time, or has it been silent for too long?"""
+        if self.presence is None or not self.presence.seen_until:
+            return Verdict()
         if not self.instance.unreachable:
-            self._keep(unreachable=True, unreachable_since=self.now)
-            self.draft.tell(EventType.unreachable, self.instance)
-            self.draft.wake(*self._gateway())
+            return Verdict(check_at=self.presence.look_at)
         if not self.instance.bought:
-            return self.now + AT_MINIMUM  # its agent wakes this; look again in case that is lost
-        since = self.instance.unreachable_since or self.now
-        if self.now >= since + UNREACHABLE_LIMIT:
-            self._end(
-                InstanceReason.unreachable, f"its agent hasn't reported for {UNREACHABLE_LIMIT // MINUTE} minutes"
-            )
-            return None
-        if self.instance.due_at is None or self.instance.due_at <= self.now or not self.snapshot.instance.unreachable:
-            self.draft.act(purchases.describe(self.instance, self.now + CHECK_EVERY, self.facts))
-        return min(since + UNREACHABLE_LIMIT, self.now + CHECK_EVERY)
+            return Verdict(check_at=self.now + AT_MINIMUM)  # its agent wakes this; check again in case that is lost
+        limit = (self.instance.unreachable_since or self.now) + UNREACHABLE_LIMIT
+        if self.now >= limit:
+            text = f"its agent hasn't reported for {UNREACHABLE_LIMIT // MINUTE} minutes"
+            return Verdict(Ending(InstanceReason.unreachable, text))
+        due = self.instance.due_at is None or self.instance.due_at <= self.now
+        due = due or not self.snapshot.instance.unreachable
+        describe = self.now + CHECK_EVERY
+        return Verdict(describe=describe if due else None, check_at=min(limit, describe))
 
     def _gateway(self) -> Iterator[str]:
         """The unit of the gateway that it carries, which says whether it can be reached."""
         if self.instance.gateway is not None:
             yield f"gateway/{self.instance.gateway.gateway_id}"
 
-    def _rest(self) -> Micros | None:
-        """Is it surplus, or has it idled long enough? Returns when to look next."""
+    def _surplus(self) -> Verdict:
+        """Is it one too many, or has it idled long enough?"""
         instance, nodes = self.instance, self.config.nodes
         if instance.status != InstanceStatus.idle or not instance.bought:
-            return None
+            return Verdict()
         if nodes is not None and nodes.max is not None and self._staying() > nodes.max:
-            self._end_apart(InstanceReason.max_instances_limit, f"the fleet may have {nodes.max} instances")
-            return None
+            text = f"the fleet may have {nodes.max} instances"
+            return Verdict(Ending(InstanceReason.max_instances_limit, text, apart=True))
         ends_at = _rests_until(instance, self.now)
         if ends_at is None or self.now < ends_at:
-            return ends_at
+            return Verdict(check_at=ends_at)
         if not self.facts.vm:
-            self._end(InstanceReason.job_finished, "a machine of this backend runs only one job")
-            return None
+            return Verdict(Ending(InstanceReason.job_finished, "a machine of this backend runs only one job"))
         least = nodes.min if nodes else 0
         if self._staying() <= least:
-            return self.now + AT_MINIMUM
+            return Verdict(check_at=self.now + AT_MINIMUM)
         text = f"idle for {instance.idle_seconds} s"
-        (self._end_apart if least else self._end)(InstanceReason.idle_timeout, text)
-        return None
-
-    def _end_apart(self, reason: InstanceReason, message: str) -> None:
-        """If two surplus instances end at once, only one may go: saving the fleet makes the other conflict."""
-        self.draft.save(self.fleet.with_(last_processed_at=self.now))
-        self._end(reason, message)
+        return Verdict(Ending(InstanceReason.idle_timeout, text, apart=least > 0))
 
     def _staying(self) -> int:
         """How many of the fleet's instances aren't ending."""
@@ -388,10 +422,10 @@ class InstanceLook:
         if not self.instance.bought:
             self._let_go()
         elif self._uses_its_notice():
-            self._look_again(self.instance.taken_back_at or self.now)
-        elif self._waits_for_disks():
-            self._look_again(min(self.now + LOOK_AT_DISKS, self.instance.detach_by or self.now + LOOK_AT_DISKS))
-        elif self.instance.due_at is None or self.instance.due_at <= self.now or self._noticed_no_more():
+            self._move_due(self.instance.taken_back_at or self.now)
+        elif self._wait_for_disks():
+            self._move_due(min(self.now + CHECK_DISKS_EVERY, self.instance.detach_by or self.now + CHECK_DISKS_EVERY))
+        elif self.instance.due_at is None or self.instance.due_at <= self.now or self._stopped_early():
             pause = min(TERMINATE_EVERY * 2 ** min(self.instance.stop_attempts, 8), TERMINATE_SELDOM)
             self._keep(stop_attempts=self.instance.stop_attempts + 1, due_at=self.now + pause)
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
@@ -401,22 +435,27 @@ class InstanceLook:
         until = self.instance.taken_back_at
         return bool(self.instance.claims) and until is not None and self.now < until
 
-    def _noticed_no_more(self) -> bool:
+    def _stopped_early(self) -> bool:
         """Its jobs have stopped before its time was over, and it hasn't been released yet."""
         return self.instance.taken_back_at is not None and self.instance.stop_attempts == 0
 
-    def _waits_for_disks(self) -> bool:
+    def _wait_for_disks(self) -> bool:
+        """Record until when it waits for its disks. Returns whether it does."""
+        waits, detach_by = self._detaching()
+        if self.instance.detach_by != detach_by:
+            self._keep(detach_by=detach_by)
+        return waits
+
+    def _detaching(self) -> tuple[bool, Micros | None]:
         """Its volumes are detached first, once no job uses them. They outlive it anyway: from its last job's end on, it
-        doesn't wait for long."""
+        doesn't wait for long. Whether it waits, and until when at most, once that is known."""
+        known = self.instance.detach_by
         if not self.instance.disks or not (self.instance.handles or self.instance.started_at):
-            return False
+            return False, known
         if users := self._disk_users():
-            if self.instance.detach_by is not None:
-                self._keep(detach_by=None)
-            return any(job.kill_at is None or self.now < job.kill_at + TO_DETACH for job in users)
-        if self.instance.detach_by is None:
-            self._keep(detach_by=self.now + TO_DETACH)
-        return self.instance.detach_by is None or self.now < self.instance.detach_by
+            return any(job.kill_at is None or self.now < job.kill_at + TO_DETACH for job in users), None
+        detach_by = self.now + TO_DETACH if known is None else known
+        return self.now < detach_by, detach_by
 
     def _disk_users(self) -> list[Job]:
         """Jobs that may still be using its disks until they are killed. A silent machine stops none."""
@@ -427,40 +466,40 @@ class InstanceLook:
 
     def _let_go(self) -> None:
         """A host that we didn't buy leaves with its last job, once it is cleared."""
-        if not self.instance.claims and self._cleared():
-            self._left_behind()
-            self.ended()
+        clearing = Clearing(False) if self.instance.claims else self._clearing()
+        for workflow in clearing.cancel:
+            cancel(self.draft, workflow)
+        if clearing.remove:
+            begin(self.draft, workflow_of(self.instance, REMOVE_HOST, self.now))
+        if clearing.over:
+            self._list_as_failed()
+            self.finish()
         else:
-            self._look_again(self.now + MINUTE)
+            self._move_due(self.now + MINUTE)
 
-    def _cleared(self) -> bool:
+    def _clearing(self) -> Clearing:
         """Has the host been cleared, or did a user decide not to wait for that?"""
         adding, removing = self._workflow(ADD_HOST), self._workflow(REMOVE_HOST)
         if self.instance.host is None:
-            return True
+            return Clearing(True)
         if self.instance.host.joined:
-            return is_cleared(self.instance)
+            return Clearing(is_cleared(self.instance))
         if self.instance.forgotten:
-            for workflow in filter(None, (adding, removing)):
-                cancel(self.draft, workflow)
-            return True
+            return Clearing(True, cancel=tuple(filter(None, (adding, removing))))
         if adding is not None and not adding.ended:
-            cancel(self.draft, adding)
-            return False
+            return Clearing(False, cancel=(adding,))
         if adding is not None and adding.status is WorkflowStatus.undone:
-            return True
-        if removing is None:
-            begin(self.draft, workflow_of(self.instance, REMOVE_HOST, self.now))
-            return False
-        return removing.ended
+            return Clearing(True)
+        return Clearing(False, remove=True) if removing is None else Clearing(removing.ended)
 
-    def _left_behind(self) -> None:
+    def _list_as_failed(self) -> None:
         """A host that couldn't be added stays listed until the next apply."""
         if self.instance.host is not None and self.instance.reason is not InstanceReason.terminated_by_user:
             self.fleet = self.fleet.with_(failed=(*self.fleet.failed, self.instance.id))
             self.draft.save(self.fleet)
 
-    def ended(self) -> None:
+    def finish(self) -> None:
+        """Nothing is left of it."""
         if not allows(INSTANCE, self.instance.status, "gone"):
             return
         self._leave_fleet()

@@ -15,7 +15,7 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.failures import Meaning, meaning
 from chalicelib.planning.kernel.plan import Failed, Outcome, Plan
 from chalicelib.planning.kernel.purchases import Bought, Left, NotBought, NotDone, Seen
-from chalicelib.planning.machines.instance import DESCRIBE_EVERY, InstanceLook
+from chalicelib.planning.machines.instance import DESCRIBE_EVERY, Ending, InstancePass
 from chalicelib.planning.machines.interruptions import NOTICE, take_back
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.matching.colocation import is_cluster
@@ -26,19 +26,19 @@ EARLY_ASKS = 4  # after this many termination requests, pauses are longer
 
 
 def decide_outcome(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
-    look = _InstanceOutcome(snapshot)
+    this = _InstanceOutcome(snapshot)
     if isinstance(outcome, Bought | NotBought):
-        if look.same_purchase(outcome):
-            look.bought() if isinstance(outcome, Bought) else look.not_bought(outcome)
+        if this.same_purchase(outcome):
+            this.bought() if isinstance(outcome, Bought) else this.not_bought(outcome)
     elif isinstance(outcome, Seen | Left | NotDone):
         if outcome.epoch == snapshot.instance.epoch:
-            look.seen_or_left(outcome)
+            this.seen_or_left(outcome)
     else:
         raise Bug(f"{outcome} is no outcome of an effect on an instance")
-    return look.plan()
+    return this.plan()
 
 
-class _InstanceOutcome(InstanceLook):
+class _InstanceOutcome(InstancePass):
     def same_purchase(self, outcome: Bought | NotBought) -> bool:
         return (outcome.epoch, outcome.act_until) == (self.instance.epoch, self.instance.act_until)
 
@@ -70,7 +70,7 @@ class _InstanceOutcome(InstanceLook):
     def not_bought(self, failed: NotBought) -> None:
         means = meaning(failed.error)
         if self.instance.status == InstanceStatus.terminating:
-            if not means.repeat:  # nothing is in flight any more, so the next look can end it at once
+            if not means.repeat:  # nothing is in flight any more, so the next pass can end it at once
                 self._keep(act_until=None, due_at=self.now)
                 self.draft.wake(f"instance/{self.instance.id}")
             return
@@ -100,7 +100,7 @@ class _InstanceOutcome(InstanceLook):
         first = self.instance.act_until == purchases.act_until(self.instance.created_at, self.facts)
         if self.instance.handles or means.repeat or not first:
             self.instance = self.instance if means.repeat else self.instance.with_(act_until=None)
-            self._end(means.reason, text)
+            self._end(Ending(means.reason, text))
             return
         self.instance = self.draft.move_instance(
             self.instance,
@@ -141,7 +141,7 @@ class _InstanceOutcome(InstanceLook):
             )
         )
 
-    # --- looked for --------------------------------------------------------------------------------------------------
+    # --- described --------------------------------------------------------------------------------------------------
 
     def seen(self, seen: Seen) -> None:
         if self._leaving:
@@ -181,11 +181,11 @@ class _InstanceOutcome(InstanceLook):
             return
         if left.going:
             if self.instance.stop_attempts <= EARLY_ASKS:
-                self._look_again_at(self.now + ASK_SOON)
+                self._postpone(self.now + ASK_SOON)
         elif left.open_until is not None and left.open_until > left.began:
-            self._look_again_at(left.open_until)
+            self._postpone(left.open_until)
         else:
-            self.ended()
+            self.finish()
 
     def not_done(self, failed: NotDone) -> None:
         """Recorded once, and retried later."""
@@ -196,9 +196,9 @@ class _InstanceOutcome(InstanceLook):
             self.draft.tell(EventType.failed, self.instance, reason=failed.error, detail=failed.message[:500])
         pause = _pause(failed, meaning(failed.error))
         if pause:
-            self._look_again_at(self.now + round(pause * SECOND))
+            self._postpone(self.now + round(pause * SECOND))
 
-    def _look_again_at(self, at: Micros) -> None:
+    def _postpone(self, at: Micros) -> None:
         due = self.instance.due_at
         if due is not None and (at >= due or self.instance.status == InstanceStatus.terminating):
             self._keep(due_at=at + 1)
