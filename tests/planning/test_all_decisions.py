@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.planning.machines.instance import InstancePass
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
+from chalicelib.planning.runs.run_pass import RunPass
+from chalicelib.planning.runs.snapshot import RunSnapshot
+from chalicelib.planning.runs.timeouts import QUESTIONS
 from tests.planning import situations
 from tests.world.nouns import lint
 from tests.world.told import told
@@ -21,8 +26,24 @@ GOLDEN = Path(__file__).parent / "golden" / "plans.txt"
 
 def decided(situation: Callable[[], situations.Decided]) -> str:
     snapshot, plan = situation()
+    ask(snapshot)
     assert lint(snapshot, plan) == []
     return told(plan, snapshot.nouns(), snapshot.now)
+
+
+def ask(snapshot: object) -> None:
+    """What reads like a question changes nothing."""
+    if isinstance(snapshot, InstanceSnapshot):
+        machine = InstancePass(snapshot)
+        for name in ("first_report", "overdue", "silence", "surplus", "address", "known_end", "detaching", "clearing"):
+            getattr(machine, f"_{name}")()
+        assert machine.draft.empty and machine.instance is snapshot.instance
+    if isinstance(snapshot, RunSnapshot):
+        run = RunPass(snapshot)
+        for job in run.latest():
+            for question in QUESTIONS:
+                question(run, job)
+        assert run.draft.empty and not run.deadlines and tuple(run.jobs.values()) == tuple(snapshot.jobs)
 
 
 def kept() -> dict[str, str]:

@@ -79,7 +79,7 @@ def _rests_until(instance: Instance, now: Micros) -> Micros | None:
     return (instance.idle_since or now) + instance.idle_seconds * SECOND
 
 
-class Ending(NamedTuple):
+class InstanceEnd(NamedTuple):
     """Why an instance ends."""
 
     reason: InstanceReason
@@ -87,10 +87,10 @@ class Ending(NamedTuple):
     apart: bool = False  # only one of its fleet may end for this at a time
 
 
-class Verdict(NamedTuple):
+class InstanceVerdict(NamedTuple):
     """The answer to one question about a live instance."""
 
-    ending: Ending | None = None
+    ending: InstanceEnd | None = None
     describe: Micros | None = None  # ask its cloud; the answer counts until then
     check_at: Micros | None = None  # when to ask this question again
 
@@ -128,7 +128,7 @@ class InstancePass:
         if current is None or current <= self.now or current > due_at or self.instance is not self.snapshot.instance:
             self._keep(due_at=due_at)
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: InstanceEnd) -> None:
         if ending.apart:  # saving the fleet makes any other that ends at once conflict
             self.draft.save(self.fleet.with_(last_processed_at=self.now))
         self.instance = self.draft.end_instance(self.instance, ending.reason, ending.message)
@@ -142,9 +142,9 @@ class InstancePass:
         return self.fleet.deleted or self.fleet.status != "active"
 
     @property
-    def _owner_ends(self) -> Ending:
+    def _owner_ends(self) -> InstanceEnd:
         owner = "gateway" if self.instance.of_gateway else "fleet"
-        return Ending(InstanceReason.terminated_by_user, f"its {owner} is being deleted")
+        return InstanceEnd(InstanceReason.terminated_by_user, f"its {owner} is being deleted")
 
     @property
     def _ends_with_fleet(self) -> bool:
@@ -177,7 +177,7 @@ class InstancePass:
         elif adding.status is WorkflowStatus.undone:
             late = adding.reason == "timeout"
             reason = InstanceReason.provisioning_timeout if late else InstanceReason.error
-            self._end(Ending(reason, adding.message))
+            self._end(InstanceEnd(reason, adding.message))
             return
         self._move_due(self.now + AT_MINIMUM)
 
@@ -193,14 +193,14 @@ class InstancePass:
             self._keep(due_at=self.now + DESCRIBE_EVERY)
             self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
 
-    def _overdue(self) -> Ending | None:
+    def _overdue(self) -> InstanceEnd | None:
         """Why it isn't waited for any longer; None: it is."""
         if self._ends_with_fleet:
             return self._owner_ends
         if self.instance.deadline is None or self.now < self.instance.deadline:
             return None
         minutes = (self.instance.deadline - self.instance.created_at) // MINUTE
-        return Ending(InstanceReason.provisioning_timeout, f"its agent didn't report within {minutes} minutes")
+        return InstanceEnd(InstanceReason.provisioning_timeout, f"its agent didn't report within {minutes} minutes")
 
     def _first_report(self) -> HostFacts | None:
         """The facts of its machine, which come with the agent's first message; None: it can't join yet, or any more."""
@@ -209,7 +209,7 @@ class InstancePass:
     def _join(self, facts: HostFacts) -> None:
         misplaced = misplaced_host(self.instance, self.fleet, self.snapshot.fleet.spec, facts)
         if misplaced:
-            self._end(Ending(InstanceReason.error, misplaced))
+            self._end(InstanceEnd(InstanceReason.error, misplaced))
             return
         self._narrow_networks(facts)
         changes = self._found(facts)
@@ -283,7 +283,7 @@ class InstancePass:
             self._end(self._owner_ends)
             return
         if self._taken_out and not self.instance.claims:
-            self._end(Ending(InstanceReason.terminated_by_user, TAKEN_OUT))
+            self._end(InstanceEnd(InstanceReason.terminated_by_user, TAKEN_OUT))
             return
         if self.instance.status == InstanceStatus.idle and self.instance.claims:
             self.instance = self.draft.move_instance(
@@ -314,22 +314,22 @@ class InstancePass:
         host = self.instance.host
         return host is not None and not host.joined and host.key not in hosts_of(self.snapshot.fleet.spec)
 
-    def _describe(self, again: Micros) -> Verdict:
-        return Verdict(describe=self.now + again, check_at=self.now + again)
+    def _describe(self, again: Micros) -> InstanceVerdict:
+        return InstanceVerdict(describe=self.now + again, check_at=self.now + again)
 
-    def _address(self) -> Verdict:
+    def _address(self) -> InstanceVerdict:
         """Other nodes of its cluster need its address: if its agent didn't know that, its cloud does."""
         if self.instance.internal_ip or not self.instance.bought or not is_cluster(self.snapshot.fleet.spec):
-            return Verdict()
+            return InstanceVerdict()
         return self._describe(DESCRIBE_EVERY)
 
-    def _known_end(self) -> Verdict:
+    def _known_end(self) -> InstanceVerdict:
         """Only its cloud knows whether the end that was known when it was bought was put off."""
         ends_at = self.instance.offer.ends_at
         if ends_at is None or self.now < ends_at - TO_BE_WARNED:
-            return Verdict(check_at=None if ends_at is None else ends_at - TO_BE_WARNED)
+            return InstanceVerdict(check_at=None if ends_at is None else ends_at - TO_BE_WARNED)
         if self.instance.due_at is not None and self.instance.due_at > self.now:
-            return Verdict(check_at=self.instance.due_at)
+            return InstanceVerdict(check_at=self.instance.due_at)
         return self._describe(CHECK_EVERY)
 
     def _refresh(self) -> None:
@@ -371,46 +371,50 @@ class InstancePass:
             self.draft.wake(f"queue/{self.instance.project_id}")
         self.draft.wake(*self._gateway())
 
-    def _silence(self) -> Verdict:
+    def _silence(self) -> InstanceVerdict:
         """Does the agent report in time, or has it been silent for too long?"""
         if self.presence is None or not self.presence.seen_until:
-            return Verdict()
+            return InstanceVerdict()
         if not self.instance.unreachable:
-            return Verdict(check_at=self.presence.look_at)
+            return InstanceVerdict(check_at=self.presence.look_at)
         if not self.instance.bought:
-            return Verdict(check_at=self.now + AT_MINIMUM)  # its agent wakes this; check again in case that is lost
+            return InstanceVerdict(
+                check_at=self.now + AT_MINIMUM
+            )  # its agent wakes this; check again in case that is lost
         limit = (self.instance.unreachable_since or self.now) + UNREACHABLE_LIMIT
         if self.now >= limit:
             text = f"its agent hasn't reported for {UNREACHABLE_LIMIT // MINUTE} minutes"
-            return Verdict(Ending(InstanceReason.unreachable, text))
+            return InstanceVerdict(InstanceEnd(InstanceReason.unreachable, text))
         due = self.instance.due_at is None or self.instance.due_at <= self.now
         due = due or not self.snapshot.instance.unreachable
         describe = self.now + CHECK_EVERY
-        return Verdict(describe=describe if due else None, check_at=min(limit, describe))
+        return InstanceVerdict(describe=describe if due else None, check_at=min(limit, describe))
 
     def _gateway(self) -> Iterator[str]:
         """The unit of the gateway that it carries, which says whether it can be reached."""
         if self.instance.gateway is not None:
             yield f"gateway/{self.instance.gateway.gateway_id}"
 
-    def _surplus(self) -> Verdict:
+    def _surplus(self) -> InstanceVerdict:
         """Is it one too many, or has it idled long enough?"""
         instance, nodes = self.instance, self.config.nodes
         if instance.status != InstanceStatus.idle or not instance.bought:
-            return Verdict()
+            return InstanceVerdict()
         if nodes is not None and nodes.max is not None and self._staying() > nodes.max:
             text = f"the fleet may have {nodes.max} instances"
-            return Verdict(Ending(InstanceReason.max_instances_limit, text, apart=True))
+            return InstanceVerdict(InstanceEnd(InstanceReason.max_instances_limit, text, apart=True))
         ends_at = _rests_until(instance, self.now)
         if ends_at is None or self.now < ends_at:
-            return Verdict(check_at=ends_at)
+            return InstanceVerdict(check_at=ends_at)
         if not self.facts.vm:
-            return Verdict(Ending(InstanceReason.job_finished, "a machine of this backend runs only one job"))
+            return InstanceVerdict(
+                InstanceEnd(InstanceReason.job_finished, "a machine of this backend runs only one job")
+            )
         least = nodes.min if nodes else 0
         if self._staying() <= least:
-            return Verdict(check_at=self.now + AT_MINIMUM)
+            return InstanceVerdict(check_at=self.now + AT_MINIMUM)
         text = f"idle for {instance.idle_seconds} s"
-        return Verdict(Ending(InstanceReason.idle_timeout, text, apart=least > 0))
+        return InstanceVerdict(InstanceEnd(InstanceReason.idle_timeout, text, apart=least > 0))
 
     def _staying(self) -> int:
         """How many of the fleet's instances aren't ending."""

@@ -15,7 +15,7 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.failures import Meaning, meaning
 from chalicelib.planning.kernel.plan import Failed, Outcome, Plan
 from chalicelib.planning.kernel.purchases import Bought, Left, NotBought, NotDone, Seen
-from chalicelib.planning.machines.instance import DESCRIBE_EVERY, Ending, InstancePass
+from chalicelib.planning.machines.instance import DESCRIBE_EVERY, InstanceEnd, InstancePass
 from chalicelib.planning.machines.interruptions import NOTICE, take_back
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.matching.colocation import is_cluster
@@ -100,7 +100,7 @@ class _InstanceOutcome(InstancePass):
         first = self.instance.act_until == purchases.act_until(self.instance.created_at, self.facts)
         if self.instance.handles or means.repeat or not first:
             self.instance = self.instance if means.repeat else self.instance.with_(act_until=None)
-            self._end(Ending(means.reason, text))
+            self._end(InstanceEnd(means.reason, text))
             return
         self.instance = self.draft.move_instance(
             self.instance,

@@ -1,4 +1,4 @@
-"""The look of a run at the starts of its gangs: what their executions are told, and what follows when one gives up."""
+"""A run's part in the starts of its gangs: what their executions are told, and what follows when one gives up."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from chalicelib.planning.kernel.step_parts import in_parts
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.cluster_start import START_CLUSTER, GangStart, reached, stage
 from chalicelib.planning.runs.endings import bury, end
-from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import RunSnapshot
 
 
-def at_stage(look: RunLook) -> str:
+def at_stage(this: RunPass) -> str:
     """Which stage a start is at, for people; empty if no node waits for the others any more."""
-    for gang in look.snapshot.gangs:
-        at = stage(gang, look.instances) if gang.status is not GangStatus.starting else None
+    for gang in this.snapshot.gangs:
+        at = stage(gang, this.instances) if gang.status is not GangStatus.starting else None
         if at is not None:
             number, of = START_CLUSTER.index(at.name) + 1, len(START_CLUSTER.steps)
             return f"starting its nodes together, stage {number} of {of}: {at.says}"
@@ -67,26 +67,26 @@ def await_stage(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan
     return draft.plan()
 
 
-def tell_executions(look: RunLook) -> None:
+def tell_executions(this: RunPass) -> None:
     """Send the callbacks of stages that are over, and of attempts."""
-    for gang in look.snapshot.gangs:
+    for gang in this.snapshot.gangs:
         if gang.token:
-            answer = _answered(gang, look.instances, StepCall(gang.awaits))
+            answer = _answered(gang, this.instances, StepCall(gang.awaits))
             if answer.settled:
-                about = gang.unit, "", look.now + COMES_WITHIN, gang.project_id
-                look.draft.act(answer_execution(about, gang.token, answer))
-                look.draft.save(gang.with_(token="", awaits=""))
+                about = gang.unit, "", this.now + COMES_WITHIN, gang.project_id
+                this.draft.act(answer_execution(about, gang.token, answer))
+                this.draft.save(gang.with_(token="", awaits=""))
 
 
 def give_up(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
     """End the attempt, as any failure of a node does, because its execution has given it up."""
-    gang, look = gang_of(snapshot, start), RunLook(snapshot)
-    lead = look.jobs.get(gang_lead(gang)) if gang is not None and gang.holds else None
+    gang, this = gang_of(snapshot, start), RunPass(snapshot)
+    lead = this.jobs.get(gang_lead(gang)) if gang is not None and gang.holds else None
     if gang is None or lead is None or lead.finished or lead.status is JobStatus.terminating:
         return Plan()
-    at = stage(gang, look.instances)
+    at = stage(gang, this.instances)
     if at is None:
         return Plan()
-    end(look, lead, JobReason.waiting_instance_limit_exceeded, f"its nodes couldn't start together: {at.says}")
-    bury(look, look.jobs[lead.id])
-    return Plan(tuple(in_parts(look.draft.step(), snapshot.run)))
+    end(this, lead, JobReason.waiting_instance_limit_exceeded, f"its nodes couldn't start together: {at.says}")
+    bury(this, this.jobs[lead.id])
+    return Plan(tuple(in_parts(this.draft.step(), snapshot.run)))

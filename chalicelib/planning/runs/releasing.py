@@ -27,7 +27,7 @@ from chalicelib.planning.matching.pools import READY
 from chalicelib.planning.placing.claims import assignment_to
 from chalicelib.planning.placing.gang_placement import CHUNK, CHUNK_WITH_DISKS, of_gang
 from chalicelib.planning.runs.endings import bury, end
-from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.volumes.attachments import attached_for, give_up_early, mounted, take
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import choose, site_of
@@ -36,70 +36,70 @@ _ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
 _STARTED = (JobStatus.running, JobStatus.terminating)
 
 
-def settle(look: RunLook) -> list[Step]:
+def settle(this: RunPass) -> list[Step]:
     """What must be committed about the run's gangs before anything else is decided about it."""
-    for gang in look.snapshot.gangs:
-        if steps := list(_settled(look, gang)):
+    for gang in this.snapshot.gangs:
+        if steps := list(_settled(this, gang)):
             return steps
     return []
 
 
-def _settled(look: RunLook, gang: Gang) -> Iterator[Step]:
-    jobs = members(look, gang)
+def _settled(this: RunPass, gang: Gang) -> Iterator[Step]:
+    jobs = members(this, gang)
     if gang.status is GangStatus.undone:
         if gang.places:
-            yield from _give_back(look, gang, jobs)
-    elif gang.status is not GangStatus.released and _over(look, gang, jobs):
-        yield from _give_back(look, gang, jobs)
-    elif _must_begin_again(look, gang, jobs):
-        yield from _give_back(look, gang, jobs, again=True)
-    elif (gang.status is GangStatus.sealed and all_met(look, gang)) or (
-        gang.status is GangStatus.starting and all(job.status in _STARTED or job.finished for job in _first(look, jobs))
+            yield from _give_back(this, gang, jobs)
+    elif gang.status is not GangStatus.released and _over(this, gang, jobs):
+        yield from _give_back(this, gang, jobs)
+    elif _must_begin_again(this, gang, jobs):
+        yield from _give_back(this, gang, jobs, again=True)
+    elif (gang.status is GangStatus.sealed and all_met(this, gang)) or (
+        gang.status is GangStatus.starting and all(job.status in _STARTED or job.finished for job in _first(this, jobs))
     ):
-        volumes = _volumes(look, gang, jobs)
+        volumes = _volumes(this, gang, jobs)
         if volumes is not None:
-            yield from _release(look, gang, jobs, volumes)
+            yield from _release(this, gang, jobs, volumes)
         elif gang.status is GangStatus.sealed:
-            yield from _give_back(look, gang, jobs, again=True)
+            yield from _give_back(this, gang, jobs, again=True)
 
 
-def await_nodes(look: RunLook) -> None:
+def await_nodes(this: RunPass) -> None:
     """End the attempt if a node can't come any more, or hasn't in time."""
-    for gang in look.snapshot.gangs:
+    for gang in this.snapshot.gangs:
         if gang.status is GangStatus.sealed:
-            for job, place in zip(members(look, gang), gang.places, strict=True):
-                if why := _never_comes(look, gang, place):
-                    end(look, job, JobReason.waiting_instance_limit_exceeded, why)
-                    bury(look, look.jobs[job.id])
-        if gang.status in (GangStatus.gathering, GangStatus.sealed) and gang.until is not None:
-            look.deadlines.append(gang.until)
+            for job, place in zip(members(this, gang), gang.places, strict=True):
+                if why := _never_comes(this, gang, place):
+                    end(this, job, JobReason.waiting_instance_limit_exceeded, why)
+                    bury(this, this.jobs[job.id])
+        if gang.status in (GangStatus.gathering, GangStatus.sealed):
+            this.check_by(gang.until)
 
 
-def holds(look: RunLook) -> bool:
+def holds(this: RunPass) -> bool:
     """Are there places to be given back before the run may end?"""
-    return any(gang.holds for gang in look.snapshot.gangs)
+    return any(gang.holds for gang in this.snapshot.gangs)
 
 
-def members(look: RunLook, gang: Gang) -> list[Job]:
+def members(this: RunPass, gang: Gang) -> list[Job]:
     """Its jobs by rank."""
-    own = (job for job in look.jobs.values() if job.replica_num == gang.replica_num)
+    own = (job for job in this.jobs.values() if job.replica_num == gang.replica_num)
     return sorted((job for job in own if job.submission_num == gang.submission_num), key=lambda job: job.job_num)
 
 
-def _over(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> bool:
+def _over(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> bool:
     """Is the attempt over, or out of time to seal?"""
-    if look.run.status in (RunStatus.terminating, RunStatus.pending):
+    if this.run.status in (RunStatus.terminating, RunStatus.pending):
         return True
-    late = gang.status is GangStatus.gathering and gang.until is not None and look.now >= gang.until
+    late = gang.status is GangStatus.gathering and gang.until is not None and this.now >= gang.until
     return late or any(job.reason is not None and job_outcome(job.reason) != "done" for job in jobs)
 
 
-def _must_begin_again(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> bool:
+def _must_begin_again(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> bool:
     """Is a place lost before all were reserved, or one whose purchase was refused? Then the attempt goes on without."""
     if gang.status not in (GangStatus.gathering, GangStatus.sealed):
         return False
     for job, place in zip(jobs, gang.places, strict=False):
-        instance = look.instances.get(place)
+        instance = this.instances.get(place)
         if instance is not None and instance.status not in _ENDING:
             continue
         if gang.status is GangStatus.gathering or (instance is not None and _refused(instance, job)):
@@ -115,19 +115,19 @@ def _refused(instance: Instance, job: Job) -> bool:
 # --- the barrier -----------------------------------------------------------------------------------------------------
 
 
-def all_met(look: RunLook, gang: Gang) -> bool:
-    found = [look.instances.get(place) for place in gang.places]
+def all_met(this: RunPass, gang: Gang) -> bool:
+    found = [this.instances.get(place) for place in gang.places]
     return all(instance is not None and instance.status in READY and address_of(instance) for instance in found)
 
 
-def _never_comes(look: RunLook, gang: Gang, place: str) -> str:
+def _never_comes(this: RunPass, gang: Gang, place: str) -> str:
     """Why this node can't start any more; empty if it may."""
-    instance = look.instances.get(place)
+    instance = this.instances.get(place)
     if instance is None:
         return "its host no longer exists"
     if instance.status in _ENDING:
         return f"{instance.name} was ended: {instance.message or 'by a user'}"
-    if gang.until is None or look.now < gang.until:
+    if gang.until is None or this.now < gang.until:
         return ""
     if instance.status not in READY:
         return f"{instance.name} hasn't reported in time"
@@ -139,27 +139,27 @@ def _never_comes(look: RunLook, gang: Gang, place: str) -> str:
 # --- the release -----------------------------------------------------------------------------------------------------
 
 
-def _first(look: RunLook, jobs: Sequence[Job]) -> list[Job]:
+def _first(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
     """Those that start first."""
-    order = look.snapshot.run_spec.configuration.startup_order
+    order = this.snapshot.run_spec.configuration.startup_order
     if order == "master-first":
         return [job for job in jobs if job.job_num == 0]
     return [job for job in jobs if job.job_num > 0 or order != "workers-first"]
 
 
-def _rest(look: RunLook, jobs: Sequence[Job]) -> list[Job]:
-    first = {job.id for job in _first(look, jobs)}
+def _rest(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
+    first = {job.id for job in _first(this, jobs)}
     return [job for job in jobs if job.id not in first]
 
 
-def _volumes(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volume]] | None:
+def _volumes(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volume]] | None:
     """The volumes that each node was given with its place; None: one of them is gone."""
     found: dict[str, list[Volume]] = {}
     for job, place in zip(jobs, gang.places, strict=True):
-        names = named_volumes(look.starting[job.slot].volumes)
+        names = named_volumes(this.starting[job.slot].volumes)
         if not names:
             continue
-        own = [volume for volume in look.snapshot.named.values() if attached_for(volume, job.id, place)]
+        own = [volume for volume in this.snapshot.named.values() if attached_for(volume, job.id, place)]
         by_mount = [[volume for volume in own if volume.name in each] for each in names]
         chosen = choose(by_mount, site_of(own[0])) if own else None
         if chosen is None:
@@ -168,28 +168,28 @@ def _volumes(look: RunLook, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[V
     return found
 
 
-def _release(look: RunLook, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, list[Volume]]) -> Iterator[Step]:
+def _release(this: RunPass, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, list[Volume]]) -> Iterator[Step]:
     """Publish the addresses and let the next jobs go, some at a time; the gang moves on with the last of them."""
-    where = [look.instances[place] for place in gang.places]
+    where = [this.instances[place] for place in gang.places]
     if gang.status is GangStatus.sealed:
         gang = gang.with_(addresses=tuple(map(address_of, where)), gpus=tuple(map(gpus_of, where)))
-    wave = _first(look, jobs) if gang.status is GangStatus.sealed else _rest(look, jobs)
+    wave = _first(this, jobs) if gang.status is GangStatus.sealed else _rest(this, jobs)
     going = [job for job in wave if job.status is JobStatus.submitted]
     last = len(wave) == len(jobs) or gang.status is GangStatus.starting
     chunk = CHUNK_WITH_DISKS if volumes else CHUNK
     taken: dict[str, Volume] = {}
     for start in range(0, max(1, len(going)), chunk):
-        draft = Draft(look.now)
+        draft = Draft(this.now)
         for job in going[start : start + chunk]:
             instance, chosen = where[job.job_num], [taken.get(each.id, each) for each in volumes.get(job.id, ())]
             saved, instance = take(draft, chosen, job, instance)
             taken.update((each.id, each) for each in saved)
-            _let_go(draft, job, instance, mounted(look.starting[job.slot].volumes, saved))
+            _let_go(draft, job, instance, mounted(this.starting[job.slot].volumes, saved))
         if start + chunk >= len(going):
             draft.move(GANG, gang, "release" if last else "start", until=None, due_at=None)
         else:
             draft.save(gang)
-        draft.wake(look.snapshot.unit)
+        draft.wake(this.snapshot.unit)
         yield draft.step()
 
 
@@ -208,28 +208,28 @@ def _let_go(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounted, 
 # --- the undoing -----------------------------------------------------------------------------------------------------
 
 
-def _give_back(look: RunLook, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
+def _give_back(this: RunPass, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
     """Undo the gang, so that nobody can seal it, and take its claims off the machines and volumes, some at a time.
     `again`: its first node's job goes back to the queue."""
     placed = {job.id for job in jobs if job.assignment is not None}
     waiting = {job.id for job in jobs if job.id not in placed}
-    places, volumes = gang.places, dict(look.snapshot.named)
+    places, volumes = gang.places, dict(this.snapshot.named)
     size = CHUNK_WITH_DISKS if volumes else CHUNK
     for start in range(0, max(1, len(places)), size):
-        draft, left = Draft(look.now), places[start + size :]
+        draft, left = Draft(this.now), places[start + size :]
         if again and start == 0 and jobs[0].reserved:
-            draft.save(jobs[0].with_(reserved=False, due_at=look.now, last_processed_at=look.now))
+            draft.save(jobs[0].with_(reserved=False, due_at=this.now, last_processed_at=this.now))
         for place in places[start : start + size]:
             for name, volume in volumes.items():
                 volumes[name] = give_up_early(draft, volume, waiting, place)
-            if (instance := look.instances.get(place)) is not None:
+            if (instance := this.instances.get(place)) is not None:
                 for claim in instance.claims:
                     if of_gang(claim, gang) and claim.job_id not in placed:
                         draft.release(instance, claim.job_id)
-        changes: dict[str, Any] = {"places": left, "until": None, "due_at": look.now if left else None}
+        changes: dict[str, Any] = {"places": left, "until": None, "due_at": this.now if left else None}
         if start == 0 and gang.status is not GangStatus.undone:
             gang = draft.move(GANG, gang, "undo", **changes)
         else:
             draft.save(gang.with_(**changes))
-        draft.wake(look.snapshot.unit, f"queue/{gang.project_id}")
+        draft.wake(this.snapshot.unit, f"queue/{gang.project_id}")
         yield draft.step()

@@ -18,7 +18,7 @@ from chalicelib.domain.reasons import JobReason, RunReason, job_outcome, retry_e
 from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.runs.endings import bury, end
-from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.run_pass import RunPass
 
 
 def backoff(attempt: int) -> Micros:
@@ -52,36 +52,36 @@ class Replica:
         return [job for job in self.jobs if ended(job) and _outcome(job) != "done" and not job.ended_with_replica]
 
 
-def replicas(look: RunLook) -> list[Replica]:
+def replicas(this: RunPass) -> list[Replica]:
     jobs: dict[int, list[Job]] = {}
-    for job in look.jobs.values():
+    for job in this.jobs.values():
         jobs.setdefault(job.replica_num, []).append(job)
     latest: dict[int, list[Job]] = {}
-    for job in look.latest():
+    for job in this.latest():
         latest.setdefault(job.replica_num, []).append(job)
-    retries = {retry.replica: retry for retry in look.run.retries}
+    retries = {retry.replica: retry for retry in this.run.retries}
     return [Replica(num, tuple(latest[num]), tuple(jobs[num]), retries.get(num)) for num in latest]
 
 
 # --- a failure -------------------------------------------------------------------------------------------------------
 
 
-def refusal(look: RunLook, replica: Replica, job: Job) -> RunReason | None:
+def refusal(this: RunPass, replica: Replica, job: Job) -> RunReason | None:
     """Why this failure ends the run; None: `retry` covers it."""
-    spec = look.spec_of(job)
+    spec = this.spec_of(job)
     retry = None if spec is None else spec.retry
     event = retry_event(job.reason) if job.reason else None
     if retry is None or event is None or event.value not in retry.on_events:
         return RunReason.job_failed
-    elapsed = look.now - _failing_since(look, replica)
+    elapsed = this.now - _failing_since(this, replica)
     return RunReason.retry_limit_exceeded if elapsed > retry.duration * SECOND else None
 
 
-def _failing_since(look: RunLook, replica: Replica) -> Micros:
+def _failing_since(this: RunPass, replica: Replica) -> Micros:
     """The last time it had a machine, else when the run was submitted, or started by its schedule; of a service, when
     this replica was first asked for."""
-    since = look.run.triggered_at or look.run.submitted_at
-    if look.run.scales:
+    since = this.run.triggered_at or this.run.submitted_at
+    if this.run.scales:
         since = max(since, _asked_for(replica))
     placed = [job for job in replica.submissions if job.assignment is not None and job.submitted_at >= since]
     return max((job.finished_at or job.last_processed_at for job in placed), default=since)
@@ -94,84 +94,84 @@ def _asked_for(replica: Replica) -> Micros:
     return min(job.submitted_at for job in replica.submissions if job.submission_num >= first)
 
 
-def retire(look: RunLook, replica: Replica) -> None:
+def retire(this: RunPass, replica: Replica) -> None:
     """End the jobs of a replica that will be retried; once all have left their machines, it waits."""
     for job in replica.live:
-        ending = end(look, job, JobReason.terminated_by_server, "to be resubmitted")
-        look.keep(ending.with_(ended_with_replica=True))
-        bury(look, look.jobs[job.id])
-    jobs = [look.jobs[job.id] for job in replica.jobs]
+        ending = end(this, job, JobReason.terminated_by_server, "to be resubmitted")
+        this.keep(ending.with_(ended_with_replica=True))
+        bury(this, this.jobs[job.id])
+    jobs = [this.jobs[job.id] for job in replica.jobs]
     if all(job.finished for job in jobs):
         attempt = 1 + (replica.retry.attempt if replica.retry else 0)
         resume_at = max(job.last_processed_at for job in jobs) + backoff(attempt)
-        note(look, ReplicaRetry(replica=replica.num, attempt=attempt, resume_at=resume_at))
+        note(this, ReplicaRetry(replica=replica.num, attempt=attempt, resume_at=resume_at))
 
 
-def note(look: RunLook, retry: ReplicaRetry) -> None:
+def note(this: RunPass, retry: ReplicaRetry) -> None:
     """Keep what is known of a replica that failed."""
-    others = (other for other in look.run.retries if other.replica != retry.replica)
-    look.run = look.run.with_(retries=(*others, retry))
-    look.draft.save(look.run)
+    others = (other for other in this.run.retries if other.replica != retry.replica)
+    this.run = this.run.with_(retries=(*others, retry))
+    this.draft.save(this.run)
 
 
 # --- a retry ---------------------------------------------------------------------------------------------------------
 
 
-def submit_again(look: RunLook, replica: Replica) -> None:
+def submit_again(this: RunPass, replica: Replica) -> None:
     """Submit every job of the replica again. The count of attempts is kept until it has a place."""
     nums = {job.submission_num for job in replica.jobs}
     num = max(nums) + (len(nums) == 1)  # else a commit in parts was cut short: the rest follows
     for old in replica.jobs:
         if old.submission_num < num:
-            submit(look, old.slot, num, old.replica_group)
+            submit(this, old.slot, num, old.replica_group)
     if replica.retry is not None:
-        note(look, replica.retry.with_(resume_at=None))
+        note(this, replica.retry.with_(resume_at=None))
 
 
-def submit_all(look: RunLook, since: Micros) -> None:
+def submit_all(this: RunPass, since: Micros) -> None:
     """Submit every job anew, but for those that were since then: a commit in parts may have been cut short."""
-    latest = {job.slot: job for job in look.latest()}
-    for slot, spec in look.starting.items():
+    latest = {job.slot: job for job in this.latest()}
+    for slot, spec in this.starting.items():
         last = latest.get(slot)
         if last is None or last.submitted_at < since:
-            submit(look, slot, 0 if last is None else last.submission_num + 1, spec.replica_group)
+            submit(this, slot, 0 if last is None else last.submission_num + 1, spec.replica_group)
 
 
-def complete(look: RunLook) -> None:
+def complete(this: RunPass) -> None:
     """Submit the nodes of a new run that its user's own commit had no room for."""
-    if look.run.status != RunStatus.submitted or look.run.scales:
+    if this.run.status != RunStatus.submitted or this.run.scales:
         return
-    there = {job.slot for job in look.jobs.values()}
-    begun = {job.replica_num for job in look.jobs.values() if job.submission_num == 0}
-    for slot, spec in look.starting.items():
+    there = {job.slot for job in this.jobs.values()}
+    begun = {job.replica_num for job in this.jobs.values() if job.submission_num == 0}
+    for slot, spec in this.starting.items():
         if spec.replica_num in begun and slot not in there:
-            submit(look, slot, 0, spec.replica_group)
+            submit(this, slot, 0, spec.replica_group)
 
 
-def submit(look: RunLook, slot: tuple[int, int], num: int, group: str, *, anew: bool = False) -> None:
+def submit(this: RunPass, slot: tuple[int, int], num: int, group: str, *, anew: bool = False) -> None:
     """Submit a job for the first time, or again. `anew`: the number was another's before."""
     replica_num, job_num = slot
     job = Job(
-        id=job_id(look.run, replica_num, job_num, num),
-        run_id=look.run.id,
-        run_name=look.run.name,
-        project_id=look.run.project_id,
+        id=job_id(this.run, replica_num, job_num, num),
+        run_id=this.run.id,
+        run_name=this.run.name,
+        project_id=this.run.project_id,
         replica_num=replica_num,
         job_num=job_num,
         submission_num=num,
         replica_group=group,
-        deployment_num=look.run.deployment_num,
-        priority=look.run.priority,
-        submitted_at=look.now,
-        last_processed_at=look.now,
-        due_at=look.now if job_num == 0 else None,
+        deployment_num=this.run.deployment_num,
+        priority=this.run.priority,
+        submitted_at=this.now,
+        last_processed_at=this.now,
+        due_at=this.now if job_num == 0 else None,
     )
-    look.keep(job)
+    this.keep(job)
     if num and not anew:
-        look.draft.tell(EventType.resubmitted, job, number=num + 1)
+        this.draft.tell(EventType.resubmitted, job, number=num + 1)
     else:
-        look.draft.tell(EventType.created, job)
-    look.draft.wake(f"queue/{look.run.project_id}")
+        this.draft.tell(EventType.created, job)
+    this.draft.wake(f"queue/{this.run.project_id}")
 
 
 def job_id(run: Run, replica_num: int, job_num: int, submission_num: int) -> str:

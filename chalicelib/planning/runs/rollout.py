@@ -1,7 +1,7 @@
 """What to create and what to stop so that a group of a service has as many replicas as it should, of the version that
 it should have.
 
-`scaling` says how many; here each look goes one step towards that, from what there is, so that a look may be repeated
+`scaling` says how many; here each pass goes one step towards that, from what there is, so that a pass may be repeated
 or lost. A new version comes one replica at a time:
 
 1. One replica more than asked is created (the surge), and nothing else until nobody of the group is leaving any more.

@@ -1,7 +1,7 @@
 """A run's decisions: the status that follows from its jobs, and its end.
 
 A pass works down one list: jobs that a time-out or a lost machine ends; jobs that the user or the run's own end stops;
-jobs that become final; what all this means for each replica and for the run. Everything decided in one look is one
+jobs that become final; what all this means for each replica and for the run. Everything decided in one pass is one
 step, so nobody sees a final job that still holds its place, or a finished run with a live job.
 """
 
@@ -19,7 +19,7 @@ from chalicelib.planning.runs.endings import bury, end_jobs
 from chalicelib.planning.runs.gang_start import tell_executions
 from chalicelib.planning.runs.releasing import await_nodes, holds, settle
 from chalicelib.planning.runs.replicas import Replica, complete, refusal, replicas, retire, submit_again, why
-from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.schedule import start, wait_again
 from chalicelib.planning.runs.service_run import tend
 from chalicelib.planning.runs.snapshot import RunSnapshot
@@ -31,118 +31,118 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
     """The next step of one run. Its gangs come first, alone: what follows is decided once that is committed."""
     if snapshot.run.finished:
         return Plan()
-    look = RunLook(snapshot)
-    if steps := settle(look):
+    this = RunPass(snapshot)
+    if steps := settle(this):
         return Plan(tuple(steps), next_wake=snapshot.now)
-    tell_executions(look)
-    complete(look)
-    _queue(look)
-    await_nodes(look)
-    for job in look.latest():
-        weigh(look, job)
-    if look.run.status == RunStatus.terminating:
-        end_jobs(look)
-    for job in look.latest():
-        bury(look, job)
-    _judge(look)
-    due = _schedule(look)
-    return Plan(tuple(in_parts(look.draft.step(), snapshot.run)) if not look.draft.empty else (), next_wake=due)
+    tell_executions(this)
+    complete(this)
+    _queue(this)
+    await_nodes(this)
+    for job in this.latest():
+        weigh(this, job)
+    if this.run.status == RunStatus.terminating:
+        end_jobs(this)
+    for job in this.latest():
+        bury(this, job)
+    _judge(this)
+    due = _schedule(this)
+    return Plan(tuple(in_parts(this.draft.step(), snapshot.run)) if not this.draft.empty else (), next_wake=due)
 
 
-def _queue(look: RunLook) -> None:
-    """Jobs that nobody has looked at since their run was submitted, because the word of it was lost."""
-    if look.run.due_at is None or look.now < look.run.due_at:
+def _queue(this: RunPass) -> None:
+    """Jobs that no pass has seen since their run was submitted, because the wake-up was lost."""
+    if this.run.due_at is None or this.now < this.run.due_at:
         return
-    for job in look.latest():
+    for job in this.latest():
         if job.queued and job.due_at is None:
-            look.keep(job.with_(due_at=look.now))
-            look.draft.wake(f"queue/{look.run.project_id}")
+            this.keep(job.with_(due_at=this.now))
+            this.draft.wake(f"queue/{this.run.project_id}")
 
 
-def _judge(look: RunLook) -> None:
-    service = bool(look.run.scales)
-    if look.run.status == RunStatus.pending and (not service or look.run.next_start is not None):
-        _resume(look)
-    elif look.run.status != RunStatus.terminating:
-        tend(look) if service else _fold(look)
-    if look.run.status == RunStatus.terminating and all(job.finished for job in look.jobs.values()):
-        if holds(look):
-            look.deadlines.append(look.now)
-            look.draft.wake(look.snapshot.unit)
+def _judge(this: RunPass) -> None:
+    service = bool(this.run.scales)
+    if this.run.status == RunStatus.pending and (not service or this.run.next_start is not None):
+        _resume(this)
+    elif this.run.status != RunStatus.terminating:
+        tend(this) if service else _fold(this)
+    if this.run.status == RunStatus.terminating and all(job.finished for job in this.jobs.values()):
+        if holds(this):
+            this.check_by(this.now)
+            this.draft.wake(this.snapshot.unit)
             return
-        if not wait_again(look):
-            look.run = look.draft.finish_run(look.run.with_(retries=()))
+        if not wait_again(this):
+            this.run = this.draft.finish_run(this.run.with_(retries=()))
 
 
-def _resume(look: RunLook) -> None:
+def _resume(this: RunPass) -> None:
     """Resume a paused run when its first waiting replica is due, while others may keep waiting, or by its schedule."""
-    if look.run.resume_at is None or look.now < look.run.resume_at:
+    if this.run.resume_at is None or this.now < this.run.resume_at:
         return
-    if look.run.next_start is not None:
-        start(look)
+    if this.run.next_start is not None:
+        start(this)
         return
-    look.run = look.draft.move_run(look.run, "resubmit", note="retrying", resume_at=None)
-    _submit_due(look)
+    this.run = this.draft.move_run(this.run, "resubmit", note="retrying", resume_at=None)
+    _submit_due(this)
 
 
-def _fold(look: RunLook) -> None:
+def _fold(this: RunPass) -> None:
     """What follows for the run: its end, a retry of some replicas, or a status."""
-    parts = replicas(look)
+    parts = replicas(this)
     failing = [part for part in parts if part.failures and part.waiting is None]
-    verdicts = [(refusal(look, part, job), job) for part in failing for job in part.failures]
+    verdicts = [(refusal(this, part, job), job) for part in failing for job in part.failures]
     for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
         worst = next((job for verdict, job in verdicts if verdict is reason), None)
         if worst is not None:
-            end_run(look, reason, words + why(worst))
+            end_run(this, reason, words + why(worst))
             return
     if not parts:
         return
-    if all(_done(look, part) for part in parts):
-        end_run(look, RunReason.all_jobs_done, "")
+    if all(_done(this, part) for part in parts):
+        end_run(this, RunReason.all_jobs_done, "")
         return
-    _submit_due(look)
+    _submit_due(this)
     for part in failing:
-        retire(look, part)
-    parts = replicas(look)
+        retire(this, part)
+    parts = replicas(this)
     if all(part.done or part.waiting is not None for part in parts):
-        pause(look, parts)
+        pause(this, parts)
     else:
-        observe_jobs(look, parts)
+        observe_jobs(this, parts)
 
 
-def _done(look: RunLook, part: Replica) -> bool:
+def _done(this: RunPass, part: Replica) -> bool:
     """With `stop_criteria: master-done` the first node decides for all."""
-    if look.snapshot.run_spec.configuration.stop_criteria == "master-done":
+    if this.snapshot.run_spec.configuration.stop_criteria == "master-done":
         return replace(part, jobs=part.jobs[:1]).done and not part.failures
     return part.done
 
 
-def _submit_due(look: RunLook) -> None:
-    for part in replicas(look):
-        if part.waiting is not None and part.waiting <= look.now:
-            submit_again(look, part)
+def _submit_due(this: RunPass) -> None:
+    for part in replicas(this):
+        if part.waiting is not None and part.waiting <= this.now:
+            submit_again(this, part)
 
 
-def _schedule(look: RunLook) -> Micros | None:
+def _schedule(this: RunPass) -> Micros | None:
     """Clear the due times of jobs (the run's own covers them) and move the run's on. One that comes too early stays,
-    even if the run changes: to look once more costs less than to move it each time."""
-    for job in list(look.jobs.values()):
-        if job.due_at is not None and job.due_at <= look.now and not job.queued:
-            look.keep(job.with_(due_at=None))
-    if look.run.finished:
+    even if the run changes: one more pass costs less than to move it each time."""
+    for job in list(this.jobs.values()):
+        if job.due_at is not None and job.due_at <= this.now and not job.queued:
+            this.keep(job.with_(due_at=None))
+    if this.run.finished:
         return None
-    patience = max(LOOK, BACKOFF[-1]) if look.run.status == RunStatus.pending else LOOK
-    asleep = look.run.status == RunStatus.pending and look.run.resume_at is None
-    if asleep or (look.run.status == RunStatus.running and all(job.settled for job in look.jobs.values())):
+    patience = max(LOOK, BACKOFF[-1]) if this.run.status == RunStatus.pending else LOOK
+    asleep = this.run.status == RunStatus.pending and this.run.resume_at is None
+    if asleep or (this.run.status == RunStatus.running and all(job.settled for job in this.jobs.values())):
         patience = SETTLED
-    if look.run.status != RunStatus.terminating:
-        waits = (look.run.resume_at, *(retry.resume_at for retry in look.run.retries))
-        look.deadlines += [at for at in waits if at is not None]
-    if look.run.next_start is not None:  # nothing can happen before: whoever stops the run sets another time
-        patience = look.run.next_start - look.now
-    wanted = max(min([*look.deadlines, look.now + patience]), look.now + 1)
-    current = look.run.due_at
-    if current is None or current <= look.now or current > wanted:
-        look.run = look.run.with_(due_at=wanted)
-        look.draft.save(look.run)
+    if this.run.status != RunStatus.terminating:
+        for resume_at in (this.run.resume_at, *(retry.resume_at for retry in this.run.retries)):
+            this.check_by(resume_at)
+    if this.run.next_start is not None:  # nothing can happen before: whoever stops the run sets another time
+        patience = this.run.next_start - this.now
+    wanted = max(min([*this.deadlines, this.now + patience]), this.now + 1)
+    current = this.run.due_at
+    if current is None or current <= this.now or current > wanted:
+        this.run = this.run.with_(due_at=wanted)
+        this.draft.save(this.run)
     return wanted

@@ -1,4 +1,4 @@
-"""One look at a run: the nouns so far, and the draft of the resulting step."""
+"""One pass over a run: the nouns so far, and the draft of the resulting step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.runs.snapshot import RunSnapshot
 
 
-class RunLook:
+class RunPass:
     def __init__(self, snapshot: RunSnapshot) -> None:
         self.snapshot, self.now, self.run = snapshot, snapshot.now, snapshot.run
         self.draft = Draft(snapshot.now, snapshot.run.ended_by)  # what follows from a stop is the doing of who asked
@@ -44,6 +44,11 @@ class RunLook:
             return None, None
         instance_id = job.assignment.instance_id
         return self.instances.get(instance_id), self.snapshot.presences.get(instance_id)
+
+    def check_by(self, deadline: Micros | None) -> None:
+        """The next pass has to come by then, if there is such a time."""
+        if deadline is not None:
+            self.deadlines.append(deadline)
 
     def keep(self, job: Job) -> None:
         self.jobs[job.id] = job

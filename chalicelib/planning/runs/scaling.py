@@ -47,7 +47,7 @@ class Scaling:
 
     desired: int
     why: str
-    look_at: Micros | None = None
+    check_at: Micros | None = None
     wanted: int | None = None  # if that has to wait
     panic_until: Micros | None = None
     stale: bool = False
@@ -96,14 +96,16 @@ def scale(
         desired = max(current, wanted, _clip(load.sudden, bounds))
         until = now + load.window
         why = f"{basis}, after a sudden rise: none is removed before {clock(until)}"
-        return Scaling(desired, why, _look(spec, doors, desired, bounds, state, until, now), panic_until=until)
+        return Scaling(desired, why, _check_at(spec, doors, desired, bounds, state, until, now), panic_until=until)
     waits, because = _waits(spec, current, wanted, state, panic_until, now)
     if waits is not None:
         step = f"{wanted - current} more" if wanted > current else f"{current - wanted} fewer"
         why = f"{basis}: {step} at {clock(waits)} because of {because}"
         return Scaling(current, why, _first(waits, _stale_at(doors)), wanted, panic_until)
     why = f"{basis}{_bounded(load.wanted, bounds)}"
-    return Scaling(wanted, why, _look(spec, doors, wanted, bounds, state, panic_until, now), panic_until=panic_until)
+    return Scaling(
+        wanted, why, _check_at(spec, doors, wanted, bounds, state, panic_until, now), panic_until=panic_until
+    )
 
 
 def _never_called(
@@ -135,7 +137,7 @@ def _earliest(state: Scale, delay: int) -> Micros:
     return 0 if state.at is None else state.at + delay * SECOND
 
 
-def _look(
+def _check_at(
     spec: ScalingSpec,
     doors: Iterable[Traffic],
     desired: int,

@@ -14,7 +14,7 @@ from chalicelib.domain.specs import cron
 from chalicelib.domain.specs.profiles import Schedule
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.runs.replicas import submit_all
-from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.run_pass import RunPass
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GO_ON = (RunReason.all_jobs_done, RunReason.job_failed, RunReason.retry_limit_exceeded)
@@ -36,28 +36,28 @@ def waiting_text(at: Micros) -> str:
     return f"the next start is at {_EPOCH + timedelta(microseconds=at):%Y-%m-%d %H:%M} UTC"
 
 
-def start(look: RunLook) -> None:
+def start(this: RunPass) -> None:
     """The scheduled time has come: every node of every replica is submitted anew."""
-    since = look.run.resume_at or look.now
-    look.run = look.draft.move_run(
-        look.run, "resubmit", note="started by its schedule", resume_at=None, triggered_at=since, message=""
+    since = this.run.resume_at or this.now
+    this.run = this.draft.move_run(
+        this.run, "resubmit", note="started by its schedule", resume_at=None, triggered_at=since, message=""
     )
-    submit_all(look, since)
+    submit_all(this, since)
 
 
-def wait_again(look: RunLook) -> bool:
+def wait_again(this: RunPass) -> bool:
     """Instead of ending, an ended start waits for the next. False if there is none."""
-    schedule = schedule_of(look.snapshot.run_spec)
-    if schedule is None or look.run.reason not in _GO_ON:
+    schedule = schedule_of(this.snapshot.run_spec)
+    if schedule is None or this.run.reason not in _GO_ON:
         return False
-    at = next_start(schedule, look.now)
+    at = next_start(schedule, this.now)
     if at is None:
         return False
-    ended = look.run.reason.value.replace("_", " ")
-    look.run = look.draft.move_run(
-        look.run,
+    ended = this.run.reason.value.replace("_", " ")
+    this.run = this.draft.move_run(
+        this.run,
         "reschedule",
-        note=f"{look.run.message or ended}; {waiting_text(at)}",
+        note=f"{this.run.message or ended}; {waiting_text(at)}",
         message=waiting_text(at),
         reason=None,
         resume_at=at,

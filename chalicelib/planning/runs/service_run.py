@@ -1,4 +1,4 @@
-"""A service's part of a look at its run: how many replicas it should have, which of its replicas count, and the next
+"""A service's part of a pass over its run: how many replicas it should have, which of its replicas count, and the next
 step.
 
 `scaling` and `rollout` decide over plain values; here those are made from jobs, and the decisions are carried out. What
@@ -61,7 +61,7 @@ from chalicelib.planning.runs.rollout import (
     ready_by,
     roll,
 )
-from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.scaling import GroupState, scale
 from chalicelib.planning.runs.status import end_run, observe_jobs, pause, rest
 
@@ -99,57 +99,60 @@ class _Group:
         return next(iter([job for _, job in self.failed] + self.done), None) if self.rolls else None
 
 
-def tend(look: RunLook) -> None:
+def tend(this: RunPass) -> None:
     """Of a service that isn't ending, and doesn't wait for its schedule."""
-    _rescale(look)
-    _renumber(look)
-    groups = _sorted(look)
+    _rescale(this)
+    _renumber(this)
+    groups = _sort_replicas(this)
     fatal = [each for group in groups.values() if not group.rolls for each in group.failed]
     for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
         worst = next((job for verdict, job in fatal if verdict is reason), None)
         if worst is not None:
-            end_run(look, reason, words + why(worst))
+            end_run(this, reason, words + why(worst))
             return
     if _all_done(groups):
-        end_run(look, RunReason.all_jobs_done, "")
+        end_run(this, RunReason.all_jobs_done, "")
         return
-    numbers = _numbers(look, groups)
+    numbers = _numbers(this, groups)
     for name, group in groups.items():
-        _step(look, name, group, numbers)
-    for part in replicas(look):
-        if part.waiting is not None and part.waiting <= look.now:
-            submit_again(look, part)
-    _status(look, groups)
+        _step(this, name, group, numbers)
+    for part in replicas(this):
+        if part.waiting is not None and part.waiting <= this.now:
+            submit_again(this, part)
+    _status(this, groups)
 
 
 # --- how many --------------------------------------------------------------------------------------------------------
 
 
-def _config(look: RunLook) -> ServiceConfiguration:
-    config = look.snapshot.run_spec.configuration
+def _config(this: RunPass) -> ServiceConfiguration:
+    config = this.snapshot.run_spec.configuration
     if not isinstance(config, ServiceConfiguration):
-        raise Bug(f"run {look.run.name} has replicas to scale, but is a {config.type}")
+        raise Bug(f"run {this.run.name} has replicas to scale, but is a {config.type}")
     return config
 
 
-def _rescale(look: RunLook) -> None:
+def _rescale(this: RunPass) -> None:
     """What each group of the configuration should have now; groups that it hasn't any more are forgotten."""
-    before = {each.group: each for each in look.run.scales}
-    rules = _rules(_config(look))
-    after = tuple(
-        _scaled(look, before.get(name) or Scale(group=name, desired=bounds[0]), spec, bounds)
+    before = {each.group: each for each in this.run.scales}
+    rules = _rules(_config(this))
+    scaled = [
+        _scaled(this, before.get(name) or Scale(group=name, desired=bounds[0]), spec, bounds)
         for name, (spec, bounds) in rules.items()
-    )
-    if after == look.run.scales:
+    ]
+    after = tuple(each for each, _ in scaled)
+    for _, check_at in scaled:
+        this.check_by(check_at)
+    if after == this.run.scales:
         return
     for each in after:
         was = before.get(each.group)
         if was is None or was.desired != each.desired or (each.stale and not was.stale):
             group = f"group {each.group}: " if len(after) > 1 else ""
             counts = {"before": str(was.desired if was else 0), "after": str(each.desired)}
-            look.draft.tell(EventType.scaled, look.run, detail=group + each.why, **counts)
-    look.run = look.run.with_(scales=after)
-    look.draft.save(look.run)
+            this.draft.tell(EventType.scaled, this.run, detail=group + each.why, **counts)
+    this.run = this.run.with_(scales=after)
+    this.draft.save(this.run)
 
 
 def _rules(config: ServiceConfiguration) -> dict[str, tuple[ScalingSpec | None, tuple[int, int]]]:
@@ -160,40 +163,40 @@ def _rules(config: ServiceConfiguration) -> dict[str, tuple[ScalingSpec | None, 
     }
 
 
-def _scaled(look: RunLook, before: Scale, spec: ScalingSpec | None, bounds: tuple[int, int]) -> Scale:
-    there = [job for job in look.latest() if job.replica_group == before.group and not ended(job)]
+def _scaled(
+    this: RunPass, before: Scale, spec: ScalingSpec | None, bounds: tuple[int, int]
+) -> tuple[Scale, Micros | None]:
+    """What a group should have now, and when to ask again."""
+    there = [job for job in this.latest() if job.replica_group == before.group and not ended(job)]
     ready = [job.ready_at for job in there if job.ready_at is not None and job.draining_at is None]
     since = max(ready) if ready and len(ready) == len(there) else None
     seen = GroupState(len(ready), sum(job.queue or 0 for job in there), since)
-    told = scale(spec, bounds, _doors(look), before, seen, look.now)
-    if told.look_at is not None:
-        look.deadlines.append(told.look_at)
+    scaling = scale(spec, bounds, _doors(this), before, seen, this.now)
     if spec is None:  # what a scaler has left behind doesn't matter any more
-        return Scale(
-            group=before.group, desired=told.desired, at=before.at if told.desired == before.desired else look.now
-        )
-    return told.after(before, look.now)
+        at = before.at if scaling.desired == before.desired else this.now
+        return Scale(group=before.group, desired=scaling.desired, at=at), scaling.check_at
+    return scaling.after(before, this.now), scaling.check_at
 
 
 # --- what there is ---------------------------------------------------------------------------------------------------
 
 
-def _renumber(look: RunLook) -> None:
+def _renumber(this: RunPass) -> None:
     """A replica whose spec is the same in the new version is of the new version."""
-    now = look.run.deployment_num
-    for job in look.latest():
+    now = this.run.deployment_num
+    for job in this.latest():
         if job.deployment_num != now and not ended(job):
-            spec = spec_of(look.snapshot.job_specs, job)
-            if spec is not None and spec == look.spec_of(job):
-                look.keep(job.with_(deployment_num=now))
+            spec = spec_of(this.snapshot.job_specs, job)
+            if spec is not None and spec == this.spec_of(job):
+                this.keep(job.with_(deployment_num=now))
 
 
-def _sorted(look: RunLook) -> dict[str, _Group]:
-    groups = {each.group: _Group(each.desired) for each in look.run.scales}
-    for part in replicas(look):
+def _sort_replicas(this: RunPass) -> dict[str, _Group]:
+    groups = {each.group: _Group(each.desired) for each in this.run.scales}
+    for part in replicas(this):
         group = groups.setdefault(part.jobs[0].replica_group, _Group(0, former=True))
         group.parts[part.num] = part
-        _sort(look, group, part)
+        _add(this, group, part)
     _stand_in(groups.values())
     return groups
 
@@ -211,74 +214,74 @@ def _stand_in(groups: Collection[_Group]) -> None:
         group.stood_in = stood_in
 
 
-def _sort(look: RunLook, group: _Group, part: Replica) -> None:
+def _add(this: RunPass, group: _Group, part: Replica) -> None:
     job = part.jobs[0]
     earlier = (
-        look.run.triggered_at is not None and job.submitted_at < look.run.triggered_at
+        this.run.triggered_at is not None and job.submitted_at < this.run.triggered_at
     )  # its schedule's last start
     if not ended(job):
-        group.members.append(_member(look, job))
+        member, checks = _member(this, job)
+        group.members.append(member)
+        for check_at in checks:
+            this.check_by(check_at)
     elif wasnt_wanted(job) or (part.retry and part.retry.given_up) or (earlier and job.finished):
-        _gone(group, job)
+        _add_gone(group, job)
     elif group.former:
         if part.waiting is not None:
-            _give_up(look, part)
-        _gone(group, job)
+            _give_up(this, part)
+        _add_gone(group, job)
     elif part.done:
-        _done(look, group, job)
+        _add_done(this, group, job)
     elif part.waiting is not None:
         group.members.append(LiveReplica(part.num, Standing.submitted))
     else:
-        _failed(look, group, part, job)
+        _add_failed(this, group, part, job)
 
 
-def _gone(group: _Group, job: Job) -> None:
+def _add_gone(group: _Group, job: Job) -> None:
     if job.finished:
         group.free.append(job.replica_num)
     else:
         group.leaving += 1
 
 
-def _done(look: RunLook, group: _Group, job: Job) -> None:
-    until = (job.finished_at or look.now) + REST
-    if job.deployment_num != look.run.deployment_num or (job.finished and until <= look.now):
-        _gone(group, job)
+def _add_done(this: RunPass, group: _Group, job: Job) -> None:
+    until = (job.finished_at or this.now) + REST
+    if job.deployment_num != this.run.deployment_num or (job.finished and until <= this.now):
+        _add_gone(group, job)
     else:
         group.resting.append(job)
         group.members.append(LiveReplica(job.replica_num, Standing.submitted))
-        look.deadlines.append(until)
-    if job.deployment_num == look.run.deployment_num:
+        this.check_by(until)
+    if job.deployment_num == this.run.deployment_num:
         group.done.append(job)
 
 
-def _failed(look: RunLook, group: _Group, part: Replica, job: Job) -> None:
-    verdict = refusal(look, part, job)
-    if verdict is None or (job.reason is JobReason.failed_to_start_due_to_no_capacity and _others_serve(look, job)):
+def _add_failed(this: RunPass, group: _Group, part: Replica, job: Job) -> None:
+    verdict = refusal(this, part, job)
+    if verdict is None or (job.reason is JobReason.failed_to_start_due_to_no_capacity and _others_serve(this, job)):
         group.retried.append(part)
         group.members.append(LiveReplica(part.num, Standing.submitted))
-    elif job.deployment_num != look.run.deployment_num:
-        _gone(group, job)
+    elif job.deployment_num != this.run.deployment_num:
+        _add_gone(group, job)
     elif group.desired == 0:
-        _give_up(look, part)
-        _gone(group, job)
+        _give_up(this, part)
+        _add_gone(group, job)
     else:
         group.failed.append((verdict, job))
 
 
-def _others_serve(look: RunLook, job: Job) -> bool:
-    mine = (other for other in look.latest() if other.replica_group == job.replica_group and not ended(other))
-    return any(_member(look, other).serves for other in mine)
+def _others_serve(this: RunPass, job: Job) -> bool:
+    mine = (other for other in this.latest() if other.replica_group == job.replica_group and not ended(other))
+    return any(_member(this, other)[0].serves for other in mine)
 
 
-def _member(look: RunLook, job: Job) -> LiveReplica:
+def _member(this: RunPass, job: Job) -> tuple[LiveReplica, tuple[Micros, ...]]:
+    """A live replica, and when that may be another though nobody reports anything."""
     draining = job.draining_at is not None
-    return LiveReplica(
-        job.replica_num,
-        _standing(job),
-        current=job.deployment_num == look.run.deployment_num,
-        draining=draining,
-        let_go=draining and _let_go(look, job),
-    )
+    let_go, checks = _let_go(this, job) if draining else (False, ())
+    current = job.deployment_num == this.run.deployment_num
+    return LiveReplica(job.replica_num, _standing(job), current=current, draining=draining, let_go=let_go), checks
 
 
 def _standing(job: Job) -> Standing:
@@ -289,45 +292,47 @@ def _standing(job: Job) -> Standing:
     return Standing.running if job.ready_at is None else Standing.serving
 
 
-def _let_go(look: RunLook, job: Job) -> bool:
-    since, patience = job.draining_at or look.now, _patience(look, job)
-    spec = look.spec_of(job)
+def _let_go(this: RunPass, job: Job) -> tuple[bool, tuple[Micros, ...]]:
+    """May a draining replica be stopped, because no door has anything under way there? And when to ask again."""
+    since, patience = job.draining_at or this.now, _patience(this, job)
+    spec = this.spec_of(job)
     if spec is not None and spec.routing == "worker" and spec.discovery is not None:
-        return True  # told to stop, it leaves its router by itself and ends what it has begun
-    if is_let_go(job.id, since, patience, _doors_to(look, job), look.now):
-        return True
-    look.deadlines.append(drained_by(since, patience))
-    return False
+        return True, ()  # asked to stop, it leaves its router by itself and ends what it has begun
+    doors, checks = _doors_to(this, job)
+    if is_let_go(job.id, since, patience, doors, this.now):
+        return True, checks
+    return False, (*checks, drained_by(since, patience))
 
 
-def _doors_to(look: RunLook, job: Job) -> list[Traffic]:
+def _doors_to(this: RunPass, job: Job) -> tuple[list[Traffic], tuple[Micros, ...]]:
     """Those that send requests to this replica, whether or not they have ever reported: behind a router, each router
-    that is ready. A door that says that it has requests is one, too, though its agent may just have started again."""
-    names = list(look.snapshot.doors)
-    busy = [each for each in _doors(look) if not each.quiet and look.now - each.at <= STALE and each.door not in names]
-    look.deadlines += [each.at + STALE + 1 for each in busy]
+    that is ready. A door that says that it has requests is one, too, though its agent may just have started again. And
+    when each of these will count as silent."""
+    names = list(this.snapshot.doors)
+    busy = [each for each in _doors(this) if not each.quiet and this.now - each.at <= STALE and each.door not in names]
     names += [each.door for each in busy]
-    if _routes(look, job, "worker"):
-        there = (other for other in look.latest() if _standing(other) is Standing.serving)
-        names = [f"{ROUTER}{other.id}" for other in there if _routes(look, other, "router")]
-    known = {each.door: each for each in look.snapshot.traffic}
-    return [known.get(name) or Traffic(run_id=job.run_id, door=name, at=0) for name in names]
+    if _routes(this, job, "worker"):
+        there = (other for other in this.latest() if _standing(other) is Standing.serving)
+        names = [f"{ROUTER}{other.id}" for other in there if _routes(this, other, "router")]
+    known = {each.door: each for each in this.snapshot.traffic}
+    doors = [known.get(name) or Traffic(run_id=job.run_id, door=name, at=0) for name in names]
+    return doors, tuple(each.at + STALE + 1 for each in busy)
 
 
-def _doors(look: RunLook) -> list[Traffic]:
+def _doors(this: RunPass) -> list[Traffic]:
     """Those that clients come to."""
-    return [each for each in look.snapshot.traffic if not each.door.startswith(ROUTER)]
+    return [each for each in this.snapshot.traffic if not each.door.startswith(ROUTER)]
 
 
-def _routes(look: RunLook, job: Job, part: str) -> bool:
-    spec = look.spec_of(job)
+def _routes(this: RunPass, job: Job, part: str) -> bool:
+    spec = this.spec_of(job)
     return spec is not None and spec.routing == part
 
 
-def _patience(look: RunLook, job: Job) -> Micros:
+def _patience(this: RunPass, job: Job) -> Micros:
     """How long it may take to stop."""
-    longest = DRAIN if _doors(look) or _routes(look, job, "worker") else UNKNOWN
-    asked = merged_run(look.snapshot.run_spec).stop_duration  # the default is for what has no requests under way
+    longest = DRAIN if _doors(this) or _routes(this, job, "worker") else UNKNOWN
+    asked = merged_run(this.snapshot.run_spec).stop_duration  # the default is for what has no requests under way
     return min(longest, asked * SECOND) if isinstance(asked, int) else longest
 
 
@@ -340,13 +345,13 @@ def _all_done(groups: dict[str, _Group]) -> bool:
 # --- the next step ---------------------------------------------------------------------------------------------------
 
 
-def _numbers(look: RunLook, groups: dict[str, _Group]) -> Iterator[int]:
+def _numbers(this: RunPass, groups: dict[str, _Group]) -> Iterator[int]:
     """For replicas whose group has no free ones: those of groups that are no longer there, then those nobody had."""
     left = sorted(num for group in groups.values() if group.former for num in group.free)
-    return chain(left, count(max((job.replica_num for job in look.jobs.values()), default=-1) + 1))
+    return chain(left, count(max((job.replica_num for job in this.jobs.values()), default=-1) + 1))
 
 
-def _step(look: RunLook, name: str, group: _Group, numbers: Iterator[int]) -> None:
+def _step(this: RunPass, name: str, group: _Group, numbers: Iterator[int]) -> None:
     bad = group.bad is not None
     steps = roll(
         LiveGroup(group.desired, group.members, group.leaving, bad, group.free, group.stood_in, former=group.former)
@@ -354,70 +359,77 @@ def _step(look: RunLook, name: str, group: _Group, numbers: Iterator[int]) -> No
     stopped = {*steps.stop}
     for part in group.retried:
         if part.num not in stopped:
-            retire(look, part)
+            retire(this, part)
     for num in steps.drain:
         job = group.parts[num].jobs[0]
-        look.keep(job.with_(draining_at=look.now))
-        look.deadlines.append(drained_by(look.now, _patience(look, job)))
+        this.keep(job.with_(draining_at=this.now))
+        this.check_by(drained_by(this.now, _patience(this, job)))
     out_of_date = {member.num for member in group.members if not member.current}
     for num in steps.stop:
-        _stop(look, group.parts[num], "replaced by a newer version" if num in out_of_date else "")
+        _stop(this, group.parts[num], "replaced by a newer version" if num in out_of_date else "")
     fresh = [next(numbers) for _ in range(steps.create - len(steps.revive))]
     for num in (*steps.revive, *fresh):
-        had = [job.submission_num for job in look.jobs.values() if job.replica_num == num]
-        look.run = look.run.with_(retries=tuple(each for each in look.run.retries if each.replica != num))
-        submit(look, (num, 0), max(had, default=-1) + 1, name, anew=True)
+        had = [job.submission_num for job in this.jobs.values() if job.replica_num == num]
+        this.run = this.run.with_(retries=tuple(each for each in this.run.retries if each.replica != num))
+        submit(this, (num, 0), max(had, default=-1) + 1, name, anew=True)
     if steps.create or steps.drain or steps.stop:
-        look.draft.save(look.run)  # this is right for the run as it was read only: it mustn't have changed meanwhile
+        this.draft.save(this.run)  # this is right for the run as it was read only: it mustn't have changed meanwhile
 
 
-def _stop(look: RunLook, part: Replica, message: str) -> None:
-    job = look.jobs[part.jobs[0].id]
+def _stop(this: RunPass, part: Replica, message: str) -> None:
+    job = this.jobs[part.jobs[0].id]
     if not ended(job):
-        end(look, job, JobReason.scaled_down, message)
-        bury(look, look.jobs[job.id])
+        end(this, job, JobReason.scaled_down, message)
+        bury(this, this.jobs[job.id])
     elif not part.done:
-        _give_up(look, part)
+        _give_up(this, part)
 
 
-def _give_up(look: RunLook, part: Replica) -> None:
-    note(look, ReplicaRetry(replica=part.num, attempt=0, given_up=True))
+def _give_up(this: RunPass, part: Replica) -> None:
+    note(this, ReplicaRetry(replica=part.num, attempt=0, given_up=True))
 
 
-def _status(look: RunLook, groups: dict[str, _Group]) -> None:
-    parts = replicas(look)
+def _status(this: RunPass, groups: dict[str, _Group]) -> None:
+    parts = replicas(this)
     if any(part.live for part in parts):
-        if look.run.status == RunStatus.pending:
-            look.run = look.draft.move_run(look.run, "resubmit", note=_wakes(look), resume_at=None)
-        trouble = next(filter(None, (_trouble(look, group) for group in groups.values())), "")
-        if trouble and trouble != look.run.message:
-            look.draft.tell(EventType.paused, look.run, detail=trouble)
-        observe_jobs(look, parts, trouble)
-    elif all(job.finished for job in look.jobs.values()):
+        if this.run.status == RunStatus.pending:
+            this.run = this.draft.move_run(this.run, "resubmit", note=_wakes(this), resume_at=None)
+        trouble = ""
+        for group in groups.values():
+            trouble, check_at = _trouble(this, group)
+            this.check_by(check_at)
+            if trouble:
+                break
+        if trouble and trouble != this.run.message:
+            this.draft.tell(EventType.paused, this.run, detail=trouble)
+        observe_jobs(this, parts, trouble)
+    elif all(job.finished for job in this.jobs.values()):
         if any(part.waiting is not None for part in parts):
-            pause(look, parts)
+            pause(this, parts)
         elif not any(group.resting for group in groups.values()):
-            rest(look, None, without(_config(look)))
+            rest(this, None, without(_config(this)))
 
 
-def _wakes(look: RunLook) -> str:
-    reasons = (scale.why for scale in look.run.scales if scale.desired)
-    return "retrying" if look.run.resume_at is not None else next(reasons, "")
+def _wakes(this: RunPass) -> str:
+    reasons = (scale.why for scale in this.run.scales if scale.desired)
+    return "retrying" if this.run.resume_at is not None else next(reasons, "")
 
 
-def _trouble(look: RunLook, group: _Group) -> str:
-    """Why a rollout doesn't go on; empty if it does."""
+def _trouble(this: RunPass, group: _Group) -> tuple[str, Micros | None]:
+    """Why a rollout doesn't go on, empty if it does; and when to ask again."""
     if group.bad is not None:
-        return f"the new version doesn't work, so the one before stays: {why(group.bad)}"
+        return f"the new version doesn't work, so the one before stays: {why(group.bad)}", None
     if not group.rolls:
-        return ""
+        return "", None
+    checks: list[Micros] = []
     for member in group.members:
         job = group.parts[member.num].jobs[0]
         if member.current and member.standing is Standing.running and job.running_at is not None:
-            spec = look.spec_of(job)
+            spec = this.spec_of(job)
             late = ready_by(() if spec is None else spec.probes, job.running_at)
-            if look.now >= late:
+            if this.now >= late:
                 after = spoken((late - job.running_at) // SECOND * SECOND)
-                return f"replica {member.num} of the new version isn't ready after {after}, so the one before stays"
-            look.deadlines.append(late)
-    return ""
+                text = f"replica {member.num} of the new version isn't ready after {after}, so the one before stays"
+                return text, min(checks, default=None)
+            checks.append(late)
+    return "", min(checks, default=None)

@@ -13,78 +13,71 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.specs.profiles import UtilizationPolicy
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration
-from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import Sample
+from chalicelib.planning.runs.verdicts import CONTINUES, JobVerdict
 
 HOLE: Micros = 2 * MINUTE  # between two samples: a longer pause proves nothing of the time between
 STALE: Micros = 5 * MINUTE  # samples come with the agent's messages, at the latest this much later
-AGAIN: Micros = MINUTE  # between two looks where the samples of the last seconds aren't there yet
+AGAIN: Micros = MINUTE  # between two passes where the samples of the last seconds aren't there yet
 LONGEST_WINDOW = 3_600  # seconds: so long every sample is kept
 
-Verdict = tuple[JobReason, str]
 
-
-def policy_of(look: RunLook, job: Job) -> UtilizationPolicy | None:
-    spec = look.spec_of(job)
+def policy_of(this: RunPass, job: Job) -> UtilizationPolicy | None:
+    spec = this.spec_of(job)
     return None if spec is None else spec.utilization_policy
 
 
-def unused(look: RunLook, job: Job) -> Verdict | None:
-    """Why a running job ends for want of use, if so; else when to look again is noted."""
-    if job.status != JobStatus.running or job.disconnected_at is not None:
-        return None
-    return _inactive(look, job) or _underused(look, job)
+def _reported(job: Job) -> bool:
+    """Does it run on a host that reports?"""
+    return job.status == JobStatus.running and job.disconnected_at is None
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def _inactive(look: RunLook, job: Job) -> Verdict | None:
-    config = look.snapshot.run_spec.configuration
+def inactive(this: RunPass, job: Job) -> JobVerdict:
+    """Has its dev environment been without a session for too long?"""
+    config = this.snapshot.run_spec.configuration
     limit = config.inactivity_duration if isinstance(config, DevEnvironmentConfiguration) else None
-    if limit is None or job.connections != 0:
-        return None  # the end of its last session wakes this, and so does the first word about any
-    since = max(job.inactive_since or 0, job.running_at or look.now)
-    if look.now < since + limit * SECOND:
-        look.deadlines.append(since + limit * SECOND)
-        return None
-    passed = (look.now - since) // SECOND
-    look.keep(look.jobs[job.id].with_(inactivity_secs=passed))
+    if limit is None or job.connections != 0 or not _reported(job):
+        return CONTINUES  # the end of its last session wakes this, and so does the first report of any
+    since = max(job.inactive_since or 0, job.running_at or this.now)
+    if this.now < since + limit * SECOND:
+        return JobVerdict(check_at=since + limit * SECOND)
+    passed = (this.now - since) // SECOND
     text = f"no session for {passed} s; its `inactivity_duration` is {limit} s"
-    return JobReason.inactivity_duration_exceeded, text
+    return JobVerdict(JobReason.inactivity_duration_exceeded, text, record={"inactivity_secs": passed})
 
 
 # --- GPUs -------------------------------------------------------------------------------------------------------------
 
 
-def _underused(look: RunLook, job: Job) -> Verdict | None:
-    policy = policy_of(look, job)
+def underused(this: RunPass, job: Job) -> JobVerdict:
+    """Has one of its GPUs done too little for a whole window?"""
+    policy = policy_of(this, job)
     offer = job.assignment.offer if job.assignment else None
-    if policy is None or offer is None:
-        return None
+    if policy is None or offer is None or not _reported(job):
+        return CONTINUES
     gpus = len(offer.instance.resources.gpus)
     if not gpus:
-        _say(look, job, "its machine has no GPU")
-        return None
+        return JobVerdict(record=_unjudged("its machine has no GPU"))
     window = policy.time_window * SECOND
-    first = (job.running_at or look.now) + window
-    if look.now < first:
-        look.deadlines.append(first)
-        return None
-    samples = look.snapshot.usage.get(job.id, ())
-    _say(look, job, _unreported(gpus, [sample for sample in samples if sample.at >= look.now - window]))
-    if not samples or look.now - samples[-1].at > STALE:
-        look.deadlines.append(look.now + STALE)
-        return None
+    first = (job.running_at or this.now) + window
+    if this.now < first:
+        return JobVerdict(check_at=first)
+    samples = this.snapshot.usage.get(job.id, ())
+    record = _unjudged(_unreported(gpus, [sample for sample in samples if sample.at >= this.now - window]))
+    if not samples or this.now - samples[-1].at > STALE:
+        return JobVerdict(check_at=this.now + STALE, record=record)
     latest = samples[-1].at
     quiet = quiet_since(samples, policy.min_gpu_utilization)
     lasting = [number for number, since in enumerate(quiet) if since is not None and latest - since >= window]
     if lasting:
         text = f"GPU {lasting[0]} was below {policy.min_gpu_utilization} % for {spoken(window)} (`utilization_policy`)"
-        return JobReason.terminated_due_to_utilization_policy, text
+        return JobVerdict(JobReason.terminated_due_to_utilization_policy, text, record=record)
     ends = min((since for since in quiet if since is not None), default=latest) + window
-    look.deadlines.append(max(ends, look.now + AGAIN))
-    return None
+    return JobVerdict(check_at=max(ends, this.now + AGAIN), record=record)
 
 
 def _unreported(gpus: int, samples: Sequence[Sample]) -> str:
@@ -99,11 +92,9 @@ def _unreported(gpus: int, samples: Sequence[Sample]) -> str:
     return f"nobody reports how busy {'its GPUs are' if len(silent) == gpus else f'GPU {silent[0]} is'}"
 
 
-def _say(look: RunLook, job: Job, why: str) -> None:
-    """The policy goes on as before; whoever counts on it should know."""
-    text = f"`utilization_policy` has nothing to judge by: {why}" if why else ""
-    if look.jobs[job.id].unjudged != text:
-        look.keep(look.jobs[job.id].with_(unjudged=text))
+def _unjudged(why: str) -> dict[str, str]:
+    """The policy goes on as before; people who count on it should know."""
+    return {"unjudged": f"`utilization_policy` has nothing to judge by: {why}" if why else ""}
 
 
 def quiet_since(samples: Sequence[Sample], least: float) -> list[Micros | None]:

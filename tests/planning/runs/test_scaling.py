@@ -92,7 +92,7 @@ class TestDelays:
         assert told.why == (
             "15 requests a second over 1 min, 5 for each replica: 2 more at 14:13:21 UTC because of scale_up_delay"
         )
-        assert told.look_at == NOW + SECOND
+        assert told.check_at == NOW + SECOND
         then = ask(spec, (1, 8), busy, state=at(1, NOW - 300 * SECOND))
         assert then.desired == 3
         assert then.why == "15 requests a second over 1 min, 5 for each replica"
@@ -127,7 +127,7 @@ class TestDelays:
 class TestKnowingNothing:
     def test_a_fixed_number_is_what_is_configured(self) -> None:
         told = ask(None, (3, 3), door(*[500] * 6), state=at(1))
-        assert (told.desired, told.why, told.look_at) == (3, "", None)
+        assert (told.desired, told.why, told.check_at) == (3, "", None)
 
     def test_nothing_seen_keeps_the_count(self) -> None:
         assert ask(rule(), (1, 8), state=at(2)).desired == 2
@@ -136,11 +136,11 @@ class TestKnowingNothing:
     def test_who_was_never_called_keeps_no_more_than_the_fewest(self) -> None:
         spec = rule(scale_down_delay="2m")
         told = ask(spec, (0, 8), state=at(2), seen=GroupState(2, since=NOW - 59 * SECOND))
-        assert (told.desired, told.look_at) == (2, NOW + SECOND), "a window without a request isn't over"
+        assert (told.desired, told.check_at) == (2, NOW + SECOND), "a window without a request isn't over"
         told = ask(spec, (0, 8), state=at(2), seen=GroupState(2, since=NOW - MINUTE))
         assert (told.desired, told.why) == (0, "no requests yet")
         changed = at(2, NOW - MINUTE)
-        assert ask(spec, (0, 8), state=changed, seen=GroupState(2, since=NOW - DAY)).look_at == NOW + MINUTE
+        assert ask(spec, (0, 8), state=changed, seen=GroupState(2, since=NOW - DAY)).check_at == NOW + MINUTE
         assert ask(spec, (1, 8), state=at(2), seen=GroupState(2, since=NOW - MINUTE)).desired == 1
         assert ask(spec, (0, 8), state=at(2), seen=GroupState(1)).desired == 2, "another is still on its way"
 
@@ -160,7 +160,7 @@ class TestKnowingNothing:
         assert (told.desired, told.why) == (0, "no requests for 1 min")
 
     def test_it_looks_again_when_a_busy_door_may_be_silent(self) -> None:
-        assert ask(rule(), (1, 8), door(*[10] * 6), state=at(1)).look_at == NOW + STALE + 1
+        assert ask(rule(), (1, 8), door(*[10] * 6), state=at(1)).check_at == NOW + STALE + 1
 
     def test_one_door_lost_for_good_doesnt_keep_the_count_for_ever(self) -> None:
         lost = door(*[500] * 6, now=NOW - KEPT - BUCKET, name="old")
@@ -200,7 +200,7 @@ class TestToZero:
         quiet = door(1, 0, 0, 0, 0, 0, quiet=True)
         before = ask(self.spec, (0, 4), quiet, state=at(1, NOW - DAY), now=NOW + 5 * SECOND)
         assert before.desired == 1
-        assert before.look_at == NOW + 15 * SECOND
+        assert before.check_at == NOW + 15 * SECOND
         assert ask(self.spec, (0, 4), quiet, state=at(1, NOW - DAY), now=NOW + 10 * SECOND).desired == 0
 
     def test_not_while_anything_is_under_way(self) -> None:
@@ -214,14 +214,14 @@ class TestToZero:
 
     def test_not_before_the_delay(self) -> None:
         told = ask(self.spec, (0, 4), door(quiet=True), state=at(1, NOW - MINUTE))
-        assert (told.desired, told.wanted, told.look_at) == (1, 0, NOW + MINUTE)
+        assert (told.desired, told.wanted, told.check_at) == (1, 0, NOW + MINUTE)
 
     def test_it_looks_again_when_the_delay_is_over(self) -> None:
         told = ask(self.spec, (0, 4), door(*[1] * 6, quiet=True), state=at(1, NOW - MINUTE))
-        assert (told.desired, told.look_at) == (1, NOW + MINUTE)
+        assert (told.desired, told.check_at) == (1, NOW + MINUTE)
 
     def test_nothing_to_look_at_with_none_left(self) -> None:
-        assert ask(self.spec, (0, 4), door(quiet=True), state=at(0, NOW)).look_at is None
+        assert ask(self.spec, (0, 4), door(quiet=True), state=at(0, NOW)).check_at is None
 
 
 class TestQueue:
@@ -358,8 +358,8 @@ def test_its_promises_hold_for_any_traffic(spec: Any, bounds: tuple[int, int], s
             assert not window[-1].busy
         if told.wanted is not None:
             assert told.desired == before.desired != told.wanted
-            assert told.look_at is not None
-        assert told.look_at is None or told.look_at > game.now
+            assert told.check_at is not None
+        assert told.check_at is None or told.check_at > game.now
         assert after.desired == told.desired
 
 

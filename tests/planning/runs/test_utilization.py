@@ -11,10 +11,10 @@ from chalicelib.api.wire.runs import _job_message
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
-from chalicelib.planning.runs.run_pass import RunLook
+from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import Sample
 from chalicelib.planning.runs.support import refusals
-from chalicelib.planning.runs.utilization import AGAIN, HOLE, STALE, quiet_since, unused
+from chalicelib.planning.runs.utilization import AGAIN, HOLE, STALE, inactive, quiet_since, underused
 from tests.planning.runs.test_run import World
 from tests.world import nouns as b
 
@@ -43,9 +43,9 @@ def used(world: World, *busy: Callable[[float], float | None], every: int = 10, 
 
 def next_look(world: World) -> Micros:
     """When this wants to be asked again; the run has reasons of its own to look before."""
-    look = RunLook(world.snapshot)
-    assert unused(look, world.job) is None
-    return min(look.deadlines)
+    found = [question(RunPass(world.snapshot), world.job) for question in (inactive, underused)]
+    assert [each.reason for each in found] == [None, None]
+    return min(each.check_at for each in found if each.check_at is not None)
 
 
 def always(percent: float | None) -> Callable[[float], float | None]:
