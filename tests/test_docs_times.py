@@ -37,7 +37,7 @@ from chalicelib.planning.projects import erasure, subscriptions
 from chalicelib.planning.runs import rollout, scaling
 from chalicelib.planning.volumes import volumes
 from chalicelib.runtime import asgi, connection, embedded, local_host, relays, webhooks
-from chalicelib.serving import choosing, door, exchange, headers
+from chalicelib.serving import choosing, exchange, headers, waiting
 from chalicelib.store import sqlite
 from chalicelib.usecases.agents import calls, gateway_sync
 from chalicelib.usecases.context import SizeLimits
@@ -199,8 +199,8 @@ CLAIMS: dict[str, list[tuple[str, float]]] = {  # page: what it says, and what t
         ("heard for 2 s", relays.FRESH),
         ("sign within a second", exchange.CONNECT_BRIEFLY),
         ("left out for 5 s", choosing.LEFT_OUT),
-        ("30 s at most", door.HOLD),
-        ("or 64 MB, for one service", door.MOST_HELD_BYTES),
+        ("30 s at most", waiting.HOLD),
+        ("or 64 MB, for one service", waiting.MOST_HELD_BYTES),
         ("headers of a request | 16 KB", headers.MOST),
         ("body of a request | 64 MB", BODY),
         ("client or the replica | 300 s", exchange.IDLE),

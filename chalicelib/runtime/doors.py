@@ -103,7 +103,7 @@ def tell(door: Door, changes: Sequence[Change]) -> None:
     replica without requests is let go at once."""
     runs = {change.key.pk.removeprefix(RUN) for change in changes if change.key.pk.startswith(RUN)}
     if runs:
-        door.changed(runs, look={change.key.pk.removeprefix(RUN) for change in changes if _drains(change)})
+        door.changed(runs, refresh={change.key.pk.removeprefix(RUN) for change in changes if _drains(change)})
 
 
 def _drains(change: Change) -> bool:

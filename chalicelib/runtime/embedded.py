@@ -160,7 +160,7 @@ class EmbeddedRoot(Root):
         services = opened(self.plane, SERVER)  # before a pass decides with what the last process had under way
         self.effects.start(self.executor.execute)
         self.loop.start(self.figures.passes(self.reconciler.run))
-        self.door.changed(services, look=services)
+        self.door.changed(services, refresh=services)
         self.gateway_news.begin(self.plane)
         self.erasures.start()
         self.sweeps.start()

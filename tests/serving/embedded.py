@@ -60,7 +60,7 @@ class EmbeddedDoor:
         before = {each.run_id for each in self._known.services.values()}
         self._known.services = {(each.project_name, each.run_name): each for each in services}
         now = {each.run_id for each in services}
-        self._done(lambda: self._door.changed(before | now, look=now))
+        self._done(lambda: self._door.changed(before | now, refresh=now))
 
     def allow(self, token: str, *projects: str) -> None:
         self._known.projects[token] = frozenset(projects)
@@ -74,7 +74,7 @@ class EmbeddedDoor:
 
     def traffic(self, service: Served) -> Traffic | None:
         def told() -> None:
-            self._known.report(self._door.told_now())
+            self._known.report(self._door.pending_traffic())
 
         self._done(told)
         return self._known.told.get(service.run_id)

@@ -165,12 +165,12 @@ def test_many_changes_of_a_service_are_looked_at_together() -> None:
         door = Door(services, services, services.report, micros)
         door.bind()
         for _ in range(500):
-            door.changed([app.run_id], look=[app.run_id])
+            door.changed([app.run_id], refresh=[app.run_id])
         while not services.reads:
             await asyncio.sleep(0)
         services.services[APP] = newest = app.with_(replicas=(replica("a", draining=True),))
-        door.changed([app.run_id], look=[app.run_id])
-        while not (told := door.told_now()):
+        door.changed([app.run_id], refresh=[app.run_id])
+        while not (told := door.pending_traffic()):
             await asyncio.sleep(0)
         assert [(each.run_id, each.let_go) for each in told] == [(newest.run_id, ("a",))]
         assert services.reads <= 6
@@ -184,9 +184,9 @@ def test_a_replica_that_drained_before_the_server_started_is_let_go() -> None:
         services, app = Counted(), service((replica("a", draining=True),))
         services.services[APP] = app
         door = Door(services, services, services.report, micros)
-        door.changed([app.run_id], look=[app.run_id])
+        door.changed([app.run_id], refresh=[app.run_id])
         door.bind()
-        while not (told := door.told_now()):
+        while not (told := door.pending_traffic()):
             await asyncio.sleep(0)
         assert [(each.run_id, each.let_go) for each in told] == [(app.run_id, ("a",))]
         await door.closed()

@@ -12,7 +12,8 @@ import pytest
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import ServedModel, ServedReplica
 from chalicelib.serving.choosing import FAILURES
-from chalicelib.serving.door import AGAIN, DoorSettings
+from chalicelib.serving.door import DoorSettings
+from chalicelib.serving.reporting import AGAIN
 from chalicelib.serving.websockets import WebSocketTunnel
 from tests.harness.server import until
 from tests.serving import contract, contract_live, contract_models, contract_replicas
