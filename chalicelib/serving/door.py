@@ -89,7 +89,7 @@ class Door:
         self._ids, self._began = count(), os.urandom(6).hex()  # of requests
         self._busy = 0
 
-    # --- called by the server that opened it ------------------------------------------------------------------------------------
+    # --- called by the server that opened it --------------------------------------------------------------------------
 
     def bind(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -17,7 +17,6 @@ from chalicelib.domain.runs import RunBody
 from chalicelib.domain.services import SERVER, Scale, Traffic, door_of
 from chalicelib.engine.load import MOST_SAMPLES, Loader, room
 from chalicelib.engine.read import YOUNG, Reader
-from chalicelib.planning.matching.requirements import wants_at
 from chalicelib.planning.placing.claims import assignment_to
 from chalicelib.planning.runs.snapshot import Sample
 from chalicelib.store import nouns
@@ -119,7 +118,7 @@ def test_only_a_replica_that_reaches_others_is_bound_to_the_fleet_where_they_are
     place.save(b.job(run, replica=1, replica_group="0", **there))
     waits = place.again(waits).with_(replica_group="0")
     (queued,) = loader(place).queue(b.PROJECT, [waits], (), place.at).queue
-    assert wants_at(queued).fleet_id == (host.fleet_id if bound else None)
+    assert queued.wants.fleet_id == (host.fleet_id if bound else None)
 
 
 def test_what_was_scaled_down_needs_no_spec_any_more(place: Engine) -> None:

@@ -21,7 +21,10 @@ from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.matching.requirements import Wants, wants_of
+from chalicelib.planning.placing.listing import with_sites
 from chalicelib.planning.placing.snapshot import QueueSnapshot
+from chalicelib.planning.volumes.sites import Volumes
 from tests.world.time import NOW
 
 PROJECT = derive("tests", "project")
@@ -66,6 +69,13 @@ def run_spec(profile: dict[str, Any] | None = None, /, *, run_name: str = "train
 
 def job_spec(spec: RunSpec) -> JobSpec:
     return job_specs(spec, images=Images())[0]
+
+
+def wants(spec: RunSpec, job: JobSpec | None = None, volumes: Volumes | None = None) -> Wants:
+    """What the first job of the run requires of a place."""
+    job = job or job_spec(spec)
+    found = wants_of(spec, job)
+    return found if volumes is None else with_sites(found, job, volumes)
 
 
 def run(name: str = "train", **rest: Any) -> Run:

@@ -9,6 +9,7 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.matching.requirements import Wants, wants_of
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import Site
 
@@ -30,3 +31,10 @@ class QueuedJob:
     def volumes(self) -> tuple[tuple[str, ...], ...]:
         """The names of its volumes, by mount."""
         return named_volumes(self.spec.volumes)
+
+    @cached_property
+    def wants(self) -> Wants:
+        """With the places where its volumes are. The fleet that others of its run are in is no condition, unless they
+        reach each other: a later replica may go wherever the first could have gone."""
+        wants = wants_of(self.run_spec, self.spec, self.fleet_id)
+        return wants if self.sites is None else wants.at(self.sites)

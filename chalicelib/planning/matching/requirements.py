@@ -25,10 +25,10 @@ from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.isolation import barred, without_docker
-from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.selecting import Selector, selectors
 from chalicelib.planning.matching.stock import Query, lowered
 from chalicelib.planning.volumes.mounts import needs_host
+from chalicelib.planning.volumes.sites import Site
 
 NO_IMAGE = "scratch"  # the empty image, which can't run anything: clients send it when they only want offers
 NOT_NAMED = "isn't among the run's `fleets`"
@@ -51,6 +51,10 @@ class Wants(NamedTuple):
     networked: bool = False  # it reaches others of its run, or they it
     named: bool = False  # it says as whom it runs
     barred: Misfit | None = None  # why it can't be a plain process as that user
+
+    def at(self, sites: tuple[Site, ...]) -> Wants:
+        """The same, only there."""
+        return self._replace(query=self.query._replace(sites=sites))
 
 
 Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
@@ -115,13 +119,6 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
     container = needing_container(config)
     user = job.user is not None, barred(job.user, job.user_permitted)
     return Wants(query, names, fleet_id, reuse, container, job.isolated, named, ports, job.networked, *user)
-
-
-def wants_at(item: QueuedJob) -> Wants:
-    """Those of a waiting job, with the places where its volumes are. The fleet that others of its run are in is no
-    condition, unless they reach each other: a later replica may go wherever the first could have gone."""
-    wants = wants_of(item.run_spec, item.spec, item.fleet_id)
-    return wants if item.sites is None else wants._replace(query=wants.query._replace(sites=item.sites))
 
 
 def needing_container(config: RunConfiguration) -> tuple[str, ...]:

@@ -7,13 +7,12 @@ the rest of a machine that the first one buys. When one finds no place, the floo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import wants_at
 from chalicelib.planning.placing.buying import Buy
 from chalicelib.planning.placing.capacity import Floor
 from chalicelib.planning.placing.options import Hopeless, Spot, Verdict, Waits, find
@@ -38,7 +37,7 @@ def place_together(
     mark = floor.mark()
     verdicts: list[Spot | Buy] = []
     for item in unit:
-        verdict = find(floor, wants_at(item), item.job) if item.sites is None else _with_volumes(floor, item)
+        verdict = find(floor, item.wants, item.job) if item.sites is None else _with_volumes(floor, item)
         if isinstance(verdict, Waits | Hopeless):
             floor.back(mark)
             return Unplaced(item, verdict)
@@ -52,10 +51,10 @@ def _with_volumes(floor: Floor, item: QueuedJob) -> Verdict:
     if not item.sites:
         return nowhere(item, floor.volumes)
     now = sites(item.volumes, floor.volumes, free)
-    found = find(floor, wants_at(replace(item, sites=now)), item.job) if now else None
+    found = find(floor, item.wants.at(now), item.job) if now else None
     if isinstance(found, Spot | Buy):
         return found
-    ever = find(floor, wants_at(item), item.job)
+    ever = find(floor, item.wants, item.job)
     if isinstance(ever, Hopeless) or isinstance(found, Waits):
         return ever if isinstance(ever, Hopeless) or found is None else found
     return Waits("", busy(item.volumes, floor.volumes))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from chalicelib.domain.jobs import Job
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import Wants, wants_at
+from chalicelib.planning.matching.requirements import Wants
 from chalicelib.planning.placing.capacity import Floor
 
 
@@ -39,7 +39,7 @@ class Needs:
         """Ranks with the same wants."""
         found: dict[Wants, list[int]] = {}
         for rank in range(self.first, len(self.unit)):
-            found.setdefault(wants_at(self.unit[rank]), []).append(rank)
+            found.setdefault(self.unit[rank].wants, []).append(rank)
         return found
 
 

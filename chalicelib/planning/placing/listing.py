@@ -8,7 +8,6 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster
@@ -16,7 +15,7 @@ from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.isolation import UNISOLATED, text_of, unisolated, without_docker
 from chalicelib.planning.matching.offer_book import OfferBook, slice_of
 from chalicelib.planning.matching.pools import READY, blocks_for
-from chalicelib.planning.matching.requirements import Wants, combined, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.matching.requirements import Wants, combined, fleet_query, merged_fleet
 from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.why_not import closed_to, nearest, no_offers, out_of_reach, telling
 from chalicelib.planning.volumes.mounts import named_volumes
@@ -24,22 +23,18 @@ from chalicelib.planning.volumes.sites import Volumes, sites
 
 
 def plan_offers(
-    run_spec: RunSpec,
-    job_spec: JobSpec,
+    wants: Wants,
     fleets: Sequence[FleetView],
     book: OfferBook,
     limit: int,
     *,
     whole: bool = False,
     facts: Mapping[str, BackendFacts] | None = None,
-    volumes: Volumes | None = None,
 ) -> tuple[list[Offer], int, list[Note]]:
     """Where a job could go, in the order in which it would be tried; the total; and notes that say why a fleet offers
     nothing. Existing instances are shown as the share that the job needs, or `whole`. One of several nodes takes a
     whole machine of a cluster. With `facts` a cluster buys only what can be beside its first machine."""
-    wants, several = wants_of(run_spec, job_spec), job_spec.jobs_per_replica > 1
-    if volumes is not None:
-        wants = with_sites(wants, job_spec, volumes)
+    several = wants.query.nodes > 1
     views = [view for view in fleets if not view.fleet.deleted and (not several or is_cluster(view.spec))]
     there: list[Offer] = []
     queries: list[Query] = []
@@ -79,7 +74,7 @@ def _turn(offer: Offer) -> int:
 def with_sites(wants: Wants, job_spec: JobSpec, volumes: Volumes) -> Wants:
     """The same, only where the job's volumes are."""
     names = named_volumes(job_spec.volumes)
-    return wants._replace(query=wants.query._replace(sites=sites(names, volumes))) if names else wants
+    return wants.at(sites(names, volumes)) if names else wants
 
 
 def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: bool) -> list[Offer]:
@@ -115,17 +110,14 @@ def _nothing(
     return [out_of_reach(view) if sold else no_offers(f"fleet `{view.fleet.name}`", query, book)]
 
 
-def only_plain(
-    run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[FleetView], book: OfferBook
-) -> tuple[str, Misfit] | None:
+def only_plain(wants: Wants, fleets: Sequence[FleetView], book: OfferBook) -> tuple[str, Misfit] | None:
     """The instance that could take the job but for what plain processes there don't separate, and what that is; None
     if one can take it anyway, or none can."""
-    wants = wants_of(run_spec, job_spec)
     if not (wants.isolated or wants.barred) or not any(
         without_docker(one) for view in fleets for one in view.instances
     ):
         return None
-    if plan_offers(run_spec, job_spec, fleets, book, 1)[1]:
+    if plan_offers(wants, fleets, book, 1)[1]:
         return None
     anywhere = wants._replace(isolated=False, barred=None)
     for view in fleets:

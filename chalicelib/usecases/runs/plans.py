@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -36,7 +37,7 @@ from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import as_placed, combined, wants_of
+from chalicelib.planning.matching.requirements import Wants, as_placed, combined, wants_of
 from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing import cluster_plans, listing
 from chalicelib.planning.runs import schedule, support
@@ -93,6 +94,17 @@ class PlanView:
     whole: bool = False  # existing machines whole, not the requested share of them
 
 
+class _JobGroup(NamedTuple):
+    """Jobs whose specs differ in their number only, so they want the same."""
+
+    specs: Sequence[JobSpec]
+    wants: Wants
+
+    @property
+    def first(self) -> JobSpec:
+        return self.specs[0]
+
+
 @dataclass(frozen=True)
 class _Draft:
     """A prepared submission, before anything is read for it."""
@@ -104,6 +116,13 @@ class _Draft:
     job_specs: tuple[JobSpec, ...]  # of each job or, of a service, of each replica group
     scales: tuple[Scale, ...]  # of a service
     door: service_gateways.FoundGateway  # of a service
+
+    @cached_property
+    def groups(self) -> tuple[_JobGroup, ...]:
+        """Its jobs, or the replica groups of a service."""
+        return tuple(
+            _JobGroup(specs, wants_of(self.placed, specs[0])) for specs in planned_jobs.by_group(self.job_specs)
+        )
 
     @property
     def starting(self) -> tuple[JobSpec, ...]:
@@ -120,12 +139,12 @@ class _Draft:
         scales = [Scale(group=name, desired=count.max or 0) for name, count in counts]
         return replica_groups.first_replicas(self.job_specs, scales)
 
-    def most(self, group: Sequence[JobSpec]) -> int:
+    def most(self, group: _JobGroup) -> int:
         """How many jobs of a group there may be."""
         config = self.spec.configuration
         if not isinstance(config, ServiceConfiguration):
-            return len(group)
-        return replica_groups.groups_of(config)[group[0].replica_group].max or 0
+            return len(group.specs)
+        return replica_groups.groups_of(config)[group.first.replica_group].max or 0
 
     @property
     def gang(self) -> bool:
@@ -164,7 +183,7 @@ def get_plan(
     somewhere = not notes
     notes.update(dict.fromkeys(named_volumes.notes(draft.job_specs, volumes)))
     planned: list[JobPlan] = []
-    for group in planned_jobs.by_group(draft.job_specs):
+    for group in draft.groups:
         job, found = _job_plan(draft, group, views if somewhere else (), book, facts, look, volumes)
         planned.append(job)
         notes.update(dict.fromkeys(found if somewhere else ()))
@@ -190,13 +209,13 @@ def get_plan(
 
 def _open_to(draft: _Draft, views: Sequence[FleetView]) -> list[FleetView]:
     """The fleets that accept the run."""
-    wants = {wants_of(draft.placed, spec) for spec in draft.job_specs}
+    wants = {group.wants for group in draft.groups}
     return [view for view in views if any(isinstance(combined(each, view), Query) for each in wants)]
 
 
 def _job_plan(
     draft: _Draft,
-    group: Sequence[JobSpec],
+    group: _JobGroup,
     views: Sequence[FleetView],
     book: OfferBook,
     facts: Mapping[str, BackendFacts],
@@ -204,13 +223,10 @@ def _job_plan(
     volumes: Volumes,
 ) -> tuple[JobPlan, Sequence[Note]]:
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
-    job_spec, spec = group[0], draft.placed
+    job_spec = group.first
     limit = pages.MANY_OFFERS if look.reverse else look.limit
-    wants = wants_of(spec, job_spec)
-    wants = listing.with_sites(wants, job_spec, volumes)
-    offers, total, notes = listing.plan_offers(
-        spec, job_spec, views, book, limit, whole=look.whole, facts=facts, volumes=volumes
-    )
+    wants = listing.with_sites(group.wants, job_spec, volumes)
+    offers, total, notes = listing.plan_offers(wants, views, book, limit, whole=look.whole, facts=facts)
     buying = [view for view in views if view.spec.configuration.nodes is not None]  # others are what they are
     queries: list[Query] = [query for view in buying if isinstance(query := combined(wants, view), Query)]
     if look.beyond_fleets:
@@ -223,7 +239,7 @@ def _job_plan(
     shown = sorted(offers, key=lambda offer: -offer.price) if look.reverse else offers
     text = sealed_specs.shown(JobSpec, job_spec.model_dump_json())
     jobs = sum(scale.desired for scale in draft.scales if scale.group == job_spec.replica_group)
-    texts, count = tuple(texts_of(text, len(group))), jobs if draft.scales else len(group)
+    texts, count = tuple(texts_of(text, len(group.specs))), jobs if draft.scales else len(group.specs)
     return JobPlan(job_spec, texts, tuple(shown[: look.limit]), total, highest, count), notes
 
 
@@ -234,15 +250,15 @@ def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[
 
 
 def _refuse_large(draft: _Draft) -> None:
-    groups = [(draft.most(group), len(group[0].model_dump_json())) for group in planned_jobs.by_group(draft.job_specs)]
+    groups = [(draft.most(group), len(group.first.model_dump_json())) for group in draft.groups]
     shown = sum(jobs * size for jobs, size in groups)
     specs.refuse_large(len(orjson.dumps(draft.effective)), sum(size for _, size in groups), shown)
 
 
 def _refuse_plain(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
     """A run that only hosts without containers could take, which mustn't run it as a plain process."""
-    for group in planned_jobs.by_group(draft.job_specs):
-        if found := listing.only_plain(draft.placed, group[0], views, book):
+    for group in draft.groups:
+        if found := listing.only_plain(group.wants, views, book):
             name, why = found
             raise Refused(f"{name} {why.text}.", hint=f"{why.hint[0].upper()}{why.hint[1:]}.")
 
@@ -427,11 +443,11 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
 
 
 def _body(plane: Plane, run: Run, draft: _Draft) -> RunBody:
-    groups, context = planned_jobs.by_group(draft.job_specs), sealed_specs.of_run(run.id)
+    groups, context = draft.groups, sealed_specs.of_run(run.id)
     texts = tuple(
-        sealed_specs.sealed_text(plane.seal, JobSpec, group[0].model_dump_json(), context) for group in groups
+        sealed_specs.sealed_text(plane.seal, JobSpec, group.first.model_dump_json(), context) for group in groups
     )
-    nodes = tuple(map(len, groups)) if len(draft.job_specs) > len(groups) else ()
+    nodes = tuple(len(group.specs) for group in groups) if len(draft.job_specs) > len(groups) else ()
     names = tuple(scale.group for scale in draft.scales)
     stored = _stored(plane, run.id, draft, texts)
     return RunBody(run_id=run.id, run_spec=stored, job_specs=texts, nodes=nodes, groups=names)

@@ -86,7 +86,7 @@ def test_what_is_bought_has_the_disk_that_was_offered() -> None:
 def test_a_fleet_decides_with_the_run_how_large_the_disk_is() -> None:
     spec = b.run_spec(resources={"disk": "200GB.."})
     for fleet, size in (({"resources": {"disk": "600GB.."}}, 600), ({}, 200)):
-        offers, _, _ = plan_offers(spec, b.job_spec(spec), [b.view(nodes="0..2", **fleet)], BOOK, 9)
+        offers, _, _ = plan_offers(b.wants(spec), [b.view(nodes="0..2", **fleet)], BOOK, 9)
         assert {offer.instance.resources.disk.size_mib // 1024 for offer in offers} == {size}
 
 
