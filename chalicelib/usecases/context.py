@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -135,40 +135,55 @@ class Providers:
     facts: Callable[[str], BackendFacts] = _none  # of a type
 
 
-@dataclass(frozen=True)
-class Plane:
-    store: Store
-    blobs: Blobs
-    logs: LogStore
-    seal: Sealer
-    catalog: Catalog
-    clock: Clock
-    wake: Wake
-    news: News
-    random_id: Callable[[], str]  # a UUID version 4
-    random_token: Callable[[], str]  # a secret of at least 128 bits
-    install_id: str
-    install_key: bytes  # signs bootstrap tokens
-    backends: Backends
-    pace: Pace
-    providers: Providers = Providers()
-    account_work: AccountWork = field(default_factory=NoAccountWork)
-    limits: SizeLimits = SizeLimits()
-    images: JobImages = JobImages()
+@dataclass(frozen=True, kw_only=True)
+class PlanePorts:
+    """What a composition root provides for use cases."""
+
+    #                        embedded                           in AWS
+    #                        --------------------------------   --------------------------------
+    store: Store  #          SQLite                             DynamoDB
+    blobs: Blobs  #          files                              S3
+    logs: LogStore  #        files                              chunks in S3
+    seal: Sealer  #          a key file, and the user's keys    an SSM SecureString
+    install_key: bytes  #    a key file                         an SSM SecureString; signs bootstrap tokens
+    backends: Backends  #    the store's and the simulated      the store's
+    wake: Wake  #            the reconciler's thread            invokes functions.reconcile
+    news: News  #            ends the agents' long polls        nobody waits
+    pace: Pace  #            calls are held                     calls are billed
+    clock: Clock  #          the machine's                      the machine's
+    random_id: Callable[[], str]  # UUIDs of version 4
+    random_token: Callable[[], str]  # secrets of at least 128 bits
+    measure: Measure = StorageUsage  # the data folder          nothing: AWS shows sizes
+    uploads: Uploads | None = None  # output comes in messages  into S3, without a function
+    streams: Streams | None = None  # between connections here  none: no connection lasts there
+    serves: bool = True  #   takes services' requests           no answer lasts there, so they need gateways
+    account_work: AccountWork = field(default_factory=NoAccountWork)  # a pool of threads  functions.provider
+    rights: Rights = unheard  # ends streams and long polls     nothing is open
+    templates: Callable[[], Mapping[str, bytes]] = dict  # a folder's files by name  none
+    figures: Figures | None = None  # of the engine here        none: CloudWatch has them
+    renew: Callable[[Put], None] | None = None  # takes an agent's promise that may wait  written at once
+    # What the operator chose:
+    limits: SizeLimits = field(default_factory=SizeLimits)
+    images: JobImages = field(default_factory=JobImages)
     permissions: Permissions = field(default_factory=Permissions)
+    providers: Providers = field(default_factory=Providers)
     retention: Retention = field(default_factory=Retention)
-    uploads: Uploads | None = None  # None: all output comes in messages
-    streams: Streams | None = None  # None: this root can't carry any
-    serves: bool = True  # can it take services' requests itself? Else they need gateways
-    measure: Measure = StorageUsage
+    sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
+
+    def shared(self) -> dict[str, Any]:
+        """These ports, without what a subclass adds."""
+        return {each.name: getattr(self, each.name) for each in fields(PlanePorts)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plane(PlanePorts):
+    """The ports, and what the root makes of them."""
+
+    catalog: Catalog
+    install_id: str
     hosts: bool = True  # can it log in to hosts over SSH?
     joining: Joining | None = None  # how machines join by themselves
-    rights: Rights = unheard
-    templates: Callable[[], Mapping[str, bytes]] = dict  # files by name
-    figures: Figures | None = None  # of the engine; None: it works elsewhere
-    renew: Callable[[Put], None] | None = None  # takes an agent's promise that may wait; None: it is written at once
     along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
-    sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
     people_url: str = ""  # where people reach it
     announces: bool = False  # are state changes told to a bus, which is billed?
     pointed: Lru[str] = field(default_factory=lambda: Lru(4096))  # where names pointed lately: hints, to be checked
