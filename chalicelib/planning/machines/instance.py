@@ -377,10 +377,8 @@ class InstancePass:
             return InstanceVerdict()
         if not self.instance.unreachable:
             return InstanceVerdict(check_at=self.presence.look_at)
-        if not self.instance.bought:
-            return InstanceVerdict(
-                check_at=self.now + AT_MINIMUM
-            )  # its agent wakes this; check again in case that is lost
+        if not self.instance.bought:  # its agent wakes this; check again in case that is lost
+            return InstanceVerdict(check_at=self.now + AT_MINIMUM)
         limit = (self.instance.unreachable_since or self.now) + UNREACHABLE_LIMIT
         if self.now >= limit:
             text = f"its agent hasn't reported for {UNREACHABLE_LIMIT // MINUTE} minutes"
@@ -407,9 +405,8 @@ class InstancePass:
         if ends_at is None or self.now < ends_at:
             return InstanceVerdict(check_at=ends_at)
         if not self.facts.vm:
-            return InstanceVerdict(
-                InstanceEnd(InstanceReason.job_finished, "a machine of this backend runs only one job")
-            )
+            text = "a machine of this backend runs only one job"
+            return InstanceVerdict(InstanceEnd(InstanceReason.job_finished, text))
         least = nodes.min if nodes else 0
         if self._staying() <= least:
             return InstanceVerdict(check_at=self.now + AT_MINIMUM)
