@@ -15,8 +15,8 @@ export PYTHONDONTWRITEBYTECODE :=
 STAGED = $(or $(STAGE),$(error Which stage? Say for instance `make $@ STAGE=dev`))
 IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
 # Tests that hold the code to a list of what it has: a new route, field, key, status or command goes to its list, too.
-LEDGERS := api/test_access api/test_cold backends/aws/test_plants cli/test_faces cli/screen/test_shapes domain/test_bounds harness/test_spread mutants/test_equivalent \
-  planning/test_all_decisions planning/runs/test_support runtime/test_roots test_docs_times test_names test_one_door test_printable test_retention \
+LEDGERS := api/test_access api/test_cold backends/aws/test_plants cli/test_faces cli/screen/test_shapes domain/test_bounds harness/test_spread \
+  planning/test_all_decisions planning/runs/test_support runtime/test_roots test_lengths test_names test_one_door test_printable test_retention \
   wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
@@ -83,7 +83,7 @@ demo: install ## see a task run through a real control plane, from nothing to no
 	@$(BIN)/python -m examples.demo
 
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
-	@$(BIN)/python -m tests.harness.again tests -n $(WORKERS) --dist loadscope
+	@$(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --durations 20
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \

@@ -5,7 +5,7 @@ A test that needs something real (an engine, an emulator, root) skips where ther
 REQUIRE_REAL, as the submission sets it, every skip is a failure, but for what a conformance suite doesn't ask of an
 implementation whose facts deny it.
 
-`make test` runs on every core; `harness/spread.py` says which tests keep together.
+`make test` runs on every core (`harness/cores.py`); `harness/spread.py` says which tests keep together.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.emulators import ministack
 from tests.emulators.ministack import Emulator
-from tests.harness import docker, quick, spread
+from tests.harness import docker, quick
 from tests.harness.conformance import Denied
 
 # Where a change is judged, every run tries the same examples, so that a red run can be repeated.
@@ -48,8 +47,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    slow = item.get_closest_marker("slow") or quick.elsewhere(item.path)
-    quick.begins("" if slow else item.nodeid)
+    quick.begins("" if quick.slow(item) else item.nodeid)
     try:
         return (yield)
     finally:
@@ -65,19 +63,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.set_threshold(10_000)  # as the server has it
     gc.enable()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):  # one of several workers: every one must give the same order
-        items.sort(key=lambda item: spread.turn(item.nodeid))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    if config.getvalue("dist") != "loadscope":
-        return None
-    config.option.loadscopereorder = False
-    return spread.Spread(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ def two_digits(value: float) -> str:
 
 def test_a_month_without_machines_costs_what_the_page_on_costs_says() -> None:
     (month,) = re.findall(r"(?m)^\| 0 \| 0 \| ([\d.]+) \|", (ROOT / "docs/guides/aws-costs.md").read_text())
-    assert f"| a month without machines | ${month} in AWS |" in README.read_text()
+    assert f"| a month without machines | ${month} in AWS, " in README.read_text()
 
 
 def test_it_has_as_many_types_of_backend_as_are_built() -> None:

@@ -1,11 +1,7 @@
-"""What every command that shows something prints, on screens of three widths without colour, and piped.
-
-`GOLDEN=write python -m pytest tests/cli/test_faces.py` writes them anew; look at the difference before committing it.
-"""
+"""What every command that shows something prints, on screens of three widths without colour, and piped."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ from tests.cli.applying.test_flags import ANSWERS, BACKEND
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane, fleet, gateway, offer, run, volume
 from tests.cli.test_tables import GROUPS, H100, many_fleets, many_runs, metrics, run_plan, taken
+from tests.harness import golden
 
 FOLDER = Path(__file__).parent / "golden" / "faces"
 LONG = "an error that says in some detail what went wrong, and " * 6 + "ends"
@@ -221,11 +218,7 @@ def test_reads_as_approved(furnished: Dstack, line: str) -> None:
         assert "\x1b" not in text
         assert not width or max(map(len, text.splitlines())) <= width, text
         parts.append(f"=== {width or 'piped'}\n{text}")
-    path = FOLDER / f"{FACES[line]}.txt"
-    if os.environ.get("GOLDEN") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("\n".join(parts), encoding="utf-8")
-    assert "\n".join(parts) == path.read_text(encoding="utf-8")
+    golden.check(FOLDER / f"{FACES[line]}.txt", "\n".join(parts))
 
 
 @pytest.mark.parametrize("line", FACES)

@@ -1,11 +1,7 @@
-"""Every table at three widths and piped, compared with what a person approved.
-
-`GOLDEN=write python -m pytest tests/cli/test_tables.py` writes them anew; look at the difference before committing it.
-"""
+"""Every table at three widths and piped, compared with what a person approved."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,6 +22,7 @@ from cli.tables.runs import run_status, runs_table
 from cli.tables.usage import days_kept
 from tests.cli.conftest import NOW
 from tests.cli.plane import finished, fleet, instance, machine, offer, run, submission
+from tests.harness import golden
 
 GOLDEN = Path(__file__).parent / "golden"
 H100 = machine(cpus=192, memory=2097152, gpus=(("H100", 81920),) * 8, spot=True)
@@ -226,11 +223,7 @@ def test_reads_as_approved(name: str, width: int | None) -> None:
     text = render(TABLES[name](), width) + "\n"
     if width:
         assert all(len(line) <= width for line in text.splitlines())
-    path = GOLDEN / f"{name}-{width or 'piped'}.txt"
-    if os.environ.get("GOLDEN") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    golden.check(GOLDEN / f"{name}-{width or 'piped'}.txt", text)
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from chalicelib.planning.kernel.workflows import (
     decide_step,
     decide_workflow,
 )
+from tests.harness import golden
 from tests.world.step_functions import StepFunctions
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -42,11 +42,7 @@ RECORD = 8 * 1024  # far more than a workflow's record holds: its steps remember
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
 def test_each_is_rendered_as_reviewed(name: str) -> None:
-    """`UPDATE_GOLDEN=1` writes them anew; read the difference."""
-    golden, text = GOLDEN / f"{name}.asl.json", json.dumps(MACHINES[name], indent=2) + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.write_text(text, encoding="utf-8")
-    assert golden.read_text(encoding="utf-8") == text
+    golden.check(GOLDEN / f"{name}.asl.json", json.dumps(MACHINES[name], indent=2) + "\n")
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))

@@ -19,7 +19,7 @@ FEW = 5
 STEPS = ("setup", "call", "teardown")  # of a test; the report of a worker that crashed names none of them
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps plugins in sets
 class Failures:
     """What pytest reports as failed, in the process that has all the reports."""
 

@@ -1,11 +1,9 @@
-"""One run of pytest on several cores: `-p tests.harness.cores --cores auto`, as `make test-fast` has it.
+"""One run of pytest in several processes: `-p tests.harness.cores --cores auto`.
 
-Where a test takes milliseconds, what workers cost that collect every test anew and send each result through a broker
-is a good part of the whole. Here one process collects and then forks: each copy takes the next file from a pipe, runs
-its tests and sends their reports back, and the first process shows them as if it had run them itself. Whatever else is
-asked of pytest is asked as always.
-
-`make test` stays with xdist: its tests wait for real processes, and there a worker that dies is replaced.
+Workers that collect every test anew (25 s of CPU each for the whole suite) and send each result through a broker cost a
+good part of what quick tests take. Here one process collects and then forks: each copy takes the next group of tests
+from a pipe (`spread.py`), runs them and sends their reports back, and the first process shows them as if it had run
+them itself. Whatever else is asked of pytest is asked as always. A copy that dies ends the run.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import spread
+from tests.harness import quick, spread
 
 FORK = get_context("fork")
 QUICK = 0.3  # seconds of CPU: a test that takes more belongs to `make test`, marked `slow`
@@ -45,11 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Cores:
-    """In the first process: hands out the files and shows what comes back."""
+    """In the first process: hands out the groups and shows what comes back."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._spent: dict[str, float] = {}
+        self._slow: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -57,10 +56,10 @@ class Cores:
         if self._count < 2 or session.testsfailed or option.collectonly or option.usepdb:
             return None  # as pytest does it
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # made once, removed by this process
-        files = [list(found) for _, found in itertools.groupby(session.items, lambda item: spread.group(item.nodeid))]
-        files.sort(key=len, reverse=True)
-        todo = Todo(len(files))
-        readers = [start(session, files, todo) for _ in range(min(self._count, len(files)))]
+        groups = spread.in_turn(session.items)
+        self._slow = {item.nodeid for item in session.items if quick.slow(item)}
+        todo = Todo(len(groups))
+        readers = [start(session, groups, todo) for _ in range(min(self._count, len(groups)))]
         todo.close()
         try:
             self._show(session, dict(readers))
@@ -106,7 +105,7 @@ class Cores:
         return nodeid
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        slow = {nodeid: spent for nodeid, spent in self._spent.items() if spent > QUICK}
+        slow = {nodeid: spent for nodeid, spent in self._spent.items() if spent > QUICK and nodeid not in self._slow}
         if slow:
             terminalreporter.section(f"more than {QUICK} s of CPU: mark these `slow`, if a quiet machine says so, too")
         for nodeid in sorted(slow, key=lambda each: slow[each], reverse=True):
@@ -114,7 +113,7 @@ class Cores:
 
 
 class Todo:
-    """The numbers of the files, in a pipe: who is free reads the next."""
+    """The numbers of the groups, in a pipe: who is free reads the next."""
 
     def __init__(self, count: int) -> None:
         self._next, write = os.pipe()
@@ -129,15 +128,15 @@ class Todo:
         os.close(self._next)
 
 
-def start(session: pytest.Session, files: list[list[pytest.Item]], todo: Todo) -> tuple[connection.Connection, Any]:
+def start(session: pytest.Session, groups: list[list[pytest.Item]], todo: Todo) -> tuple[connection.Connection, Any]:
     reader, writer = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=work, args=(session, files, todo, writer))
+    process = FORK.Process(target=work, args=(session, groups, todo, writer))
     process.start()
     writer.close()
     return reader, process
 
 
-def work(session: pytest.Session, files: list[list[pytest.Item]], todo: Todo, writer: connection.Connection) -> None:
+def work(session: pytest.Session, groups: list[list[pytest.Item]], todo: Todo, writer: connection.Connection) -> None:
     """In each copy."""
     plugins = session.config.pluginmanager
     plugins.unregister(name="terminalreporter")
@@ -148,7 +147,7 @@ def work(session: pytest.Session, files: list[list[pytest.Item]], todo: Todo, wr
     sender = Sender(session.config, writer)
     plugins.register(sender)
     try:
-        items = itertools.chain.from_iterable(files[number] for number in todo)
+        items = itertools.chain.from_iterable(groups[number] for number in todo)
         for item, after in itertools.pairwise(itertools.chain(items, [None])):
             assert item is not None
             before = cpu()

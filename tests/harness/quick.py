@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 # What is long by nature: real processes, whole histories, an emulated account, whole suites of a backend, mutants.
 ELSEWHERE = ("e2e", "simulation", "wire", "fuzz", "mutants", "bench", "backends/aws")
@@ -25,6 +27,11 @@ FILES = (
 )
 
 _running = ""
+
+
+def slow(item: pytest.Item) -> bool:
+    """Is it one that `make test-fast` leaves out?"""
+    return item.get_closest_marker("slow") is not None or elsewhere(item.path)
 
 
 @functools.cache

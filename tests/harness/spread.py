@@ -1,4 +1,4 @@
-"""Which tests go to the same worker, and which start first, when `make test` spreads the suite over the cores.
+"""Which tests go to the same worker, and which start first, when the suite is spread over the cores.
 
 Tests of one file stay together, because they share their fixtures. Files that share something expensive (an engine, an
 emulator) stay together too, so that it is started only once. Long tests that share nothing go one by one. The longest
@@ -7,9 +7,9 @@ start first, so that no core waits for the others at the end.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
-from xdist.scheduler.loadscope import LoadScopeScheduling
+import pytest
 
 TOGETHER = {
     "tests/store/test_kill_real.py": "emulator",
@@ -76,14 +76,9 @@ def turn(nodeid: str) -> int:
     return min(named, default=len(LONGEST) + (not real))
 
 
-class Spread(LoadScopeScheduling):
-    """Hands out groups, in the order in which the tests were collected."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return group(nodeid)
-
-    def _reschedule(self, node: Any) -> None:
-        """Not before a worker begins its last test: what it were given earlier would wait while others have nothing to
-        do. And not while one that replaces a dead one is still collecting."""
-        if node in self.registered_collections and self._pending_of(self.assigned_work[node]) < 2:
-            super()._reschedule(node)
+def in_turn(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
+    """The groups, in the order in which they are handed out."""
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        groups.setdefault(group(item.nodeid), []).append(item)
+    return sorted(groups.values(), key=lambda found: (turn(found[0].nodeid), -len(found)))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from xdist.remote import Producer
-
 from tests.harness.server import ROOT
-from tests.harness.spread import APART, LONGEST, TOGETHER, Spread, group, turn
+from tests.harness.spread import APART, LONGEST, TOGETHER, group, in_turn, turn
 
 SHARED = {"engine": "harness.docker", "emulator": "emulators"}
 
@@ -38,50 +36,14 @@ def test_every_file_that_takes_an_engine_or_the_emulator_shares_it() -> None:
         assert wanted in ([], [TOGETHER.get(file)]), file
 
 
-class Worker:
-    """As the scheduler sees one."""
-
-    shutting_down = False
-
-    def __init__(self, name: str) -> None:
-        self.gateway = SimpleNamespace(id=name)
-        self.given: list[int] = []
-
-    def send_runtest_some(self, numbers: list[int]) -> None:
-        self.given += numbers
-
-    def shutdown(self) -> None:
-        self.shutting_down = True
-
-
-def spread_over(workers: list[Worker], tests: list[str]) -> Spread:
-    options: Any = SimpleNamespace(option=SimpleNamespace(loadscopereorder=False), getvalue=lambda name: ["2*popen"])
-    made: Any = Spread(options, Producer("", enabled=False))
-    for worker in workers:
-        made.add_node(worker)
-        made.add_node_collection(worker, tests)
-    made.schedule()
-    return made  # type: ignore[no-any-return]
-
-
-def test_a_group_is_handed_out_when_the_last_test_of_another_is_next() -> None:
-    tests = [f"tests/test_{file}.py::test_{number}" for file in "abc" for number in range(3)]
-    one, two = Worker("1"), Worker("2")
-    spread: Any = spread_over([one, two], tests)
-    spread.mark_test_complete(one, 0)
-    assert (one.given, two.given) == ([0, 1, 2], [3, 4, 5]), "it has two more, and the other may be sooner"
-    spread.mark_test_complete(one, 1)
-    assert one.given == [0, 1, 2, 6, 7, 8], "a worker begins no test before it knows what is next"
-
-
-def test_a_worker_that_replaces_another_is_given_nothing_before_it_has_collected() -> None:
-    tests = [f"tests/test_{file}.py::test_{number}" for file in "abcd" for number in range(3)]
-    one, two, new, newer = (Worker(name) for name in "1234")
-    spread: Any = spread_over([one, two], tests)
-    spread.remove_node(one)
-    spread.remove_node(two)
-    spread.add_node(new)
-    spread.add_node(newer)
-    spread.add_node_collection(new, tests)
-    spread.schedule()
-    assert new.given and not newer.given
+def test_groups_are_whole_and_the_longest_come_first() -> None:
+    names = [
+        "tests/api/test_a.py::test_1",
+        "tests/api/test_b.py::test_1",
+        "tests/store/test_s3_real.py::test_1",
+        "tests/api/test_b.py::test_2",
+        "tests/scenarios/test_scenarios_real.py::test_1",
+    ]
+    items: Any = [SimpleNamespace(nodeid=name) for name in names]
+    found = [[names.index(item.nodeid) for item in group] for group in in_turn(items)]
+    assert found == [[2, 4], [1, 3], [0]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from infra import grants as may
 from infra.functions import CHALICE, FUNCTIONS, NEW_ACCOUNT, PAUSES, SSH, UNRESERVED, Function, named, reserved
 from infra.policies import in_template
 from infra.stateless import BURST, CALLS, Choices, performer_of, template
+from tests.harness import golden
 
 TEMPLATE = template("dev")
 RESOURCES = TEMPLATE["Resources"]
@@ -299,7 +299,7 @@ def test_machines_are_rented_in_any_region_and_of_anybodys_image() -> None:
 
 
 def test_the_stacks_have_the_resources_that_were_reviewed() -> None:
-    """`UPDATE_GOLDEN=1` writes them anew; read the difference: what goes is deleted by the next deployment."""
+    """What goes from the list is deleted by the next deployment."""
     found = []
     for stack, made in (
         ("dstack-STAGE-data", stateful.template()),
@@ -308,10 +308,7 @@ def test_the_stacks_have_the_resources_that_were_reviewed() -> None:
     ):
         kinds = {name: each.get("Type", "completes Chalice's") for name, each in made["Resources"].items()}
         found += [f"{stack} {kind} {name}\n" for name, kind in sorted(kinds.items(), key=lambda each: each[::-1])]
-    golden = Path(__file__).parent / "golden" / "resources.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.write_text("".join(found))
-    assert golden.read_text() == "".join(found)
+    golden.check(Path(__file__).parent / "golden" / "resources.txt", "".join(found))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: str(function.name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import sys
 import time
@@ -16,7 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.mutants.changes import Change, changes, readable
-from tests.mutants.equivalent import Known, code, known
 from tests.mutants.touching import Touching
 from tests.mutants.trial import ABOUT, Copy, Verdict, about
 
@@ -33,26 +33,20 @@ def everything(below: list[str]) -> list[Change]:
 
 
 def drawn(found: list[Change], seed: int, count: int) -> list[Change]:
-    """`count` of them, chosen by the seed, without those that make no difference or can't be read. Each has a place of
-    its own in the seed's order, so that an edit of the source moves those it touches and no others in or out."""
-    harmless = known(ROOT)
-    sample: list[Change] = []
-    for change in sorted(found, key=lambda change: _place(change, seed)):
-        if len(sample) < count and not any(entry.names(change) for entry in harmless) and readable(ROOT, change):
-            sample.append(change)
-    return sorted(sample)
+    """`count` of them, chosen by the seed, without those that can't be read. Each has a place of its own in the seed's
+    order, so that an edit of the source moves those it touches and no others in or out."""
+    in_order = sorted(found, key=lambda change: _place(change, seed))
+    return sorted(itertools.islice((change for change in in_order if readable(ROOT, change)), count))
 
 
 def _place(change: Change, seed: int) -> bytes:
-    which = (seed, change.file, change.within, code(change.was), code(change.becomes))
-    return hashlib.blake2b(repr(which).encode()).digest()
+    return hashlib.blake2b(repr((seed, *change.name)).encode()).digest()
 
 
 def missed(file: Path) -> list[Change]:
-    """What an earlier run missed, can still be found in the source and isn't known to make no difference."""
-    entries, harmless = [Known(**entry) for entry in json.loads(file.read_text())["survivors"]], known(ROOT)
-    found = (change for change in everything([]) if any(entry.names(change) for entry in entries))
-    return [change for change in found if not any(entry.names(change) for entry in harmless)]
+    """What an earlier run missed and can still be found in the source."""
+    names = {tuple(name) for name in json.loads(file.read_text())["survivors"]}
+    return [change for change in everything([]) if change.name in names]
 
 
 def watched(copy: Copy, sample: list[Change]) -> tuple[Touching, float]:
@@ -106,10 +100,14 @@ def main(arguments: list[str] | None = None) -> int:
     survivors = [verdict.change for verdict in verdicts if not verdict.noticed]
     noticed = len(verdicts) - len(survivors)
     print(*survivors, f"{noticed}/{len(verdicts)} noticed; written to {given.json}", sep="\n")
-    keys = [{name: getattr(change, name) for name in ("file", "within", "was", "becomes")} for change in survivors]
     counts = {"seed": given.seed, "total": len(verdicts), "noticed": noticed}
     given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps({**counts, "survivors": keys, "trials": list(map(asdict, verdicts))}, indent=1))
+    given.json.write_text(
+        json.dumps(
+            {**counts, "survivors": [change.name for change in survivors], "trials": list(map(asdict, verdicts))},
+            indent=1,
+        )
+    )
     return 0
 
 

@@ -48,7 +48,7 @@ Edit = tuple[str, int, int, str]  # kind, from, to, the text that comes there
 
 @dataclass(frozen=True, order=True)
 class Change:
-    """One edit. `within` and the two texts say which it is wherever in the file they move."""
+    """One edit."""
 
     file: str
     line: int
@@ -60,6 +60,11 @@ class Change:
     end: int
     text: str
 
+    @property
+    def name(self) -> tuple[str, str, str, str]:
+        """Which change it is, wherever in the file its text moves and however a comment there is reworded."""
+        return self.file, self.within, code(self.was), code(self.becomes)
+
     def __str__(self) -> str:
         lines = [f"{self.file}:{self.line} ({self.kind})"]
         lines += [f"  - {line}" for line in self.was.splitlines()]
@@ -68,6 +73,11 @@ class Change:
 
     def applied(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
+
+
+def code(text: str) -> str:
+    """The text without its comments."""
+    return re.sub(r"\s+# .*$", "", text, flags=re.MULTILINE)
 
 
 def changes(root: Path, file: str) -> list[Change]:

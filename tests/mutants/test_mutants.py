@@ -90,6 +90,14 @@ def test_the_rest_of_the_file_stays_as_it_is(tmp_path: Path) -> None:
     assert (second.line, second.within, second.was) == (5, "", "y = b == c")
 
 
+def test_a_reworded_comment_leaves_a_change_its_name(tmp_path: Path) -> None:
+    names = []
+    for comment in ("", "  # a word"):
+        (tmp_path / "file.py").write_text(f"x = 60{comment}\n")
+        names += [change.name for change in changes(tmp_path, "file.py")]
+    assert names[0] == names[1]
+
+
 def test_a_seed_draws_the_same_sample() -> None:
     found = everything(["chalicelib/machines/"])
     one = drawn(list(found), 1, 10)
@@ -106,6 +114,7 @@ def test_an_edit_of_the_source_moves_no_other_change_in_or_out_of_a_sample() -> 
 
 def test_tests_are_found_by_name_the_closest_first() -> None:
     assert about(ROOT, TABLE)[0] == "tests/machines/test_tables.py"
+    assert about(ROOT, "chalicelib/planning/runs/rollout.py")[0] == "tests/planning/runs/test_rollout.py"
     near = {"tests/store/test_dynamo_calls.py", "tests/store/test_dynamo_real.py"}
     assert set(about(ROOT, "chalicelib/store/dynamo.py")[:2]) == near
     assert "tests/store/test_kill_real.py" not in about(ROOT, "chalicelib/store/dynamo.py")

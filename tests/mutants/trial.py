@@ -83,7 +83,7 @@ def about(root: Path, file: str) -> list[str]:
     """The test files for a source file, those that are closest to it first."""
     package, inside = Path(file).parts[1], file.removeprefix("chalicelib/")
     folders = [root / "tests" / name for name in ABOUT.get(inside, ABOUT[package])]
-    paths = dict.fromkeys(path for folder in folders for path in sorted(folder.glob("test_*.py")))
+    paths = dict.fromkeys(path for folder in folders for path in sorted(folder.rglob("test_*.py")))
     quick = (
         path for path in sorted((root / "tests").rglob("test_*.py")) if not elsewhere(ROOT / path.relative_to(root))
     )
@@ -123,10 +123,10 @@ def rounds(root: Path, change: Change, touching: Touching) -> list[list[str]]:
 
 
 def _mirrors(file: str) -> set[str]:
-    package, stem = Path(file).parts[1], Path(file).stem.strip("_")
+    folder, stem = Path("tests", *Path(file).parts[1:-1]).as_posix(), Path(file).stem.strip("_")
     inside = file.removeprefix("chalicelib/")
     too = {path for path, files in TOO.items() if inside in files}
-    return too | {f"tests/{package}/test_{stem}{kind}.py" for kind in ("", "_real")}
+    return too | {f"{folder}/test_{stem}{kind}.py" for kind in ("", "_real")}
 
 
 def _is_near(file: str, path: str) -> bool:

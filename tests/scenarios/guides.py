@@ -5,8 +5,6 @@ The server is the one that the page starts: the line `dstack server …` stands 
 file's name behind the language is that file; a `console` block is commands with their output, as they are on a screen:
 of `dstack … | tail -2` the last two lines, after all that goes to standard error. `<!-- wait … -->` is what a reader
 does by looking twice: it waits, as in a scenario. Times and ids may differ.
-
-    python -m tests.scenarios.guides [NAME …]     writes the outputs anew, to be read before they are committed
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import contextlib
 import re
 import shlex
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,26 +152,17 @@ def same(one: Shown, home: Path) -> bool:
     return written == now
 
 
-def compare(path: Path, stage: Stage) -> None:
-    """The page shows what happens on this stage."""
+def compare(path: Path, stage: Stage, *, renew: bool = False) -> None:
+    """The page shows what happens on this stage, or comes to."""
     try:
-        _, shown = play_page(path, stage)
+        text, shown = play_page(path, stage)
     except AssertionError as error:
         error.add_note(last_look(stage))
         raise
+    if renew:
+        path.write_text(text)
+        return
     odd = [
         f"$ {one.command}\n--- shown\n{one.written}--- seen\n{one.now}" for one in shown if not same(one, stage.home)
     ]
     assert shown and not odd, "\n".join(odd)
-
-
-def main(names: list[str]) -> None:
-    for path in [path for path in PAGES if not names or path.stem in names]:
-        stage = real if path.stem in SHELL else virtual
-        with tempfile.TemporaryDirectory() as folder, stage(path, Path(folder)) as made:
-            text, _ = play_page(path, made)
-        path.write_text(text)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -13,8 +13,6 @@ remark. The rest is what a person would do beside the terminal:
     $ wait event TEXT               until the history says that
     $ export NAME=VALUE             for the commands that follow
     $ cloud JSON                    how the simulated cloud behaves from here on (`Script` of the fake cloud)
-
-`UPDATE_GOLDEN=1` writes the outputs anew, to be read before they are committed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import images
+from tests.harness import golden, images
 from tests.harness.server import ROOT
 from tests.scenarios.guides import PAGES, SHELL, Shown, compare, play_page, same, server_of, virtual
 
@@ -15,7 +15,7 @@ from tests.scenarios.guides import PAGES, SHELL, Shown, compare, play_page, same
 @pytest.mark.parametrize("path", [path for path in PAGES if path.stem not in SHELL], ids=lambda path: path.stem)
 def test_a_guide_shows_what_happens(path: Path, tmp_path: Path) -> None:
     with virtual(path, tmp_path) as stage:
-        compare(path, stage)
+        compare(path, stage, renew=golden.WRITING)
 
 
 def test_only_a_stage_that_went_by_unseen_is_no_difference(tmp_path: Path) -> None:

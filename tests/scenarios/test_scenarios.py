@@ -4,12 +4,12 @@ same text, in `test_scenarios_real.py`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.harness import golden
 from tests.scenarios.script import parse, render
 from tests.scenarios.stages import Virtual
 from tests.scenarios.texts import SCRIPTS, TEXTS, check, cloud_of
@@ -26,7 +26,7 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedSit
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_scenario_reads_as_it_is_written(path: Path, site: EmbeddedSite, tmp_path: Path) -> None:
-    check(path, Virtual(site, tmp_path, path.stem), renew=bool(os.environ.get("UPDATE_GOLDEN")))
+    check(path, Virtual(site, tmp_path, path.stem), renew=golden.WRITING)
 
 
 def test_there_are_scenarios_and_each_is_written_as_it_is_rendered() -> None:

@@ -4,7 +4,6 @@ real commands, a real server and real agents. All against the text that the embe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.agent import git_hosts
 from tests.emulators.ministack import Emulator
+from tests.harness import golden
 from tests.harness.roots import LambdaServer
 from tests.harness.server import Server
 from tests.scenarios.stages import Real, Virtual
@@ -66,4 +66,4 @@ def test_a_scenario_reads_the_same_with_real_processes(name: str, server: Server
     stage = Real(server, tmp_path, name)
     stage.behave("{}")
     embedded = not isinstance(server, LambdaServer)
-    check(FOLDER / f"{name}.txt", stage, renew=embedded and bool(os.environ.get("UPDATE_GOLDEN")))
+    check(FOLDER / f"{name}.txt", stage, renew=embedded and golden.WRITING)

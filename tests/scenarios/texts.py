@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from chalicelib.backends.simulated.cloud import FACTS
+from tests.harness import golden
 from tests.scenarios.script import Stage, parse, play, render
 
 FOLDER = Path(__file__).parent / "scripts"
@@ -23,7 +23,4 @@ def cloud_of(name: str) -> str:
 def check(path: Path, stage: Stage, *, renew: bool = False) -> None:
     """Play it: the outputs must be those of the text, or become them."""
     got = render(play(parse(path.read_text()), stage))
-    if renew:
-        path.write_text(got)
-    wanted = path.read_text()
-    assert got == wanted, "\n".join(difflib.unified_diff(wanted.splitlines(), got.splitlines(), "wanted", "got", n=1))
+    golden.check(path, got, write=renew)

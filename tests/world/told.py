@@ -17,6 +17,7 @@ from tests.world.nouns import PROJECT
 from tests.world.time import NOW
 
 _OF_ALL = ("unit", "backend", "act_until", "project_id")  # fields that every effect has
+_ALWAYS = ("version", "last_processed_at", "due_at")  # what an outline says of no noun
 LONG = 300  # a text this long is shown by its beginning
 
 
@@ -28,6 +29,32 @@ def told(plan: Plan, before: Iterable[Noun], now: int = NOW) -> str:
     if plan.next_wake is not None:
         lines.append(f"next {teller.value(plan.next_wake)}")
     return teller.named("\n".join(lines) or "nothing")
+
+
+def outline(plan: Plan, before: Iterable[Noun], now: int = NOW) -> str:
+    """What it comes to, on a line: each change of a status and why, else which fields change; what is ordered; when to
+    look again."""
+    known = {(type(noun), getattr(noun, "id", "")): noun for noun in before}
+    parts = []
+    for step in plan.steps:
+        changes = (_change(known.get((type(noun), getattr(noun, "id", ""))), noun) for noun in step.saves)
+        parts += [*filter(None, changes), *(type(effect).__name__ for effect in step.effects)]
+    if plan.next_wake is not None:
+        parts.append("again in " + f"{(plan.next_wake - now) / SECOND:.6f}".rstrip("0").rstrip(".") + " s")
+    return "; ".join(parts) or "nothing"
+
+
+def _change(old: Noun | None, noun: Noun) -> str:
+    name = getattr(noun, "name", "") or type(noun).__name__.lower()
+    status, reason = getattr(noun, "status", None), getattr(noun, "reason", None)
+    if old is None:
+        return f"new {type(noun).__name__.lower()} {name}" + (f" {status}" if status else "")
+    was = getattr(old, "status", None)
+    if status != was:
+        return f"{name} {was} → {status}" + (f" ({reason})" if reason else "")
+    before, after = _fields(old), _fields(noun)
+    fields = [field for field in after if after[field] != before[field] and field not in _ALWAYS]
+    return f"{name}: {', '.join(fields)}" if fields else ""
 
 
 class _Teller:

@@ -1,13 +1,12 @@
 """`--json`: every command's document is as recorded, and changes with its version only.
 
-`GOLDEN=write python -m pytest tests/cli/screen/test_shapes.py` records anew; it refuses where a key that was there has
-gone or says something else, until the version of the shape is raised in `cli/screen/shapes.py`.
+Where a key that was there has gone or says something else, GOLDEN=write records nothing until the version of the shape
+is raised in `cli/screen/shapes.py`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.cli.conftest import Dstack
 from tests.cli.outline import breaks, outline
 from tests.cli.shapes import RECORDED, RealPlane, observed, recorded
 from tests.cli.test_help import LEAVES
+from tests.harness import golden
 from tests.world.ports import Books, accounts
 
 BACKENDS = accounts(BackendFacts(name="vultr"), BackendFacts(name="aws", volumes=True, gateways=True))
@@ -53,9 +53,7 @@ def test_every_document_is_as_recorded(bare: Dstack, plane: RealPlane) -> None:
         and (gone := breaks(shape["keys"], seen[name]["keys"]))
     }
     assert not broken, "raise the version of these in cli/screen/shapes.py"
-    if os.environ.get("GOLDEN") == "write":
-        RECORDED.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
-    assert seen == recorded(), "GOLDEN=write python -m pytest tests/cli/screen/test_shapes.py, then make docs"
+    golden.check(RECORDED, json.dumps(seen, indent=1) + "\n")  # and then `make docs`
 
 
 def test_every_command_with_json_has_a_shape() -> None:

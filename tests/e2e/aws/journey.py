@@ -21,6 +21,7 @@ from tests.e2e.aws.deployment import PATIENCE, STAGE, Deployment, Made, deployed
 from tests.e2e.aws.front import NO_ANSWER
 from tests.emulators import ministack
 from tests.harness.server import HttpError, until
+from tests.scenarios.script import Step, run_step
 from tests.scenarios.stages import Real
 from tests.scenarios.texts import FOLDER, check
 
@@ -39,6 +40,10 @@ commands:
   - while [ ! -e {flag} ]; do sleep 0.2; done
   - echo after it
 """
+STAYS = """type: fleet
+name: stays
+nodes: 1
+"""  # whose machine doesn't go by itself, however long the stages before it take
 
 
 class Far(Real):
@@ -309,9 +314,12 @@ def removal(trip: Journey) -> None:
     """Not while there is a machine; then everything goes but the data and the keys."""
     for stage in trip.cleared:
         gone_from(stage)
+    trip.dstack("apply", "-y", "-d", "-f", trip.write("stays.dstack.yml", STAYS))
+    run_step(Step("command", "wait fleet stays idle 1"), trip.stage)
     refused = trip.one.make("destroy", check=False)
-    assert refused.status != 0 and "cloud-0 in hello" in refused.said
-    trip.dstack("fleet", "delete", "cloud", "-y")
+    assert refused.status != 0 and "stays-0 in hello" in refused.said, refused.said
+    for fleet in ("cloud", "stays"):
+        trip.dstack("fleet", "delete", fleet, "-y")
     gone_from(trip.stage)
     gone = trip.one.make("destroy")
     assert gone.report["deleted"] == f"dstack-{STAGE}"

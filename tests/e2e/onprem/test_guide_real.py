@@ -1,12 +1,8 @@
-"""The guide about one's own hosts shows what somebody sees who types it.
-
-`python -m tests.e2e.onprem.test_guide_real` writes its outputs anew.
-"""
+"""The guide about one's own hosts shows what somebody sees who types it."""
 
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,9 +11,10 @@ from pathlib import Path
 from tests.e2e.hosts.network import HEAD
 from tests.e2e.hosts.spec import HostSpec
 from tests.e2e.onprem.lab import lab
+from tests.harness import golden
 from tests.harness.images import busybox_image
 from tests.harness.installed import program
-from tests.scenarios.guides import HOSTS, Installed, compare, play_page
+from tests.scenarios.guides import HOSTS, Installed, compare
 
 IMAGE = "busybox:1.37"  # the page's: these hosts can't pull it
 WITH_NAMES = 'mount --bind "$0" /etc/hosts && exec "$@"'
@@ -45,9 +42,4 @@ def stage(folder: Path) -> Iterator[Installed]:
 
 def test_the_guide_shows_what_happens(tmp_path: Path) -> None:
     with stage(tmp_path) as one:
-        compare(HOSTS, one)
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place, stage(Path(place)) as made:
-        HOSTS.write_text(play_page(HOSTS, made)[0])
+        compare(HOSTS, one, renew=golden.WRITING)

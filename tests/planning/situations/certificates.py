@@ -13,7 +13,7 @@ from chalicelib.domain.certificates import (
     certificate_id,
 )
 from chalicelib.domain.gateways import GatewayStatus
-from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
+from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.machines.certificate import LOOK_DAILY, TO_CALL, TO_HEAR, TO_VALIDATE, UNUSED
 from chalicelib.planning.gateways.certificates import (
     CertificateMade,
@@ -85,60 +85,153 @@ def told(decide: Callable[..., Plan], status: str, *more: Any, **fields: Any) ->
     return snapshot, decide(snapshot.certificate, NOW, *more)
 
 
-OPEN = ("waiting", "ordered", "validating", "finalizing")
-FOUND: dict[str, Any] = {"order": PROVED}  # for which the authority wants to see nothing
-
-for status in OPEN:
-    situation(f"certificate: {status}, and due", looked_at, status, heard=True)
-    situation(f"certificate: {status}, and not due", looked_at, status, heard=True, due_at=NOW + 1)
-    situation(f"certificate: {status}, for the first time", looked_at, status, heard=True, due_at=None)
-    situation(f"certificate: {status}, and a call is under way", looked_at, status, act_until=NOW + 1)
-    situation(f"certificate: {status}, and a call has had its time", looked_at, status, heard=True, act_until=NOW)
-    situation(f"certificate: {status}, and its gateway is gone", looked_at, status, door=None, heard_by=(1,), looks=3)
-situation("certificate: dropped", looked_at, "dropped", door=None, due_at=None, dropped_at=BEFORE)
-situation("certificate: its gateway ends", looked_at, "issued", door=GatewayStatus.deleting, pair=PAIR)
+situation(
+    "certificate: waiting, and not due",
+    looked_at,
+    "waiting",
+    heard=True,
+    due_at=NOW + 1,
+    comes_to="again in 0.000001 s",
+)
+situation(
+    "certificate: waiting, and a call is under way",
+    looked_at,
+    "waiting",
+    act_until=NOW + 1,
+    comes_to="again in 0.000001 s",
+)
+situation(
+    "certificate: waiting, and a call has had its time",
+    looked_at,
+    "waiting",
+    heard=True,
+    act_until=NOW,
+    comes_to="chat.example.com: act_until; PlaceOrder; again in 120 s",
+)
+situation(
+    "certificate: ordered, and not due",
+    looked_at,
+    "ordered",
+    heard=True,
+    due_at=NOW + 1,
+    comes_to="again in 0.000001 s",
+)
+situation(
+    "certificate: validating, and due",
+    looked_at,
+    "validating",
+    heard=True,
+    comes_to="chat.example.com: act_until; LookAtOrder; again in 120 s",
+)
+situation(
+    "certificate: validating, and not due",
+    looked_at,
+    "validating",
+    heard=True,
+    due_at=NOW + 1,
+    comes_to="again in 0.000001 s",
+)
+situation("certificate: dropped", looked_at, "dropped", door=None, due_at=None, dropped_at=BEFORE, comes_to="nothing")
+situation(
+    "certificate: its gateway ends",
+    looked_at,
+    "issued",
+    door=GatewayStatus.deleting,
+    pair=PAIR,
+    comes_to="chat.example.com issued → dropped",
+)
 
 NOT_USED: dict[str, Any] = {"used_at": NOW - UNUSED}
-situation("certificate: its host isn't used", looked_at, "waiting", **NOT_USED)
-situation("certificate: its host is used", looked_at, "waiting", used_at=NOW - UNUSED + 1)
-situation("certificate: its host isn't used, and it serves", looked_at, "waiting", pair=PAIR, **NOT_USED)
-situation("certificate: its host isn't used, and it served", looked_at, "waiting", pair=OVER, **NOT_USED)
+situation(
+    "certificate: its host isn't used", looked_at, "waiting", **NOT_USED, comes_to="chat.example.com waiting → dropped"
+)
+situation(
+    "certificate: its host isn't used, and it serves",
+    looked_at,
+    "waiting",
+    pair=PAIR,
+    **NOT_USED,
+    comes_to="again in 2678400 s",
+)
 
-situation("certificate: its gateway hasn't heard of it", looked_at, "ordered")
-situation("certificate: its gateway may hear of it until then", looked_at, "ordered", due_at=NOW + HOUR)
-situation("certificate: its gateway is looked at before it hears of it", looked_at, "ordered", due_at=NOW + HOUR + 1)
+situation(
+    "certificate: its gateway may hear of it until then",
+    looked_at,
+    "ordered",
+    due_at=NOW + HOUR,
+    comes_to="again in 3600 s",
+)
 LATE = ORDER.with_(placed_at=NOW - TO_HEAR)
 WHOLE: dict[str, Any] = {"heard_by": (0,), "answered_at": BEFORE, "looks": 3}
-situation("certificate: its gateway hasn't heard of it in time", looked_at, "ordered", order=LATE, **WHOLE)
-situation("certificate: nothing is to be shown for it", looked_at, "ordered", **FOUND)
-situation("certificate: ordered without an order", looked_at, "ordered", order=None)
-for state in ("validating", "finalizing"):
-    for name, at in (("has its last moment", NOW - TO_VALIDATE + 1), ("has had its time", NOW - TO_VALIDATE)):
-        situation(f"certificate: {state}, and the authority {name}", looked_at, state, answered_at=at)
-    situation(f"certificate: {state} since now", looked_at, state, answered_at=None)
+situation(
+    "certificate: its gateway hasn't heard of it in time",
+    looked_at,
+    "ordered",
+    order=LATE,
+    **WHOLE,
+    comes_to="chat.example.com ordered → waiting; again in 300 s",
+)
+situation(
+    "certificate: validating, and the authority has had its time",
+    looked_at,
+    "validating",
+    answered_at=NOW - TO_VALIDATE,
+    comes_to="chat.example.com validating → waiting; again in 300 s",
+)
 
-situation("certificate: issued", looked_at, "issued", pair=PAIR)
-situation("certificate: issued, and looked at in time", looked_at, "issued", pair=PAIR, due_at=NOW + HOUR)
-situation("certificate: issued for good", looked_at, "issued", pair=PAIR.with_(until=NOW + 900 * DAY))
 situation("certificate: to be renewed", looked_at, "issued", pair=TO_RENEW, failures=2, due_at=NOW + 1, act_until=NOW)
-situation("certificate: to be renewed, but not used", looked_at, "issued", pair=TO_RENEW, **NOT_USED)
-situation("certificate: expired", looked_at, "issued", pair=OVER, **NOT_USED)
+situation(
+    "certificate: expired", looked_at, "issued", pair=OVER, **NOT_USED, comes_to="chat.example.com issued → dropped"
+)
 
 PLACED, SEEN, MADE, FAILED = OrderPlaced, OrderSeen, CertificateMade, NotCertified
-situation(
-    "certificate: the order is placed", concluded, "waiting", PLACED, said={"order": ORDER}, message="old", looks=2
-)
 situation("certificate: the order needs nothing shown", concluded, "waiting", PLACED, said={"order": PROVED})
-situation("certificate: the order is placed again", concluded, "ordered", PLACED, said={"order": ORDER})
-for state in ("pending", "processing", "ready", "valid", "invalid"):
-    for status in ("ordered", "validating", "finalizing"):
-        name = f"certificate: {status}, and the authority says {state}"
-        situation(
-            name, concluded, status, SEEN, said={"state": state, "error": "nobody there."}, looks=4, message="old"
-        )
-for again in (1.5, 90.0, 7200.0):
-    name = f"certificate: the authority says to look again in {again} s"
-    situation(name, concluded, "validating", SEEN, said={"state": "processing", "again": again}, looks=1)
+situation(
+    "certificate: the order is placed again",
+    concluded,
+    "ordered",
+    PLACED,
+    said={"order": ORDER},
+    comes_to="again in 120 s",
+)
+situation(
+    "certificate: ordered, and the authority says ready",
+    concluded,
+    "ordered",
+    SEEN,
+    said={"state": "ready", "error": "nobody there."},
+    looks=4,
+    message="old",
+)
+situation(
+    "certificate: validating, and the authority says ready",
+    concluded,
+    "validating",
+    SEEN,
+    said={"state": "ready", "error": "nobody there."},
+    looks=4,
+    message="old",
+)
+situation(
+    "certificate: finalizing, and the authority says valid",
+    concluded,
+    "finalizing",
+    SEEN,
+    said={"state": "valid", "error": "nobody there."},
+    looks=4,
+    message="old",
+    comes_to="CollectCertificate; again in 120 s",
+)
+situation(
+    "certificate: ordered, and the authority says invalid",
+    concluded,
+    "ordered",
+    SEEN,
+    said={"state": "invalid", "error": "nobody there."},
+    looks=4,
+    message="old",
+    comes_to="chat.example.com ordered → waiting; again in 300 s",
+)
 situation(
     "certificate: the authority has been looking for long",
     concluded,
@@ -146,52 +239,122 @@ situation(
     SEEN,
     said={"state": "pending"},
     looks=99,
+    comes_to="chat.example.com: looks, act_until; again in 60 s",
 )
-situation("certificate: made", concluded, "finalizing", MADE, said={"pair": PAIR}, message="old", failures=2, looks=4)
-situation("certificate: its successor is made", concluded, "finalizing", MADE, said={"pair": PAIR}, pair=OVER, **WHOLE)
-situation("certificate: made when nobody waits for it", concluded, "waiting", MADE, said={"pair": PAIR})
-situation("certificate: what comes too late", concluded, "waiting", PLACED, 1, said={"order": ORDER})
-situation("certificate: what comes after its end", concluded, "dropped", PLACED, said={"order": ORDER})
-for error in ("Transient", "Throttled", "Gone", "Unfit", "SomethingNew"):
-    for retry_after in (None, 7.0, 1800.0):
-        said = {"error": error, "message": "x" * 700, "retry_after": retry_after}
-        name = f"certificate: {error}, and {'nothing about when' if retry_after is None else retry_after} to try again"
-        situation(name, concluded, "validating", FAILED, said=said, looks=1, failures=1)
+situation(
+    "certificate: made",
+    concluded,
+    "finalizing",
+    MADE,
+    said={"pair": PAIR},
+    message="old",
+    failures=2,
+    looks=4,
+    comes_to="chat.example.com finalizing → issued; again in 86400 s",
+)
+situation(
+    "certificate: made when nobody waits for it",
+    concluded,
+    "waiting",
+    MADE,
+    said={"pair": PAIR},
+    comes_to="again in 120 s",
+)
+situation(
+    "certificate: what comes too late",
+    concluded,
+    "waiting",
+    PLACED,
+    1,
+    said={"order": ORDER},
+    comes_to="again in 120 s",
+)
+situation(
+    "certificate: Transient, and 7.0 to try again",
+    concluded,
+    "validating",
+    FAILED,
+    said={"error": "Transient", "message": "x" * 700, "retry_after": 7.0},
+    looks=1,
+    failures=1,
+)
 AWAY = {"error": "Transient", "message": "It doesn't answer.", "retry_after": None}
-for looks in (0, 2, 12, 60):
-    situation(f"certificate: no answer, {looks} times before", concluded, "finalizing", FAILED, said=AWAY, looks=looks)
+situation(
+    "certificate: no answer, 2 times before",
+    concluded,
+    "finalizing",
+    FAILED,
+    said=AWAY,
+    looks=2,
+    comes_to="chat.example.com: message, looks, act_until; again in 24 s",
+)
 NO = {"error": "Unfit", "message": "It certifies no such name.", "retry_after": None}
-for failures in (0, 1, 6, 7, 60):
-    situation(
-        f"certificate: refused, {failures} times before", concluded, "waiting", FAILED, said=NO, failures=failures
-    )
+situation(
+    "certificate: refused, 0 times before",
+    concluded,
+    "waiting",
+    FAILED,
+    said=NO,
+    failures=0,
+    comes_to="chat.example.com: message, failures, act_until; again in 300 s",
+)
 
 BOTH = frozenset({0, 1})
-situation("certificate: one of two replicas answers", told, heard, "ordered", 1, BOTH)
-situation("certificate: the same replica answers again", told, heard, "ordered", 1, BOTH, heard_by=(1,))
-situation("certificate: both replicas answer", told, heard, "ordered", 0, BOTH, heard_by=(1,), due_at=NOW + HOUR)
-situation("certificate: a replica answers that isn't running", told, heard, "ordered", 7, BOTH)
-situation("certificate: a replica answers when nobody asks", told, heard, "waiting", 0, frozenset({0}))
-situation("certificate: a replica answers when all have", told, heard, "ordered", 0, frozenset({0}), heard=True)
-IN_A_DAY: dict[str, Any] = {"due_at": NOW + DAY}
-situation("certificate: used today", told, used, "issued", pair=PAIR, used_at=NOW - LOOK_DAILY + 1, **IN_A_DAY)
-situation("certificate: used since yesterday", told, used, "issued", pair=PAIR, used_at=NOW - LOOK_DAILY, **IN_A_DAY)
-situation("certificate: used, and overdue", told, used, "issued", pair=PAIR, used_at=0, due_at=BEFORE)
-situation("certificate: used, and never looked at", told, used, "waiting", used_at=0, due_at=None)
-situation("certificate: used after its end", told, used, "dropped", used_at=0, due_at=None)
-WRONG: dict[str, Any] = {"message": "wrong", "due_at": NOW + HOUR}
-situation("certificate: to be tried at once", told, asked_again, "waiting", **WRONG)
 situation(
-    "certificate: to be tried when the authority allows it",
+    "certificate: one of two replicas answers", told, heard, "ordered", 1, BOTH, comes_to="chat.example.com: heard_by"
+)
+situation(
+    "certificate: the same replica answers again", told, heard, "ordered", 1, BOTH, heard_by=(1,), comes_to="nothing"
+)
+situation(
+    "certificate: both replicas answer",
+    told,
+    heard,
+    "ordered",
+    0,
+    BOTH,
+    heard_by=(1,),
+    due_at=NOW + HOUR,
+    comes_to="chat.example.com: heard",
+)
+situation(
+    "certificate: a replica answers when all have",
+    told,
+    heard,
+    "ordered",
+    0,
+    frozenset({0}),
+    heard=True,
+    comes_to="nothing",
+)
+IN_A_DAY: dict[str, Any] = {"due_at": NOW + DAY}
+situation(
+    "certificate: used today",
+    told,
+    used,
+    "issued",
+    pair=PAIR,
+    used_at=NOW - LOOK_DAILY + 1,
+    **IN_A_DAY,
+    comes_to="nothing",
+)
+situation(
+    "certificate: used, and overdue",
+    told,
+    used,
+    "issued",
+    pair=PAIR,
+    used_at=0,
+    due_at=BEFORE,
+    comes_to="chat.example.com: used_at",
+)
+WRONG: dict[str, Any] = {"message": "wrong", "due_at": NOW + HOUR}
+situation("certificate: to be tried at once", told, asked_again, "waiting", **WRONG, comes_to="nothing")
+situation(
+    "certificate: to be tried again now anyway",
     told,
     asked_again,
     "waiting",
-    not_before=NOW + MINUTE,
-    **WRONG,
+    **{**WRONG, "due_at": NOW},
+    comes_to="nothing",
 )
-situation("certificate: the authority allowed it by now", told, asked_again, "waiting", not_before=BEFORE, **WRONG)
-situation(
-    "certificate: to be tried again when nothing failed", told, asked_again, "waiting", **{**WRONG, "message": ""}
-)
-situation("certificate: to be tried again while it is", told, asked_again, "waiting", act_until=NOW + SECOND, **WRONG)
-situation("certificate: to be tried again now anyway", told, asked_again, "waiting", **{**WRONG, "due_at": NOW})

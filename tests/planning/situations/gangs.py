@@ -17,7 +17,6 @@ from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.placing.buying import MOST_TRIED
 from chalicelib.planning.placing.gang_placement import HELD_AFTER
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
@@ -94,44 +93,37 @@ THERE = hosts(4)
 BUSY = b.holding(THERE[0], b.job(b.run("other")))
 AGED = nodes("gang", 4, age=HELD_AFTER)
 
-situation("two nodes take two of three hosts", queue, *TWO, fleets=(of_hosts(*hosts(3)),))
-situation("two nodes without their second job", queue, TWO[0], fleets=(of_hosts(*hosts(3)),))
-situation("four nodes wait for hosts that are taken", queue, *FOUR, fleets=(of_hosts(BUSY, *THERE[1:]),))
+situation(
+    "two nodes without their second job",
+    queue,
+    TWO[0],
+    fleets=(of_hosts(*hosts(3)),),
+    comes_to="train-0-0: message; again in 60 s",
+)
 situation("four nodes have hosts held back", queue, *AGED, b.queued("small"), fleets=(of_hosts(BUSY, *THERE[1:]),))
 situation(
-    "hosts are held back for four nodes further ahead",
+    "four nodes in a cluster of one",
     queue,
-    b.queued("small"),
-    ahead=AGED,
-    fleets=(of_hosts(BUSY, *THERE[1:]),),
+    *FOUR,
+    fleets=(of_hosts(*hosts(1)),),
+    comes_to="train-0-0 submitted → failed (failed_to_start_due_to_no_capacity)",
 )
-SILENT = b.host(2, CLUSTER, **YOUNG)
-situation("three nodes wait for a host to report", queue, *nodes(count=3), fleets=(of_hosts(*hosts(2), SILENT),))
-situation("four nodes in a cluster of three", queue, *FOUR, fleets=(of_hosts(*hosts(3)),))
-situation("four nodes in a cluster of one", queue, *FOUR, fleets=(of_hosts(*hosts(1)),))
-situation("two nodes before a backend's first offers", queue, *TWO, fleets=(of_machines(),), awaited=("aws",))
+situation(
+    "two nodes before a backend's first offers",
+    queue,
+    *TWO,
+    fleets=(of_machines(),),
+    awaited=("aws",),
+    comes_to="train-0-0: message; again in 5 s",
+)
 situation("two nodes without a fleet", queue, *TWO, fleets=())
-situation("two nodes without a cluster", queue, *TWO, fleets=(b.view(b.fleet("loose"), b.host(0, b.fleet("loose"))),))
-situation(
-    "a gang goes on where it got",
-    queue,
-    *FOUR,
-    fleets=(of_hosts(*(b.holding(THERE[n], FOUR[n].job) for n in range(2)), *THERE[2:]),),
-    gangs=((FOUR, gang_of(FOUR, *THERE[:2])),),
-)
-situation(
-    "a gang that ran out of time",
-    queue,
-    *FOUR,
-    fleets=(of_hosts(*(b.holding(THERE[n], FOUR[n].job) for n in range(2)), *THERE[2:]),),
-    gangs=((FOUR, gang_of(FOUR, *THERE[:2], until=NOW)),),
-)
 situation(
     "a gang whose rest isn't free",
     queue,
     *FOUR,
     fleets=(of_hosts(b.holding(THERE[0], FOUR[0].job), b.holding(THERE[1], b.job(b.run("other"))), *THERE[2:]),),
     gangs=((FOUR, gang_of(FOUR, THERE[0])),),
+    comes_to="train-0-0: message; again in 60 s",
 )
 situation(
     "a gang one of whose hosts is silent",
@@ -139,6 +131,7 @@ situation(
     *FOUR,
     fleets=(of_hosts(b.holding(THERE[0], FOUR[0].job).with_(unreachable=True), *THERE[1:], b.host(4, CLUSTER)),),
     gangs=((FOUR, gang_of(FOUR, THERE[0])),),
+    comes_to="train-0-0: message; again in 60 s",
 )
 situation(
     "a gang that was sealed meanwhile",
@@ -146,6 +139,7 @@ situation(
     *TWO,
     fleets=(of_hosts(*THERE),),
     gangs=((TWO, gang_of(TWO, *THERE[:2], status="sealed")),),
+    comes_to="nothing",
 )
 situation(
     "a gang that was undone tries again",
@@ -153,13 +147,9 @@ situation(
     *TWO,
     fleets=(of_hosts(*THERE),),
     gangs=((TWO, gang_of(TWO, status="undone", message="gave way to b", until=None, due_at=None)),),
-)
-situation(
-    "a gang that was undone and still has places",
-    queue,
-    *TWO,
-    fleets=(of_hosts(*THERE),),
-    gangs=((TWO, gang_of(TWO, THERE[0], status="undone")),),
+    comes_to=(
+        "cluster-0 idle → busy; cluster-1 idle → busy; train-0-0: reserved; train-0 undone → sealed; StartExecution"
+    ),
 )
 LATER = nodes("later", 3)
 situation(
@@ -167,14 +157,6 @@ situation(
     queue,
     *FOUR,
     *LATER,
-    fleets=(of_hosts(*(b.holding(THERE[n], LATER[n].job) for n in range(2)), *THERE[2:]),),
-    gangs=((LATER, gang_of(LATER, *THERE[:2])),),
-)
-situation(
-    "a gang doesn't give way to one behind it",
-    queue,
-    *LATER,
-    *FOUR,
     fleets=(of_hosts(*(b.holding(THERE[n], LATER[n].job) for n in range(2)), *THERE[2:]),),
     gangs=((LATER, gang_of(LATER, *THERE[:2])),),
 )
@@ -188,7 +170,16 @@ HERE, DEAR, AWAY = b.offer(), b.offer("m2", 2.0), b.offer("m3", 3.0, region="us"
 FIRST = b.machine(0, CLUSTER, handles=in_zone("eu-a"), for_run=True)
 LED = b.holding(FIRST, FOUR[0].job)
 HAS_FIRST: dict[str, Any] = {"gangs": ((FOUR, gang_of(FOUR, FIRST)),)}
-situation("a cluster is begun", queue, *FOUR, fleets=(of_machines(),), offers=(DEAR, HERE))
+situation(
+    "a cluster is begun",
+    queue,
+    *FOUR,
+    fleets=(of_machines(),),
+    offers=(DEAR, HERE),
+    comes_to=(
+        "cluster: next_instance_num; new instance cluster-0 pending; new gang train-0 gathering; StartExecution; Create"
+    ),
+)
 situation(
     "a cluster is begun with another offer",
     queue,
@@ -196,28 +187,13 @@ situation(
     fleets=(of_machines(),),
     offers=(DEAR, HERE),
 )
-situation("a cluster that may have any size is begun", queue, *FOUR, fleets=(of_machines(most=""),), offers=(HERE,))
-situation("machines of a fleet that is no cluster", queue, *FOUR, fleets=(b.view(nodes="0..4"),), offers=(HERE,))
-for failures in (MOST_TRIED - 1, MOST_TRIED):
-    sold_out = [Attempt(offer_key=f"o{num}", error="sold out") for num in range(failures)]
-    unit = nodes(count=4, attempts=tuple(sold_out))
-    situation(f"a gang for which {failures} offers have failed", queue, *unit, fleets=(of_machines(),), offers=(HERE,))
-situation("a cluster that may be too small isn't begun", queue, *FOUR, fleets=(of_machines(most=3),), offers=(HERE,))
-situation("a cluster that is as large as it may be is begun", queue, *FOUR, fleets=(of_machines(),), offers=(HERE,))
 situation(
-    "a cluster isn't begun where one group finds nothing",
-    queue,
-    *nodes(groups=[{"commands": ["a"]}, {"commands": ["b"], "resources": {"gpu": 1}}]),
-    fleets=(of_machines(),),
-    offers=(HERE, b.offer("m4", 4.0, region="us"), b.offer("g", 9.0, region="us", has=b.resources(gpus=1))),
-)
-situation(
-    "four nodes wait for the first machine",
+    "a cluster that may be too small isn't begun",
     queue,
     *FOUR,
-    fleets=(of_machines(b.holding(b.machine(0, CLUSTER, for_run=True, **YOUNG), FOUR[0].job)),),
+    fleets=(of_machines(most=3),),
     offers=(HERE,),
-    **HAS_FIRST,
+    comes_to="train-0-0 submitted → failed (failed_to_start_due_to_no_capacity)",
 )
 situation(
     "the rest is bought where the first machine is",
@@ -242,34 +218,33 @@ situation(
     fleets=(of_machines(LED, b.holding(b.machine(1, CLUSTER), b.job(b.run("other"))), most=4),),
     offers=(HERE,),
     **HAS_FIRST,
+    comes_to="train-0-0: message; again in 60 s",
 )
 SOLD: dict[str, Any] = {"offers": (AWAY,)}
-situation("nothing is left where the first machine is", queue, *FOUR, fleets=(of_machines(LED),), **SOLD, **HAS_FIRST)
+situation(
+    "nothing is left where the first machine is",
+    queue,
+    *FOUR,
+    fleets=(of_machines(LED),),
+    **SOLD,
+    **HAS_FIRST,
+    comes_to="train-0 gathering → undone",
+)
 UNDONE: dict[str, Any] = {"gangs": ((FOUR, gang_of(FOUR, status="undone", until=None, due_at=None)),)}
 situation(
-    "the machines of a place that won't do are ended", queue, *FOUR, fleets=(of_machines(FIRST),), **SOLD, **UNDONE
+    "the machines of a place that won't do are ended",
+    queue,
+    *FOUR,
+    fleets=(of_machines(FIRST),),
+    **SOLD,
+    **UNDONE,
+    comes_to="train-0-0: attempts; cluster-0 idle → terminating (no_offers)",
 )
 situation(
     "machines that somebody uses stay where they are",
     queue,
     *FOUR,
     fleets=(of_machines(FIRST, b.holding(b.machine(1, CLUSTER), b.job(b.run("other"))), most=9),),
-    **SOLD,
-    **UNDONE,
-)
-situation(
-    "machines that a cluster must have stay where they are",
-    queue,
-    *FOUR,
-    fleets=(of_machines(FIRST, least=1),),
-    **SOLD,
-    **UNDONE,
-)
-situation(
-    "machines that somebody asked for stay where they are",
-    queue,
-    *FOUR,
-    fleets=(of_machines(FIRST, b.machine(1, CLUSTER, idle_seconds=None), most=9),),
     **SOLD,
     **UNDONE,
 )
@@ -315,20 +290,24 @@ def run(
     return snapshot, decide_run(snapshot)
 
 
-situation("a gang that gathers is awaited", run, reserved=False, places=MET[:2])
-situation("a gang that didn't gather in time is undone", run, reserved=False, places=MET[:2], until=NOW)
-situation("a gang that gathers loses a host", run, reserved=False, places=MET[:2], gone=(1,))
-situation("a gang is released at once", run, **SEALED)
-situation("a gang starts with its first node", run, config={"startup_order": "master-first"}, **SEALED)
-situation("a gang starts with the others", run, config={"startup_order": "workers-first"}, **SEALED)
 situation(
-    "a gang that is released needs nothing more", run, jobs=("running",) * 3, gang="released", until=None, due_at=None
+    "a gang that gathers is awaited", run, reserved=False, places=MET[:2], comes_to="train: message; again in 20 s"
 )
+situation(
+    "a gang that gathers loses a host",
+    run,
+    reserved=False,
+    places=MET[:2],
+    gone=(1,),
+    comes_to="cluster-0 busy → idle; train-0 gathering → undone; again in 0 s",
+)
+situation("a gang is released at once", run, **SEALED)
 situation(
     "a gang waits for an address",
     run,
     places=[MET[0], MET[1].with_(internal_ip=""), MET[2]],
     **SEALED,
+    comes_to="train: message; again in 60 s",
 )
 situation(
     "a gang waited too long for an address",
@@ -351,12 +330,6 @@ situation(
     **SEALED,
 )
 situation(
-    "a gang that is sealed loses a machine without a word",
-    run,
-    places=[MET[0], MET[1].with_(**ENDED), MET[2]],
-    **SEALED,
-)
-situation(
     "a gang whose purchase is refused begins again",
     run,
     places=[MET[0].with_(**ENDED, started_at=None), MET[1], MET[2]],
@@ -365,22 +338,15 @@ situation(
 )
 NEXT: dict[str, Any] = {"gang": "starting", "until": None, "due_at": None, "reserved": False}
 ONE_FIRST: dict[str, Any] = {"config": {"startup_order": "master-first"}}
-situation("the other nodes wait for the first", run, jobs=("pulling", "submitted", "submitted"), **ONE_FIRST, **NEXT)
+situation(
+    "the other nodes wait for the first",
+    run,
+    jobs=("pulling", "submitted", "submitted"),
+    **ONE_FIRST,
+    **NEXT,
+    comes_to="train submitted → provisioning; again in 60 s",
+)
 situation("the other nodes follow the first", run, jobs=("running", "submitted", "submitted"), **ONE_FIRST, **NEXT)
-situation(
-    "the first node waits for one of the others",
-    run,
-    jobs=("submitted", "running", "pulling"),
-    config={"startup_order": "workers-first"},
-    **NEXT,
-)
-situation(
-    "the first node follows the others",
-    run,
-    jobs=("submitted", "running", "done"),
-    config={"startup_order": "workers-first"},
-    **NEXT,
-)
 situation(
     "the first node fails before the others start",
     run,
@@ -388,9 +354,19 @@ situation(
     first={"reason": JobReason.container_exited_with_error, "exit_status": 3, "finished_at": NOW},
     **ONE_FIRST,
     **NEXT,
+    comes_to="cluster-1 busy → idle; cluster-2 busy → idle; train-0 starting → undone; again in 0 s",
 )
 STOP: dict[str, Any] = {"reason": RunReason.stopped_by_user}
-situation("a run that is stopped gives its places back", run, "terminating", of=STOP, **SEALED)
+situation(
+    "a run that is stopped gives its places back",
+    run,
+    "terminating",
+    of=STOP,
+    **SEALED,
+    comes_to=(
+        "cluster-0 busy → idle; cluster-1 busy → idle; cluster-2 busy → idle; train-0 sealed → undone; again in 0 s"
+    ),
+)
 situation(
     "a run that is stopped ends once its places are given back",
     run,
@@ -402,4 +378,12 @@ situation(
     due_at=None,
     reserved=False,
 )
-situation("a gang that is undone gives the rest back", run, gang="undone", until=None, due_at=NOW, reserved=False)
+situation(
+    "a gang that is undone gives the rest back",
+    run,
+    gang="undone",
+    until=None,
+    due_at=NOW,
+    reserved=False,
+    comes_to="cluster-0 busy → idle; cluster-1 busy → idle; cluster-2 busy → idle; train-0: places; again in 0 s",
+)

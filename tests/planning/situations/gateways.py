@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from chalicelib.domain.gateways import GatewayStatus, ReplicaState
-from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.machines.gateway import TO_LEAVE, TO_RUN
+from chalicelib.domain.instances import Instance
+from chalicelib.machines.gateway import TO_LEAVE
 from chalicelib.planning.gateways.gateways import decide_gateway, heard
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
@@ -54,50 +54,28 @@ def said(says: str, message: str = "", state: ReplicaState = ReplicaState.provis
     return NounsSnapshot(NOW, (of, machine)), draft.plan()
 
 
-UP, DOWN, ENDS = ReplicaState.running, ReplicaState.provisioning, ReplicaState.terminating
-YOUNG: dict[str, Any] = {"status": GatewayStatus.provisioning, "running_at": None}
+ENDS = ReplicaState.terminating
 LEAVING: dict[str, Any] = {"leaving": True}
 
-situation("gateway: submitted, with hosts", alone, host(0), host(1), wanted=2)
-situation("gateway: submitted, too few hosts", alone, host(0), host(1, unreachable=True), wanted=2)
-situation("gateway: submitted, no hosts", alone)
-situation("gateway: its fleet is gone", alone, fleet_exists=False)
-situation("gateway: no hosts for too long", alone, created_at=NOW - TO_RUN, message="waits")
-situation("gateway: all its replicas run for the first time", carried, host(0), host(1), **YOUNG)
-situation("gateway: one runs", carried, host(0), host(1), states=(UP, DOWN), **YOUNG)
 situation(
-    "gateway: one can't run", carried, host(0), states=(DOWN,), replica={"failed": True, "message": "no"}, **YOUNG
+    "gateway: submitted, too few hosts",
+    alone,
+    host(0),
+    host(1, unreachable=True),
+    wanted=2,
+    comes_to="edge-0: gateway; door submitted → provisioning",
 )
-situation("gateway: too long", carried, host(0), states=(DOWN,), now=NOW + TO_RUN, **YOUNG)
-situation("gateway: failed, and runs now", carried, host(0), status=GatewayStatus.failed)
-situation("gateway: runs, one says what is wrong", carried, host(0), states=(DOWN,), replica={"message": "no nginx"})
-situation(
-    "gateway: its host leaves, another is free",
-    carried,
-    host(0, status=InstanceStatus.terminating),
-    free=(host(1),),
-)
-situation("gateway: its host is gone", carried, host(0, status=InstanceStatus.terminated), free=(host(1),))
-situation("gateway: fewer are wanted", carried, host(0), host(1), wanted=1)
 situation("gateway: more are wanted", carried, host(0), free=(host(1),), wanted=2)
-situation("gateway: deleted", carried, host(0), **GOING)
 situation("gateway: deleted, waits for its host", carried, host(0), states=(ENDS,), seat=LEAVING, **GOING)
 situation(
-    "gateway: deleted, its host is silent", carried, host(0), states=(ENDS,), seat=LEAVING, now=NOW + TO_LEAVE, **GOING
-)
-situation("gateway: deleted, nothing left", carried, **GOING)
-situation("gateway: its agent installs", said, "installing", "installing nginx")
-situation("gateway: its agent runs it", said, "running")
-situation("gateway: its agent can't", said, "failed", "install nginx first")
-situation("gateway: its agent can't any more", said, "failed", "port 80 is taken", state=UP)
-situation("gateway: its agent still can't", said, "failed", "no nginx", failed="no nginx")
-situation("gateway: its agent can't for another reason", said, "failed", "no room", failed="no nginx")
-situation("gateway: its agent tries again", said, "installing", "no nginx", failed="no nginx")
-situation("gateway: its agent can at last", said, "running", failed="no nginx")
-situation(
-    "gateway: the host of one that failed leaves",
+    "gateway: deleted, its host is silent",
     carried,
-    host(0, status=InstanceStatus.terminating),
-    states=(DOWN,),
-    replica={"failed": True, "message": "no nginx"},
+    host(0),
+    states=(ENDS,),
+    seat=LEAVING,
+    now=NOW + TO_LEAVE,
+    **GOING,
+    comes_to="edge-0: gateway; door deleting → deleted",
 )
+situation("gateway: its agent can't", said, "failed", "install nginx first", comes_to="door: replicas")
+situation("gateway: its agent still can't", said, "failed", "no nginx", failed="no nginx", comes_to="nothing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.domain.instances import Handle, Instance
@@ -13,7 +14,6 @@ from chalicelib.planning.kernel.snapshot import Snapshot
 from tests.world import nouns as b
 
 Decided = tuple[Snapshot, Plan]
-ALL: dict[str, Callable[[], Decided]] = {}
 
 NOW = b.NOW + 1000 * SECOND
 BEFORE = NOW - HOUR
@@ -21,9 +21,18 @@ OPEN = b.FACTS["aws"].create_timeout + b.FACTS["aws"].visibility_lag  # how long
 HAND = (Handle(kind="vm", id="vm-1"),)
 
 
-def situation(name: str, decide: Callable[..., Decided], *args: Any, **fields: Any) -> None:
+@dataclass(frozen=True)
+class Situation:
+    decide: Callable[[], Decided]
+    comes_to: str  # the plan's outline; empty: `golden/plans.txt` has the whole plan
+
+
+ALL: dict[str, Situation] = {}
+
+
+def situation(name: str, decide: Callable[..., Decided], *args: Any, comes_to: str = "", **fields: Any) -> None:
     assert name not in ALL
-    ALL[name] = lambda: decide(*args, **fields)
+    ALL[name] = Situation(lambda: decide(*args, **fields), comes_to)
 
 
 def placed(at: Instance, job: Job) -> Job:

@@ -7,7 +7,6 @@ from typing import Any
 
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.runs import Run
-from chalicelib.domain.services import Traffic
 from chalicelib.planning.runs.run import decide_run
 from tests.planning.situations.kit import Decided, situation
 from tests.world.services import ServiceWorld
@@ -77,29 +76,35 @@ def behind_a_router(small: ServiceWorld, run: Run) -> None:
     small.report(run)
 
 
-def let_go_by_its_router(small: ServiceWorld, run: Run) -> None:
-    behind_a_router(small, run)
-    live = small.live(run)
-    door = next(f"router/{job.id}" for job in live if job.replica_group == "front")
-    gone = tuple(job.id for job in live if job.draining_at is not None)
-    small.traffic[door] = Traffic(run_id=run.id, door=door, at=small.now, quiet=True, let_go=gone)
-
-
 def told(before: Callable[[ServiceWorld, Run], None], **config: Any) -> Decided:
     small, run = begun(**config)
     before(small, run)
     return looked(small, run)
 
 
-for name, before, config in (
-    ("more replicas for more requests", busy, {"replicas": "1..3", "scaling": SCALING}),
-    ("a service that may sleep and isn't called", quiet, {"replicas": "0..2", "scaling": SCALING}),
-    ("a request waits at a service that sleeps", waits, {"replicas": "0..2", "scaling": SCALING}),
-    ("a new version begins with one replica more", another, {"replicas": 1}),
-    ("a new version doesn't work", another_fails, {"replicas": 1}),
-    ("a replica too many is drained", fewer, {"replicas": 2}),
-    ("a drained replica is let go by its door", drained, {"replicas": 2}),
-    ("a drained worker isn't let go by the door", behind_a_router, {"groups": ROUTED}),
-    ("a drained worker is let go by its router", let_go_by_its_router, {"groups": ROUTED}),
-):
-    situation(f"a service: {name}", told, before, **config)
+situation("a service: more replicas for more requests", told, busy, replicas="1..3", scaling=SCALING)
+situation(
+    "a service: a service that may sleep and isn't called",
+    told,
+    quiet,
+    replicas="0..2",
+    scaling=SCALING,
+    comes_to="again in 3600 s",
+)
+situation("a service: a request waits at a service that sleeps", told, waits, replicas="0..2", scaling=SCALING)
+situation(
+    "a service: a new version begins with one replica more",
+    told,
+    another,
+    replicas=1,
+    comes_to="new job run-0-0-1 submitted; again in 60 s",
+)
+situation("a service: a new version doesn't work", told, another_fails, replicas=1, comes_to="again in 60 s")
+situation(
+    "a service: a drained replica is let go by its door",
+    told,
+    drained,
+    replicas=2,
+    comes_to="run-0-0-1 running → terminating (scaled_down); again in 60 s",
+)
+situation("a service: a drained worker isn't let go by the door", told, behind_a_router, groups=ROUTED)

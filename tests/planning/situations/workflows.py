@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
@@ -11,15 +10,12 @@ from chalicelib.planning.kernel.executions import StepCall
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.kernel.workflows import (
-    MOST_STARTS,
     Definition,
     StepDone,
-    StepFailed,
     StepWaits,
     WorkflowSnapshot,
     WorkflowStep,
     begin,
-    cancel,
     decide_call,
     decide_step,
     decide_workflow,
@@ -41,7 +37,6 @@ ID = workflow_id("instance/i", TENT.name)
 CALLED: dict[str, Any] = {"driver": Driver.execution, "starts": 1}
 WAITED: dict[str, Any] = {**CALLED, "token": "t"}
 UNDOING: dict[str, Any] = {"status": WorkflowStatus.undoing, "reason": "Unfit", "message": "too small"}
-CANCELLED: dict[str, Any] = {"cancelled": True}
 
 
 def workflow(step: str, **fields: Any) -> Workflow:
@@ -84,89 +79,87 @@ def drafted(change: Any, of: Workflow) -> Decided:
 
 
 situation("workflow: it begins", drafted, begin, workflow("place").with_(due_at=None, version=0))
-for name, fields in (("runs", {}), ("is cancelled", CANCELLED), ("has ended", {"status": WorkflowStatus.done})):
-    situation(f"workflow: cancelled when it {name}", drafted, cancel, workflow("poles", **fields))
 
 # --- a look at it -----------------------------------------------------------------------------------------------------
 
-for name, fields in (("", {}), (", driven by an execution", CALLED), (", waited for by one", WAITED)):
-    situation(f"workflow: due{name}", looked_at, "poles", **fields)
-    situation(f"workflow: due{name}, among others", looked_at, "poles", executions=True, **fields)
-    for what, more in (("cancelled", CANCELLED), ("undoing", UNDOING)):
-        for executions in (False, True):
-            whose = " among others" if executions else ""
-            situation(f"workflow: {what}{name}{whose}", looked_at, "sheet", executions=executions, **{**fields, **more})
-    situation(f"workflow: not due{name}", looked_at, "poles", **{**fields, "due_at": NOW + 1})
-    situation(
-        f"workflow: cancelled, and not due{name}", looked_at, "poles", **{**fields, **CANCELLED, "due_at": NOW + 1}
-    )
-    situation(
-        f"workflow: undoing, and not due{name}",
-        looked_at,
-        "poles",
-        **{**fields, **CANCELLED, **UNDOING, "due_at": NOW + 1},
-    )
-    situation(f"workflow: an attempt is under way{name}", looked_at, "poles", **{**fields, "act_until": NOW + 1})
-    situation(f"workflow: an attempt has had its time{name}", looked_at, "poles", **{**fields, "act_until": NOW})
-for starts in (1, MOST_STARTS - 1, MOST_STARTS):
-    situation(
-        f"workflow: {starts} executions came to nothing",
-        looked_at,
-        "poles",
-        executions=True,
-        **{**CALLED, "starts": starts},
-    )
-for ended in (WorkflowStatus.done, WorkflowStatus.undone):
-    situation(f"workflow: {ended.value}", looked_at, "poles", status=ended, due_at=None)
-situation("workflow: a step that isn't needed", looked_at, "rug", failures=2)
-situation("workflow: a step that is needed", looked_at, "rug", state={"rug": "1"})
-situation("workflow: undoing what wasn't needed", looked_at, "rug", **UNDOING)
-situation("workflow: undoing what can't be", looked_at, "place", **UNDOING)
+situation(
+    "workflow: due, among others",
+    looked_at,
+    "poles",
+    executions=True,
+    comes_to="tent: driver, starts; StartExecution; again in 120 s",
+)
+situation("workflow: due, waited for by one", looked_at, "poles", **WAITED)
+situation(
+    "workflow: due, waited for by one, among others",
+    looked_at,
+    "poles",
+    executions=True,
+    **WAITED,
+    comes_to="tent: act_until; DoStep; again in 20 s",
+)
+situation(
+    "workflow: undoing what wasn't needed",
+    looked_at,
+    "rug",
+    **UNDOING,
+    comes_to="tent: step, step_at, act_until; DoStep; again in 20 s",
+)
+situation("workflow: undoing what can't be", looked_at, "place", **UNDOING, comes_to="tent undoing → undone (Unfit)")
 
 # --- what came of an attempt ------------------------------------------------------------------------------------------
 
 DONE, WAITS = StepDone(f"workflow/{ID}", LATER, (("poles", "3"),)), StepWaits(f"workflow/{ID}", LATER, "no wind")
-for name, fields in (("", {}), (", driven by an execution", CALLED), (", waited for by one", WAITED)):
-    for what, more in (("", {}), (", cancelled", CANCELLED), (", undoing", UNDOING)):
-        both = {**fields, **more, "failures": 2, "state": {"a": "b"}}
-        for step in ("place", "poles", "sheet"):
-            situation(f"workflow: {step} is done{name}{what}", tried, step, DONE, **both)
-        situation(f"workflow: waiting{name}{what}", tried, "poles", WAITS, **both)
-        late = {**both, "step_at": NOW - HOUR}
-        situation(f"workflow: waiting for too long{name}{what}", tried, "poles", WAITS, **late)
-        for error in ("Transient", "Unfit"):
-            failed = StepFailed(f"workflow/{ID}", error, "x" * 600, None, LATER)
-            for failures in (0, 2):
-                told = f"workflow: {error} after {failures} failures{name}{what}"
-                situation(told, tried, "poles", failed, **{**both, "failures": failures})
-silent, patient = replace(WAITS, message=""), {"step_at": NOW - HOUR + 1}
-situation("workflow: waiting for too long, and not for what", tried, "poles", silent, step_at=NOW - HOUR)
-situation("workflow: waiting in its last moment", tried, "poles", WAITS, **patient)
-situation("workflow: waiting in its last moment, driven by an execution", tried, "poles", WAITS, **patient, **WAITED)
-for wait in (0.5, 90.0):
-    failed = StepFailed(f"workflow/{ID}", "Throttled", "no", wait, LATER)
-    situation(f"workflow: a failure, to be tried again after {wait}", tried, "poles", failed)
-for failures in (1, 8, 30):
-    failed = StepFailed(f"workflow/{ID}", "Transient", "no", None, LATER)
-    situation(f"workflow: undoing failed {failures} times", tried, "poles", failed, **UNDOING, failures=failures)
-situation("workflow: an attempt that was overtaken", tried, "poles", replace(DONE, attempt=LATER - 1))
-situation("workflow: an attempt that comes after its end", tried, "poles", DONE, status=WorkflowStatus.undone)
+situation(
+    "workflow: place is done, waited for by one",
+    tried,
+    "place",
+    DONE,
+    **WAITED,
+    failures=2,
+    state={"a": "b"},
+)
+situation(
+    "workflow: waiting in its last moment, driven by an execution",
+    tried,
+    "poles",
+    WAITS,
+    step_at=NOW - HOUR + 1,
+    **WAITED,
+    comes_to="tent: act_until; again in 0.000001 s",
+)
 
 # --- what an execution asks for ---------------------------------------------------------------------------------------
 
 DO, UNDO = StepCall("poles", token="t2"), StepCall("poles", undo=True)
-for name, fields in (
-    ("", CALLED),
-    (", which waits", WAITED),
-    (", cancelled", {**CALLED, **CANCELLED}),
-    (", undoing", {**CALLED, **UNDOING}),
-):
-    for at in ("place", "poles", "sheet"):
-        situation(f"workflow: asked for the poles at {at}{name}", called, at, DO, **{**CALLED, **fields})
-        situation(f"workflow: asked to undo the poles at {at}{name}", called, at, UNDO, **{**CALLED, **fields})
+situation(
+    "workflow: asked to undo the poles at place",
+    called,
+    "place",
+    UNDO,
+    **CALLED,
+    comes_to="tent running → undone (timeout)",
+)
+situation("workflow: asked for the poles at sheet", called, "sheet", DO, **CALLED, comes_to="nothing")
 situation("workflow: asked for by the first execution", called, "poles", DO)
-situation("workflow: asked for while an attempt is under way", called, "poles", DO, **CALLED, act_until=NOW + 1)
-situation("workflow: asked for when an attempt has had its time", called, "poles", DO, **CALLED, act_until=NOW)
-for ended in (WorkflowStatus.done, WorkflowStatus.undone):
-    situation(f"workflow: asked for when it is {ended.value}", called, "poles", DO, **CALLED, status=ended)
-    situation(f"workflow: asked to undo it when it is {ended.value}", called, "poles", UNDO, **CALLED, status=ended)
+situation(
+    "workflow: asked for while an attempt is under way",
+    called,
+    "poles",
+    DO,
+    **CALLED,
+    act_until=NOW + 1,
+    comes_to="nothing",
+)
+situation(
+    "workflow: asked for when it is done", called, "poles", DO, **CALLED, status=WorkflowStatus.done, comes_to="nothing"
+)
+situation(
+    "workflow: asked for when it is undone",
+    called,
+    "poles",
+    DO,
+    **CALLED,
+    status=WorkflowStatus.undone,
+    comes_to="nothing",
+)
