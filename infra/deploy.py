@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from chalicelib.agent.build import build as agent
+from chalicelib.agent.program.build import build as agent
 from chalicelib.errors import Invalid, Refused
 from chalicelib.runtime.root import install_id
 from chalicelib.runtime.settings import emulator

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chalicelib.agent.build import build as agent
+from chalicelib.agent.program.build import build as agent
 from chalicelib.backends.aws.permissions import ANY
 from chalicelib.errors import Bug
 from infra import artefacts, installed, spending, stateful, stateless

@@ -13,7 +13,7 @@ from typing import get_type_hints
 import pytest
 
 import chalicelib
-from chalicelib.agent import tasks
+from chalicelib.agent.kernel import tasks
 from chalicelib.catalog import offers
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys, programs
@@ -145,8 +145,8 @@ def test_all_that_a_server_keeps_in_its_folder_is_listed(tmp_path: Path) -> None
 
 
 def test_all_that_an_agent_keeps_in_its_folder_is_listed() -> None:
-    folder = Path(tasks.__file__).parent
-    sources = [path.read_text(encoding="utf-8") for path in (*folder.glob("*.py"), Path(local_host.__file__))]
+    folder = Path(tasks.__file__).parents[1]
+    sources = [path.read_text(encoding="utf-8") for path in (*folder.rglob("*.py"), Path(local_host.__file__))]
     names = {
         name
         for text in sources

@@ -2,6 +2,6 @@
 
 import sys
 
-from .main import main
+from .program.main import main
 
 sys.exit(main(sys.argv[1:]))

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from chalicelib.agent import websocket
+from chalicelib.agent.streams import websocket
 from chalicelib.api import dispatch
 from chalicelib.api.auth import bearer
 from chalicelib.api.dispatch import Reply, RequestHead
@@ -220,7 +220,7 @@ class AsgiBridge:
         lane = self._agents if of_agents(head.route) else self._users
         caller = bearer(head.request.headers)
         try:
-            welcome = websocket.welcome(websocket.asked(head.request.headers))
+            welcome = websocket.welcome(websocket.key_of(head.request.headers))
             await self._enter(head, exchange, lane, caller)
             reply = await _once(lane, caller, partial(self._call, head, exchange.query), b"")
             if reply.status == 200:

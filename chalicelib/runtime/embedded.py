@@ -251,7 +251,7 @@ def _permissions(settings: ServerSettings, config: ServerConfig) -> Permissions:
 def agent_program(folder: Path) -> Path:
     """The agent as one file in the data folder, built from the package at start. On a full disk, agents get that of
     the last start, so that the server starts and shows what it has."""
-    from chalicelib.agent.build import build, write
+    from chalicelib.agent.program.build import build, write
     from chalicelib.store.disk import disk_error
 
     program = folder / PROGRAM_FILE

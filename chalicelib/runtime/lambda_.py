@@ -282,7 +282,7 @@ def _always(settings: LambdaSettings) -> list[Account]:
 
 
 def _simulated(settings: LambdaSettings, folder: Path) -> Backend:
-    from chalicelib.agent.build import write
+    from chalicelib.agent.program.build import write
     from chalicelib.backends.simulated.local import local_cloud
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -202,15 +202,15 @@ class LocalAgents:
 
 def resources_here(data: Path) -> Resources:
     """What this machine has, as its agent will find it."""
-    from chalicelib.agent.inventory import Inventory
+    from chalicelib.agent.program.inventory import Inventory
 
     return resources_of(HostFacts.model_validate(Inventory(str(data)).facts({})))
 
 
 def isolation_here(settings: ServerSettings) -> str:
     """The line that says how this machine separates jobs, before any of them runs."""
-    from chalicelib.agent.docker_client import DockerClient
-    from chalicelib.agent.users import Users
+    from chalicelib.agent.runtimes.docker_client import DockerClient
+    from chalicelib.agent.runtimes.users import Users
 
     away = ""
     if settings.agent_runtime != "process":

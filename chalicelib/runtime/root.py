@@ -125,7 +125,7 @@ class Root:
 
     @cached_property
     def _performers(self) -> Mapping[str, Performer]:
-        from chalicelib.agent.build import build
+        from chalicelib.agent.program.build import build
         from chalicelib.hosts.steps import HostSteps
         from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 
@@ -149,7 +149,7 @@ class Root:
     @cached_property
     def _program(self) -> str:
         """The digest of this release's agent. Only what gets machines an agent calls this."""
-        from chalicelib.agent.build import build
+        from chalicelib.agent.program.build import build
         from chalicelib.usecases.agents.downloads import publish
 
         return publish(self.ports.blobs, build())

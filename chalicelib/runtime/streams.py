@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from chalicelib.agent.websocket import LEAVING, Closed, Peer
+from chalicelib.agent.streams.websocket import LEAVING, Closed, Peer
 from chalicelib.errors import Forbidden, Refused
 
 log = logging.getLogger(__name__)

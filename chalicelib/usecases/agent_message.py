@@ -16,7 +16,7 @@ from chalicelib.errors import Invalid, Problem
 from chalicelib.printable import printable
 
 PROTOCOL = 1
-# The agent keeps to the same limits (`agent/limits.py`; a test compares), so that what it sends is always accepted.
+# The agent keeps to the same limits (`agent/kernel/limits.py`; a test compares), so what it sends is accepted.
 MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON
 MAX_TASKS = 2 * MOST_BLOCKS  # those that ended wait to be removed while others start
 MAX_RECORDS = 20_000

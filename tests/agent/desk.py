@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from chalicelib.agent.roster import Roster
-from chalicelib.agent.task_runtime import TaskUsage
-from chalicelib.agent.tasks import TaskFolder
+from chalicelib.agent.kernel.task_runtime import TaskUsage
+from chalicelib.agent.kernel.tasks import TaskFolder
+from chalicelib.agent.program.roster import Roster
 
 CARDS = [{"id": f"GPU-{number}", "vendor": "nvidia"} for number in range(4)]
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chalicelib.agent import build
+from chalicelib.agent.program import build
 from tests.agent.server import PATIENCE, Plane, Server
 
 MEGABYTE = 1 << 20

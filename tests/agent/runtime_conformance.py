@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import build
-from chalicelib.agent.process_tree import living
-from chalicelib.agent.roster import Roster
-from chalicelib.agent.task_runtime import TaskRuntime
+from chalicelib.agent.kernel.process_tree import living
+from chalicelib.agent.kernel.task_runtime import TaskRuntime
+from chalicelib.agent.program import build
+from chalicelib.agent.program.roster import Roster
 from chalicelib.planning.jobs import command_lists
 from tests.harness.conformance import Conformance
 

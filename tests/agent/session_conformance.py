@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent import logins
-from chalicelib.agent.process_tree import descendants, living, read_stat
+from chalicelib.agent.kernel.process_tree import descendants, living, read_stat
+from chalicelib.agent.sessions import logins
 from tests.agent.runtime_conformance import PATIENCE, Workshop, seconds
 from tests.agent.ssh_client import Ssh, key_pair
 from tests.harness.conformance import Conformance

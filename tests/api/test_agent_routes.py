@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from chalicelib.agent.link import Link
+from chalicelib.agent.kernel.link import Link
 from chalicelib.api import dispatch
 from chalicelib.api.auth import FIRST_MESSAGE
 from chalicelib.domain import keys

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from chalicelib.agent.build import write
-from chalicelib.agent.gateway_role import folder_of
+from chalicelib.agent.gateway.role import folder_of
+from chalicelib.agent.program.build import write
 from chalicelib.backends.simulated.catalogue import resources
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.backends.simulated.launch import LocalLauncher

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from chalicelib.agent import websocket
+from chalicelib.agent.streams import websocket
 from tests.bench.measure import report, running_server, submit, task, wait_local_host
 from tests.harness.server import ROOT, Server, until
 from tests.harness.streams import Stream

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from chalicelib.agent.commands import Remove, Start
-from chalicelib.agent.session import AgentSession, Message
+from chalicelib.agent.program.commands import Remove, Start
+from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.ids import derive

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.process_tree import descendants
+from chalicelib.agent.kernel.process_tree import descendants
 from tests.harness.server import PATIENCE, ROOT, Server, until
 
 SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": "1GB.."}

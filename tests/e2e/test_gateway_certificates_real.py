@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.gateway_role import remove
+from chalicelib.agent.gateway.role import remove
 from chalicelib.domain import keys
 from chalicelib.domain.certificates import Certificate, certificate_id
 from chalicelib.store import nouns

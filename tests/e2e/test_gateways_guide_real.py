@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from chalicelib.agent.gateway_role import remove
+from chalicelib.agent.gateway.role import remove
 from tests.bench.measure import wait_local_host
 from tests.harness.installed import program
 from tests.harness.server import Server

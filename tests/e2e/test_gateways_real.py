@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.gateway_role import folder_of, remove
+from chalicelib.agent.gateway.role import folder_of, remove
 from tests.bench.measure import wait_local_host
 from tests.e2e.test_services_real import START
 from tests.harness.server import PATIENCE, Server, until

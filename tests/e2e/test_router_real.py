@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.domain.instants import SECOND
 from chalicelib.planning.runs.rollout import DRAIN
-from tests.agent.test_router_real import ENGINE, SMG
+from tests.agent.replicas.test_router_real import ENGINE, SMG
 from tests.bench.measure import wait_local_host
 from tests.harness.server import Server, until
 from tests.runtime.live import run_of, wait_for

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from chalicelib.agent.build import build
+from chalicelib.agent.program.build import build
 from tests.harness.installed import build_wheel, install, metadata, plain_install
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
@@ -79,7 +79,7 @@ def test_nothing_of_the_repository_is_found_but_through_it(bin_folder: Path, tmp
 
 def test_the_agents_program_comes_out_of_it_byte_for_byte(bin_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "agent.pyz"
-    subprocess.run([bin_folder / "python", "-m", "chalicelib.agent.build", out], cwd=tmp_path, check=True)
+    subprocess.run([bin_folder / "python", "-m", "chalicelib.agent.program.build", out], cwd=tmp_path, check=True)
     assert out.read_bytes() == build()
 
 

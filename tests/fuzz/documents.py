@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from chalicelib.agent.files import unpack
-from chalicelib.agent.task_runtime import TaskError
+from chalicelib.agent.kernel.task_runtime import TaskError
+from chalicelib.agent.runtimes.files import unpack
 from chalicelib.configuration.parse import parse_bytes, parse_profiles
 from chalicelib.configuration.server import parse_server_bytes
 from chalicelib.errors import Invalid

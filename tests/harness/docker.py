@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from chalicelib.agent.docker_client import DockerClient, DockerError
+from chalicelib.agent.runtimes.docker_client import DockerClient, DockerError
 from tests.harness.debian import NotHere, install, run
 from tests.harness.images import Image, busybox_image, python_image
 

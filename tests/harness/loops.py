@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent import mountinfo
+from chalicelib.agent.kernel import mountinfo
 
 MIB = 1 << 20
 MAJOR = 7  # the kernel's number of loop devices

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chalicelib.agent.process_tree import descendants
+from chalicelib.agent.kernel.process_tree import descendants
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "test-admin-token"

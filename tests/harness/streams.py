@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from urllib.parse import urlencode, urlsplit
 
-from chalicelib.agent import networks, websocket
-from chalicelib.agent.websocket import Closed
+from chalicelib.agent.kernel import networks
+from chalicelib.agent.streams import websocket
+from chalicelib.agent.streams.websocket import Closed
 from tests.harness.server import PATIENCE
 
 

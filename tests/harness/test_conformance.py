@@ -45,7 +45,7 @@ def joined() -> frozenset[type]:
     """The test classes of all packages that have suites."""
     found: set[type] = set()
     for package in (tests.agent, tests.backends, tests.serving, tests.store):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.rpartition(".")[2].startswith("test_"):
                 classes = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
                 found |= {kind for name, kind in classes if name.startswith("Test")}

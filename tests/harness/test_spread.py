@@ -18,7 +18,9 @@ def test_what_is_named_is_there() -> None:
 
 def test_a_file_stays_whole_and_one_engine_serves_all_who_need_it() -> None:
     assert group("tests/api/test_app.py::test_a[x::y]") == group("tests/api/test_app.py::test_b")
-    assert group("tests/agent/test_docker_real.py::TestA::test_b") == group("tests/e2e/test_docker_real.py::test_c")
+    assert group("tests/agent/runtimes/test_docker_real.py::TestA::test_b") == group(
+        "tests/e2e/test_docker_real.py::test_c"
+    )
     assert group("tests/simulation/test_a.py::test_b[1]") != group("tests/simulation/test_a.py::test_b[2]")
 
 

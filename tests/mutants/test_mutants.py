@@ -118,15 +118,17 @@ def test_tests_are_found_by_name_the_closest_first() -> None:
     near = {"tests/store/test_dynamo_calls.py", "tests/store/test_dynamo_real.py"}
     assert set(about(ROOT, "chalicelib/store/dynamo.py")[:2]) == near
     assert "tests/store/test_kill_real.py" not in about(ROOT, "chalicelib/store/dynamo.py")
-    assert any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/session.py"))
-    assert not any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/docker.py"))
+    assert any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/program/session.py"))
+    assert not any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/runtimes/docker.py"))
 
 
 def test_an_agents_test_that_imports_nothing_of_a_file_isnt_about_it() -> None:
-    found = about(ROOT, "chalicelib/agent/users.py")
-    assert "tests/agent/test_spool.py" not in found
-    assert "tests/agent/test_own_users_real.py" in found, "by another name"
-    assert found.index("tests/agent/test_users.py") < found.index("tests/agent/test_program.py"), "closer"
+    found = about(ROOT, "chalicelib/agent/runtimes/users.py")
+    assert "tests/agent/kernel/test_spool.py" not in found
+    assert "tests/agent/runtimes/test_own_users_real.py" in found, "by another name"
+    assert found.index("tests/agent/runtimes/test_users.py") < found.index("tests/agent/program/test_program.py"), (
+        "closer"
+    )
 
 
 def test_imports_are_followed(tmp_path: Path) -> None:

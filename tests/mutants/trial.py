@@ -34,39 +34,45 @@ ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this or
     "usecases": ("usecases", "api", "simulation", "scenarios"),
     "store": ("store", "engine", "usecases", "simulation", "scenarios"),
     "agent": ("agent",),
-    "agent/session.py": ("agent", "simulation"),
+    "agent/program/session.py": ("agent", "simulation"),
 }
 TOO = {  # about files by other names
-    "tests/agent/test_container_sessions_real.py": ("agent/container_session.py",),
-    "tests/agent/test_namespaces_real.py": ("agent/container_session.py",),
-    "tests/agent/test_gateway_role_real.py": ("agent/gateway/nginx.py", "agent/gateway/program.py"),
-    "tests/agent/test_logins_served.py": ("agent/namespaces.py", "agent/login_connections.py"),
-    "tests/agent/test_own_users_real.py": (
-        "agent/users.py",
-        "agent/accounts.py",
-        "agent/process.py",
-        "agent/process_tree.py",
+    "tests/agent/sessions/test_container_sessions_real.py": ("agent/sessions/container_session.py",),
+    "tests/agent/kernel/test_namespaces_real.py": ("agent/sessions/container_session.py",),
+    "tests/agent/gateway/test_role_real.py": ("agent/gateway/nginx.py", "agent/gateway/program.py"),
+    "tests/agent/sessions/test_logins_served.py": ("agent/kernel/namespaces.py", "agent/sessions/login_connections.py"),
+    "tests/agent/runtimes/test_own_users_real.py": (
+        "agent/runtimes/users.py",
+        "agent/runtimes/accounts.py",
+        "agent/runtimes/process.py",
+        "agent/kernel/process_tree.py",
     ),
-    "tests/agent/test_process.py": ("agent/supervisor.py", "agent/spool.py", "agent/process_tree.py"),
-    "tests/agent/test_replicas_real.py": ("agent/replica_loop.py",),
-    "tests/agent/test_repositories_real.py": ("agent/git.py", "agent/process.py"),
-    "tests/agent/test_sessions_real.py": (
-        "agent/logins.py",
-        "agent/main.py",
-        "agent/session_command.py",
-        "agent/listening.py",
+    "tests/agent/runtimes/test_process.py": (
+        "agent/program/supervisor.py",
+        "agent/kernel/spool.py",
+        "agent/kernel/process_tree.py",
     ),
-    "tests/agent/test_volume_crashes_real.py": ("agent/holds.py",),
-    "tests/agent/test_volumes_real.py": tuple(
-        f"agent/{name}.py" for name in ("bound_folders", "disks", "folders", "mountinfo", "process")
+    "tests/agent/replicas/test_replicas_real.py": ("agent/replicas/replica_loop.py",),
+    "tests/agent/runtimes/test_repositories_real.py": ("agent/runtimes/git.py", "agent/runtimes/process.py"),
+    "tests/agent/sessions/test_sessions_real.py": (
+        "agent/sessions/logins.py",
+        "agent/program/main.py",
+        "agent/sessions/session_command.py",
+        "agent/runtimes/listening.py",
+    ),
+    "tests/agent/volumes/test_volume_crashes_real.py": ("agent/volumes/holds.py",),
+    "tests/agent/volumes/test_volumes_real.py": (
+        "agent/kernel/mountinfo.py",
+        "agent/runtimes/process.py",
+        *(f"agent/volumes/{name}.py" for name in ("bound_folders", "disks", "folders")),
     ),
     "tests/functions/test_dead_letters.py": ("engine/given_up.py",),
     "tests/serving/test_gateway_program_real.py": tuple(
-        f"agent/gateway/{name}.py" for name in ("asks", "command", "control", "plane", "program")
+        f"agent/gateway/{name}.py" for name in ("command", "control", "plane", "program", "worker_requests")
     ),
     "tests/serving/test_gateway_streams_real.py": ("agent/gateway/relays.py", "agent/gateway/nginx.py"),
     "tests/store/test_s3_real.py": ("store/blobs.py",),
-    "tests/usecases/people/test_limits.py": ("agent/session.py", "agent/tasks.py"),
+    "tests/usecases/people/test_limits.py": ("agent/program/session.py", "agent/kernel/tasks.py"),
 }
 SLOW = re.compile(r"^tests/agent/test_(agent|process)\.py$|^tests/simulation/")  # start processes, or play for long
 APART = re.compile(r"_real\.py$|/test_planted\.py$")  # need something of the machine, or minutes

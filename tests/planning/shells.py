@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chalicelib.agent import steps
+from chalicelib.agent.runtimes import steps
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.jobs.jobs import agent_task
 from tests.world import nouns as b

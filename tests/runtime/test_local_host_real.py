@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.inventory import Inventory
+from chalicelib.agent.program.inventory import Inventory
 from tests.bench.measure import submit, task, wait_local_host
 from tests.harness.server import Server, processes_of, until
 from tests.runtime.live import agent_pid, log_of, run_of, wait_for

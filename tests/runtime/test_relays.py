@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.websocket import FAILED, NORMAL
+from chalicelib.agent.streams.websocket import FAILED, NORMAL
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.runtime.relays import (
     AT_FIRST,

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from chalicelib.agent import docker, users
+from chalicelib.agent.runtimes import docker, users
 from chalicelib.api.routes import ROUTES
 from chalicelib.configuration.server import parse_server
 from chalicelib.configuration.server_spec import DefaultPermissions

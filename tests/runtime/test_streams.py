@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.websocket import Closed, Peer, parse_head, welcome
+from chalicelib.agent.streams.websocket import Closed, Peer, parse_head, welcome
 from chalicelib.errors import Forbidden, Refused
 from chalicelib.runtime.streams import (
     AGAIN,

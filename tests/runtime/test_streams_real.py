@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.websocket import Closed
+from chalicelib.agent.streams.websocket import Closed
 from tests.bench.measure import submit, task, wait_local_host
 from tests.harness.server import Server, until
 from tests.harness.streams import Refused, Stream

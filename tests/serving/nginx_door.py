@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.agent.gateway import entries
-from chalicelib.agent.gateway.asks import Asks, TokenVerdict
 from chalicelib.agent.gateway.buckets import Buckets
 from chalicelib.agent.gateway.control import Control
 from chalicelib.agent.gateway.nginx import MODULES, Listens, Nginx
+from chalicelib.agent.gateway.worker_requests import TokenVerdict, WorkerRequests
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import Served
 from tests.serving.door import resident
@@ -60,7 +60,7 @@ class NginxDoor:
         https = [f"{host}:{self.secure[1]}"] if tls else []
         listens = Listens([f"{host}:{self.address[1]}"], https)
         self.nginx = Nginx(str(folder), listens, workers, user)
-        self.asks = Asks(self.nginx.asks, self._rights, self.woken.append, print)
+        self.asks = WorkerRequests(self.nginx.asks, self._rights, self.woken.append, print)
         self.nginx.start()
         self.asks.start()
         self.control = Control(self.nginx.control)

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import websocket
 from chalicelib.agent.gateway.nginx import pin_of
 from chalicelib.agent.gateway.relays import AT_FIRST, FRESH
-from chalicelib.agent.streams import AgentStreams, Order, dialled
+from chalicelib.agent.streams import websocket
+from chalicelib.agent.streams.streams import AgentStreams, Order, dialled
 from chalicelib.domain.serving import Served
 from tests.harness.server import until
 from tests.serving.caller import Answer, Caller

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.process_tree import descendants
+from chalicelib.agent.kernel.process_tree import descendants
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from tests.harness.server import until
 from tests.serving import genuine_client as client

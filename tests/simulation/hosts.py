@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from chalicelib.agent.commands import Abort, Carry, Command, End, Keep, Remove, Start, Stop
-from chalicelib.agent.session import AgentSession, Message
+from chalicelib.agent.program.commands import Abort, Carry, Command, End, Keep, Remove, Start, Stop
+from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import Micros

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import chunks
+from chalicelib.agent.program import chunks
 from chalicelib.domain.log_chunks import LogChunk
 from chalicelib.errors import Refused
 from chalicelib.store.blobs import Blobs, S3Blobs
@@ -94,7 +94,7 @@ def test_an_agent_puts_a_part_of_a_log_itself(bucket: S3Blobs, aws: Emulator) ->
     logs = BlobLogs(MemoryStore(), blobs)
     uploads = S3Uploads(logs, blobs)
     chunk = chunks.Chunk(J, 0, [(1, b"hello "), (2, b"world\n" * 30_000)])
-    told = chunk.told()
+    told = chunk.fields()
     order = uploads.offer(P, J, 0, told["size"], told["sha256"])
     assert (
         isinstance(order, LogUpload)

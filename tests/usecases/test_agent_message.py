@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from chalicelib.agent.limits import METRICS_MOST
+from chalicelib.agent.kernel.limits import METRICS_MOST
 from chalicelib.errors import Invalid
 from chalicelib.usecases.agent_message import MAX_MESSAGE, MAX_TASKS, AgentMessage, read_message
 

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 import orjson
 
-from chalicelib.agent import chunks, steps
-from chalicelib.agent.commands import Abort, Carry, Command, End, Keep, PutLog, Remove, Start, Stop
-from chalicelib.agent.session import AgentSession, Message
+from chalicelib.agent.program import chunks
+from chalicelib.agent.program.commands import Abort, Carry, Command, End, Keep, PutLog, Remove, Start, Stop
+from chalicelib.agent.program.session import AgentSession, Message
+from chalicelib.agent.runtimes import steps
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND

@@ -9,8 +9,8 @@ import resource
 import signal
 from typing import List
 
-from ..program import log
-from ..tasks import take_lock
+from ..kernel.log import log
+from ..kernel.tasks import take_lock
 from .nginx import Listens, Nginx
 from .plane import PlaneClient
 from .program import GatewayProgram

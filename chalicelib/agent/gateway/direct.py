@@ -13,11 +13,11 @@ import selectors
 import socket
 import threading
 import time
-from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Set, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Set, Tuple, cast
 
 PATIENCE = 1.0  # seconds for a connection, which within a network takes a millisecond
 WHILE_GOOD, WHILE_NOT = 10.0, 60.0  # seconds until the next try
-Word = Mapping[str, Any]
+Configuration = Mapping[str, Any]
 Place = Tuple[str, int]  # an address and a port
 
 
@@ -33,10 +33,10 @@ class Direct:
         self._tried: Dict[str, Tried] = {}  # by job: another's at the same place is tried anew
         self._lock = threading.Lock()
 
-    def look(self, word: Word) -> bool:
+    def look(self, configuration: Configuration) -> bool:
         """Try what is due. True if another way is taken to one of them from now on."""
         with self._lock:
-            wanted = _places(word)
+            wanted = _places(configuration)
             known = {job: tried for job, tried in self._tried.items() if wanted.get(job) == tried.place}
             now = self._clock()
             due = {job: place for job, place in wanted.items() if job not in known or known[job].again <= now}
@@ -48,8 +48,8 @@ class Direct:
             self._tried, before = after, self._tried
             return _straight(before) != _straight(after)
 
-    def applied(self, word: Word) -> Dict[str, Any]:
-        """The word with an address for each replica that is reached by itself."""
+    def applied(self, configuration: Configuration) -> Dict[str, Any]:
+        """The configuration with an address for each replica that is reached by itself."""
         straight = _straight(self._tried)
 
         def found(replica: Mapping[str, Any]) -> Dict[str, Any]:
@@ -57,9 +57,10 @@ class Direct:
             return {**replica, "address": place[0]} if place and place == _place(replica) else {**replica}
 
         services = [
-            {**service, "replicas": [found(each) for each in service["replicas"]]} for service in word["services"]
+            {**service, "replicas": [found(each) for each in service["replicas"]]}
+            for service in configuration["services"]
         ]
-        return {**word, "services": services}
+        return {**configuration, "services": services}
 
 
 def reached(places: Collection[Place]) -> Set[Place]:
@@ -80,14 +81,13 @@ def reached(places: Collection[Place]) -> Set[Place]:
                 break
             for key, _ in ready:
                 selector.unregister(key.fileobj)
-                sock = key.fileobj  # type: ignore[assignment]
-                if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                if cast(socket.socket, key.fileobj).getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
                     found.add(key.data)
     return found
 
 
-def _places(word: Word) -> Dict[str, Place]:
-    replicas: List[Mapping[str, Any]] = [each for service in word["services"] for each in service["replicas"]]
+def _places(configuration: Configuration) -> Dict[str, Place]:
+    replicas: List[Mapping[str, Any]] = [each for service in configuration["services"] for each in service["replicas"]]
     return {each["job_id"]: _place(each) for each in replicas if _is_candidate(each)}
 
 

@@ -20,21 +20,21 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
 from .relays import ReplicaAddress, place
 
 HOLD = 30  # seconds that a request may wait for a replica
-Word = Mapping[str, Any]
+Configuration = Mapping[str, Any]
 ROUTED = ("/generate", "/chat/completions", "/health", "/v1/models")  # besides /v1/…: what a router serves
 
 
-def entries(word: Word, relays: str) -> Dict[str, str]:
+def entries(configuration: Configuration, relays: str) -> Dict[str, str]:
     """`relays`: the folder of the sockets behind which replicas are that have no address."""
     found: Dict[str, Any] = {}
-    for service in word.get("services", ()):
+    for service in configuration.get("services", ()):
         for host in service["hosts"]:
             found["host|" + host.lower()] = _service(service, relays)
-    for host, project in word.get("model_hosts", {}).items():
-        found["host|" + host.lower()] = _models(project, word.get("services", ()))
-    for host, pair in word.get("certificates", {}).items():
+    for host, project in configuration.get("model_hosts", {}).items():
+        found["host|" + host.lower()] = _models(project, configuration.get("services", ()))
+    for host, pair in configuration.get("certificates", {}).items():
         found["certificate|" + host.lower()] = {"certificate": pair["certificate"], "key": pair["key"]}
-    for token, answer in word.get("challenges", {}).items():
+    for token, answer in configuration.get("challenges", {}).items():
         found["challenge|" + token] = {"answer": answer}
     return {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in found.items()}
 
@@ -46,21 +46,21 @@ def difference(old: Iterable[str], had: Mapping[str, str], wanted: Mapping[str, 
     return changed
 
 
-def draining(word: Word) -> Dict[str, List[str]]:
+def draining(configuration: Configuration) -> Dict[str, List[str]]:
     """The jobs of each run that get nothing new."""
     found = {}
-    for service in word.get("services", ()):
+    for service in configuration.get("services", ()):
         jobs = [each["job_id"] for each in service["replicas"] if each.get("draining")]
         if jobs:
             found[service["run_id"]] = jobs
     return found
 
 
-def relayed(word: Word) -> Dict[str, ReplicaAddress]:
+def relayed(configuration: Configuration) -> Dict[str, ReplicaAddress]:
     """The replicas that are reached over their agents' streams only, by job. One that drains isn't forgotten before
     it is let go."""
     found = {}
-    for service in word.get("services", ()):
+    for service in configuration.get("services", ()):
         for each in service["replicas"]:
             if each.get("ready") and not each.get("address"):
                 found[each["job_id"]] = ReplicaAddress(
@@ -69,9 +69,11 @@ def relayed(word: Word) -> Dict[str, ReplicaAddress]:
     return found
 
 
-def direct(word: Word) -> Set[str]:
+def direct(configuration: Configuration) -> Set[str]:
     """The runs that have a replica which needs no stream."""
-    return {service["run_id"] for service in word.get("services", ()) if any(map(_is_direct, service["replicas"]))}
+    return {
+        service["run_id"] for service in configuration.get("services", ()) if any(map(_is_direct, service["replicas"]))
+    }
 
 
 def _is_direct(replica: Mapping[str, Any]) -> bool:

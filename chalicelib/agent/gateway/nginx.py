@@ -21,8 +21,8 @@ from typing import List, NamedTuple, Sequence
 
 MODULES = "/usr/lib/nginx/modules"
 LUA = (
-    "access", "asking", "callers", "certificates", "control", "counting", "dead_hosts", "door", "headers", "heads",
-    "holding", "limits", "models", "problems", "replicas", "services", "states",
+    "access", "callers", "certificates", "control", "counting", "dead_hosts", "door", "headers", "heads",
+    "holding", "limits", "models", "problems", "questions", "replicas", "services", "states",
 )  # fmt: skip
 OURS = (  # what says who asked, and how: the server's door has the same (chalicelib/serving/headers.py)
     "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Port",

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from typing import Callable, Dict, List, Optional, Tuple
 
-from ..tasks import write_atomic
+from ..kernel.tasks import write_atomic
 from .nginx import MODULES
 
 NAMES = ["nginx", "libnginx-mod-http-lua", "lua-cjson", "openssl"]

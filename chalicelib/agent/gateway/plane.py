@@ -12,10 +12,10 @@ import queue
 from typing import Any, Dict, List
 from urllib.parse import quote
 
-from .. import way
-from ..link import Link, LinkError
-from ..tasks import read_text
-from .asks import TokenVerdict
+from ..kernel import route
+from ..kernel.link import Link, LinkError
+from ..kernel.tasks import read_text
+from .worker_requests import TokenVerdict
 
 WAIT = 25  # seconds that a poll may take
 SERVICE_TOKEN = "dstack-service."  # how tokens for services begin
@@ -27,7 +27,7 @@ class PlaneClient:
         self._data = data
         self._links: "queue.SimpleQueue[Link]" = queue.SimpleQueue()  # those that nobody uses
 
-    def word(self, since: str) -> Dict[str, Any]:
+    def configuration(self, since: str) -> Dict[str, Any]:
         """What is to be served, once it isn't `since` any more; without services if it still is. `ask_in`: seconds
         until the next question. Raises LinkError."""
         return self._call("GET", "/agent/gateway?since=%s&wait=%d" % (quote(since, safe=""), WAIT), None, WAIT)
@@ -63,7 +63,7 @@ class PlaneClient:
         try:
             link = self._links.get_nowait()
         except queue.Empty:
-            link = Link(lambda: self._read("via") or way.straight())
+            link = Link(lambda: self._read("via") or route.straight())
         try:
             return link.call(server, method, path, body, credential, wait)
         finally:

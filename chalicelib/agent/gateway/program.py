@@ -14,25 +14,26 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol
 
-from ..link import LinkError
-from ..tasks import read_text, write_atomic
+from ..kernel.link import LinkError
+from ..kernel.tasks import read_text, write_atomic
 from . import entries
-from .asks import Asks, TokenVerdict
 from .buckets import Buckets
 from .control import Control, ControlError
 from .direct import Direct
 from .nginx import Nginx, NginxError
 from .relays import GatewayRelays, Order
+from .worker_requests import TokenVerdict, WorkerRequests
 
 LOOK = 1.0  # seconds
 AGAIN, SELDOM = 1.0, 10.0  # seconds between calls to a control plane that is away: at first, at last
+STORED = "word.json"  # the name that the programs of earlier agents gave it
 EMPTY: Dict[str, Any] = {"version": "", "services": []}
 
 
 class Source(Protocol):
     """The control plane (plane.Plane)."""
 
-    def word(self, since: str) -> Dict[str, Any]: ...
+    def configuration(self, since: str) -> Dict[str, Any]: ...
 
     def report(self, reports: List[Dict[str, Any]]) -> None: ...
 
@@ -52,12 +53,12 @@ class GatewayProgram:
     ) -> None:
         self._folder, self._nginx, self._plane, self._log, self._clock = folder, nginx, plane, log, clock
         self._control = Control(nginx.control)
-        self._asks = Asks(nginx.asks, plane.rights, lambda run: self._look_now.set(), log, nginx.group)
+        self._asks = WorkerRequests(nginx.asks, plane.rights, lambda run: self._look_now.set(), log, nginx.group)
         self._orders: "queue.SimpleQueue[List[Order]]" = queue.SimpleQueue()
         self._relays = GatewayRelays(nginx.relays, self._orders.put, nginx.group)
         self._buckets = Buckets()
         self._direct = Direct()
-        self._word = self._kept()
+        self._configuration = self._stored()
         self._had: Dict[str, str] = {}  # what nginx was told
         self._lock = threading.Lock()  # around the three above
         self._look_now, self._over = threading.Event(), threading.Event()
@@ -96,51 +97,51 @@ class GatewayProgram:
         """Have nginx running, and serving what is known."""
         try:
             if self._nginx.start():
-                self._log("nginx serves %d services" % len(self._word["services"]))
-            self._direct.look(self._word)
+                self._log("nginx serves %d services" % len(self._configuration["services"]))
+            self._direct.look(self._configuration)
             with self._lock:
                 self._had = {}
-                self._tell(self._word, self._control.keys())
+                self._tell(self._configuration, self._control.keys())
         except (NginxError, ControlError) as problem:
             self._log(str(problem))  # tried again at the next look: it isn't running
             self._say("failed", str(problem))
         else:
             self._say("running")
 
-    def _tell(self, word: Dict[str, Any], there: List[str]) -> None:
-        applied = self._direct.applied(word)
+    def _tell(self, configuration: Dict[str, Any], there: List[str]) -> None:
+        applied = self._direct.applied(configuration)
         wanted = entries.entries(applied, self._nginx.relays)
         changed = entries.difference(there, self._had, wanted)
-        runs = [each["run_id"] for each in word["services"]]
+        runs = [each["run_id"] for each in configuration["services"]]
         self._buckets.keep(runs, self._control.counts(runs, [])["runs"])
-        self._relays.keep(entries.relayed(word), entries.direct(applied))
+        self._relays.keep(entries.relayed(configuration), entries.direct(applied))
         if changed:
             self._control.set(changed)
-        self._had, self._word = wanted, word
+        self._had, self._configuration = wanted, configuration
 
-    def take(self, word: Dict[str, Any]) -> bool:
+    def take(self, configuration: Dict[str, Any]) -> bool:
         """Serve what the control plane says. False if it makes no sense, or nginx doesn't take it."""
         try:
-            self._direct.look(word)
+            self._direct.look(configuration)
             with self._lock:
-                self._tell(word, list(self._had))
+                self._tell(configuration, list(self._had))
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
             self._log("what the control plane says makes no sense, and the last word before counts: %r" % problem)
             return False
         except ControlError as problem:
             self._log(str(problem))
             return False
-        write_atomic(self._path("word.json"), json.dumps(word), durable=True)
-        self._log("version %s: %d services" % (word.get("version"), len(word["services"])))
+        write_atomic(self._path(STORED), json.dumps(configuration), durable=True)
+        self._log("version %s: %d services" % (configuration.get("version"), len(configuration["services"])))
         return True
 
     def _try_again(self) -> None:
         """Replicas that nginx reaches by itself from now on, or doesn't any more."""
-        if not self._direct.look(self._word):
+        if not self._direct.look(self._configuration):
             return
         try:
             with self._lock:
-                self._tell(self._word, list(self._had))
+                self._tell(self._configuration, list(self._had))
         except ControlError as problem:
             self._log(str(problem))
 
@@ -149,9 +150,9 @@ class GatewayProgram:
         while not self._over.is_set():
             began = self._clock()
             try:
-                word = self._plane.word(self._word.get("version", ""))
-                good = "services" not in word or self.take(word)
-                pause = max(AGAIN, float(word.get("ask_in", 0))) if good else min(SELDOM, 2 * pause)
+                configuration = self._plane.configuration(self._configuration.get("version", ""))
+                good = "services" not in configuration or self.take(configuration)
+                pause = max(AGAIN, float(configuration.get("ask_in", 0))) if good else min(SELDOM, 2 * pause)
             except LinkError as problem:
                 if problem.status == 410:
                     self._log("the control plane knows this gateway no more: %s" % problem)
@@ -177,9 +178,9 @@ class GatewayProgram:
     def look(self, now: int) -> None:
         """Take what nginx has counted, and report what is due."""
         with self._lock:
-            word = self._word
-            draining = entries.draining(word)
-            runs = [each["run_id"] for each in word["services"]]
+            configuration = self._configuration
+            draining = entries.draining(configuration)
+            runs = [each["run_id"] for each in configuration["services"]]
             jobs = [job for each in draining.values() for job in each]
             self._buckets.sample(self._control.counts(runs, jobs), draining, now)
             reports = self._buckets.reports(now)
@@ -202,17 +203,17 @@ class GatewayProgram:
 
     # On disk ------------------------------------------------------------------------------------------------------
 
-    def _kept(self) -> Dict[str, Any]:
-        text = read_text(self._path("word.json"))
+    def _stored(self) -> Dict[str, Any]:
+        text = read_text(self._path(STORED))
         if text is None:
             return EMPTY
         try:
-            word: Optional[Dict[str, Any]] = json.loads(text)
-            entries.entries(word or {}, "")
+            configuration: Optional[Dict[str, Any]] = json.loads(text)
+            entries.entries(configuration or {}, "")
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
-            self._log("%s can't be read: %r; the control plane will say it again" % (self._path("word.json"), problem))
+            self._log("%s can't be read: %r; the control plane will say it again" % (self._path(STORED), problem))
             return EMPTY
-        return word or EMPTY
+        return configuration or EMPTY
 
     def _say(self, state: str, message: str = "") -> None:
         """How it is, for this machine's agent, which tells the control plane."""

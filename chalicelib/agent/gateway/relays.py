@@ -23,9 +23,9 @@ import socket
 from collections import deque
 from typing import AbstractSet, Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from .. import websocket
-from ..stream_loop import Joined, StreamLoop, receive
-from ..websocket import Peer
+from ..streams import websocket
+from ..streams.stream_loop import Joined, StreamLoop, receive
+from ..streams.websocket import Peer
 
 Order = Dict[str, Any]  # what the control plane passes on to an agent
 AT_FIRST, MOST = 2, 32  # streams of a replica that wait for a request
@@ -71,7 +71,7 @@ class RequestedStream:
     """A stream that was asked for, and when it was last."""
 
     def __init__(self, order: Order, now: float) -> None:
-        self.order, self.begun, self.told = order, now, now
+        self.order, self.begun, self.ordered_at = order, now, now
 
 
 class GatewayRelays:
@@ -187,7 +187,7 @@ class Arrival:
             self._refuse("403 Forbidden")
             return
         try:
-            key = websocket.asked(headers)
+            key = websocket.key_of(headers)
         except websocket.ProtocolBroken:
             self._refuse("400 Bad Request")
             return
@@ -206,11 +206,11 @@ class WaitingStream(Joined):
     def __init__(self, relay: GatewayRelay, near: socket.socket) -> None:
         super().__init__(relay.relays.loop, near, Peer(client=False), None)
         self._relay, self._pinged = relay, relay.relays.loop.clock()
-        self._asked: Optional[float] = None  # since when the agent is to prove that it is there
+        self._challenged_at: Optional[float] = None  # since when the agent is to prove that it is there
 
     @property
-    def heard(self) -> float:
-        return self._heard
+    def received_at(self) -> float:
+        return self._received_at
 
     def join(self, far: socket.socket) -> None:
         self._far = far
@@ -229,20 +229,20 @@ class WaitingStream(Joined):
         self._relay.ended(self)
 
     def has_room(self) -> bool:
-        return self._asked is None and super().has_room()
+        return self._challenged_at is None and super().has_room()
 
     def _take(self, data: bytes) -> None:
-        self._asked = None
+        self._challenged_at = None
         super()._take(data)
         self._relay.answers()
 
     def _read_far(self) -> None:
         """A request stays where another replica may still get it until the agent is known to be there."""
-        silent = self._loop.clock() - self._heard >= FRESH
+        silent = self._loop.clock() - self._received_at >= FRESH
         if silent and self._begins_request() and self._relay.relays.elsewhere(self._relay):
-            asked = self._asked = self._loop.clock()
+            challenged = self._challenged_at = self._loop.clock()
             self._out.put(self._peer.ping())
-            self._loop.later(PROOF, lambda: self._judge(asked))
+            self._loop.call_later(PROOF, lambda: self._judge(challenged))
         else:
             super()._read_far()
 
@@ -254,9 +254,9 @@ class WaitingStream(Joined):
         except OSError:
             return False
 
-    def _judge(self, asked: float) -> None:
-        if self._asked == asked and not self._over:
-            self._relay.is_silent(asked)
+    def _judge(self, challenged: float) -> None:
+        if self._challenged_at == challenged and not self._over:
+            self._relay.is_silent(challenged)
             self.end()
 
 
@@ -301,7 +301,7 @@ class GatewayRelay:
     def is_silent(self, since: float) -> None:
         """Its agent was asked for a sign then, and has given none."""
         self._silent = True
-        for line in [line for line in self._spare if line.heard < since]:
+        for line in [line for line in self._spare if line.received_at < since]:
             line.end()
         self._settle()
 
@@ -343,7 +343,7 @@ class GatewayRelay:
         self._settle()
 
     def check(self, now: float) -> None:
-        for stream in [stream for stream, asked in self._dialling.items() if now - asked.begun >= DIALLED]:
+        for stream in [stream for stream, requested in self._dialling.items() if now - requested.begun >= DIALLED]:
             del self._dialling[stream]
             self.relays.expected.pop(stream, None)
         self._remind(now)
@@ -355,11 +355,11 @@ class GatewayRelay:
 
     def _remind(self, now: float) -> None:
         """Whoever was to pass an order on, or to dial, may have been cut off meanwhile."""
-        late = [asked for asked in self._dialling.values() if now - asked.told >= REMIND]
-        for asked in late:
-            asked.told = now
+        late = [each for each in self._dialling.values() if now - each.ordered_at >= REMIND]
+        for each in late:
+            each.ordered_at = now
         if late:
-            self.relays.order([asked.order for asked in late])
+            self.relays.order([each.order for each in late])
 
     def _accept(self, _: int) -> None:
         assert self._socket is not None, "it is watched"

@@ -4,7 +4,7 @@ An archive is unpacked on a host next to other people's work, so its headers are
 the user is there to read the reason. Its size is bounded by its form: it isn't compressed, no file in it is sparse, and
 none may claim more bytes than the upload has. Its names form a proper tree: no name changes its kind, and nothing lies
 below a link or a file, so a path that looks as if it were inside can't lead elsewhere. The agent checks again
-(`agent/archives.py`); the same table of tests covers both.
+(`agent/runtimes/archives.py`); the same table of tests covers both.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from chalicelib.usecases.runs.files import check_upload, keep
 
 _ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
 _TYPES = ("remote", "local", "virtual")
-_HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"  # and the rest, as `agent/git.py` has it: a test compares them
+_HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"  # and the rest, as `agent/runtimes/git.py` has it: a test compares them
 _ADDRESS = re.compile(rf"(?:https|ssh)://(?:\w[\w.~+%-]*@)?{_HOST}(?::[0-9]{{1,5}})?/\S+|\w[\w.-]*@{_HOST}:[^\s-]\S*")
 _BRANCH = re.compile(r"[^\s\-~^:?*\[\\\x00-\x1f\x7f][^\s~^:?*\[\\\x00-\x1f\x7f]{0,254}")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")

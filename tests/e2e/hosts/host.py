@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chalicelib.agent.docker_client import DockerClient
+from chalicelib.agent.runtimes.docker_client import DockerClient
 from tests.e2e.hosts import claim, keys
 from tests.e2e.hosts.network import Namespace, Network
 from tests.e2e.hosts.rootfs import Disk

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent import gpus
+from chalicelib.agent.program import gpus
 from tests.e2e.hosts import stubs
 from tests.e2e.hosts.network import CONTROL
 from tests.e2e.hosts.site import Site, or_skipped

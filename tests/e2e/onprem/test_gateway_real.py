@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.gateway.relays import FRESH
-from chalicelib.agent.gateway_role import folder_of
+from chalicelib.agent.gateway.role import folder_of
 from chalicelib.hosts.install import UNIT
 from chalicelib.hosts.look import HOME
 from tests.e2e.hosts import snapshot

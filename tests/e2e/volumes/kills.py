@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.agent.namespaces import VOLUMES
+from chalicelib.agent.kernel.namespaces import VOLUMES
 from tests.e2e.hosts.host import Host
 from tests.e2e.volumes.lab import Clouds, identity, kill_agent, kill_supervisors, mounts
 from tests.harness.server import until

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chalicelib.agent import mountinfo
-from chalicelib.agent.namespaces import VOLUMES
+from chalicelib.agent.kernel import mountinfo
+from chalicelib.agent.kernel.namespaces import VOLUMES
 from tests.bench.measure import submit, task
 from tests.e2e.hosts.host import Host
 from tests.e2e.hosts.network import CONTROL

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.commands import Abort, Remove, Start, Stop
-from chalicelib.agent.session import AgentSession, Message
+from chalicelib.agent.program.commands import Abort, Remove, Start, Stop
+from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.domain import keys
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent import session
-from chalicelib.agent.tasks import SLOT_BYTES
+from chalicelib.agent.kernel.tasks import SLOT_BYTES
+from chalicelib.agent.program import session
 from chalicelib.domain.instants import MINUTE
 from chalicelib.errors import Refused
 from chalicelib.planning.jobs import jobs

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from chalicelib.agent.git import check_url
-from chalicelib.agent.task_runtime import TaskError
+from chalicelib.agent.kernel.task_runtime import TaskError
+from chalicelib.agent.runtimes.git import check_url
 from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.tenants import Project, ProjectRole, Repo, User

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.chunks import Chunk
+from chalicelib.agent.program.chunks import Chunk
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.errors import Invalid
@@ -50,7 +50,7 @@ class Side:
         self.job: Job = self.cluster.place()
 
     def say(self, chunk: Chunk, **parts: Any) -> dict[str, Any]:
-        return self.cluster.agent.say(running(self.job), chunks=[chunk.told()], **parts)
+        return self.cluster.agent.say(running(self.job), chunks=[chunk.fields()], **parts)
 
     def store(self, chunk: Chunk, **parts: Any) -> dict[str, Any]:
         (order,) = self.say(chunk, **parts)["uploads"]
@@ -166,7 +166,7 @@ def test_the_times_are_read_by_the_servers_clock(tmp_path: Path) -> None:
 )
 def test_what_cant_be_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     side = Side(tmp_path)
-    told = {**chunk(side, 0, b"one\n").told(), **wrong}
+    told = {**chunk(side, 0, b"one\n").fields(), **wrong}
     with pytest.raises(Invalid):
         side.cluster.agent.say(running(side.job), chunks=[told])
 
@@ -180,7 +180,7 @@ def test_every_byte_may_be_a_record_of_its_own(tmp_path: Path) -> None:
 
 def test_no_other_jobs_log_is_reached(tmp_path: Path) -> None:
     side = Side(tmp_path)
-    said = {**chunk(side, 0, b"one\n").told(), "task": "another"}
+    said = {**chunk(side, 0, b"one\n").fields(), "task": "another"}
     answer = side.cluster.agent.say(running(side.job), chunks=[said])
     assert answer["uploads"] == answer["logs"] == []
 

@@ -2,7 +2,7 @@
 -- it said is good for a minute, a refusal for five seconds. While the control plane can't be asked, who was let in
 -- within the last five minutes still is. No verdict is good for longer than its token. Verdicts are kept under hashes.
 
-local asking = require "asking"
+local questions = require "questions"
 
 local M = {}
 local judged = ngx.shared.judged
@@ -24,7 +24,7 @@ end
 
 local function ask(key, token, project, run)
     local asked = ngx.now()
-    local verdict = asking.ask({ ask = "rights", token = token, project = project, run = run })
+    local verdict = questions.ask({ ask = "rights", token = token, project = project, run = run })
     local status = verdict and verdict.status or 503
     if status == 200 then
         keep(key, asked, verdict.ends_in)

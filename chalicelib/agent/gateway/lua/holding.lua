@@ -1,7 +1,7 @@
 -- A request for a service without a ready replica waits for one, and wakes the service: the control program is told
 -- at once, and again every two seconds as long as somebody comes.
 
-local asking = require "asking"
+local questions = require "questions"
 local counting = require "counting"
 local services = require "services"
 
@@ -17,7 +17,7 @@ function M.wait(host, service, state)
         return nil
     end
     if counting.first("told|" .. run, 2) then
-        asking.ask({ ask = "wake", run = run })
+        questions.ask({ ask = "wake", run = run })
     end
     local deadline = ngx.now() + service.hold
     while ngx.now() < deadline do

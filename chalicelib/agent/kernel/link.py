@@ -1,0 +1,122 @@
+"""HTTP requests to the server, one at a time over a kept connection. There are two links in two threads, because one
+may be waiting in a poll."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Optional
+from urllib.parse import urlsplit
+
+from . import route
+from .lazy import LazyModule
+
+if TYPE_CHECKING:
+    import shutil
+else:
+    shutil = LazyModule("shutil")
+
+CONNECT_SECONDS = 15.0
+PROBLEMS = {401: "refused", 403: "refused", 413: "unacceptable", 422: "unacceptable"}
+
+
+class LinkError(Exception):
+    """No usable response. `problem` is `refused` for 401 and 403, `unacceptable` if the same message would never be
+    accepted, else `network`. `status`: of the response, 0 if there was none."""
+
+    def __init__(self, message: str, problem: str = "network", retry_after: float = 0.0, status: int = 0) -> None:
+        super().__init__(message)
+        self.problem, self.retry_after, self.status = problem, retry_after, status
+
+
+class _Secure(http.client.HTTPConnection):
+    default_port = 443  # which is left out of `Host`
+
+
+class Link:
+    def __init__(self, via: route.Via = route.straight) -> None:
+        self._via = via
+        self._connection: Optional[http.client.HTTPConnection] = None
+        self._base = ""
+
+    def sync(self, base: str, body: Dict[str, Any], credential: str, wait: float) -> Dict[str, Any]:
+        return self.call(base, "POST", "/agent/sync", body, credential, wait)
+
+    def call(
+        self, base: str, method: str, path: str, body: Optional[Dict[str, Any]], credential: str, wait: float = 0.0
+    ) -> Dict[str, Any]:
+        """`wait`: how long the server may take its time, in seconds. Empty for a response without content."""
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
+        headers = {"Authorization": "Bearer " + credential, "Content-Type": "application/json"}
+        response = self._request(base, method, path, data, headers, wait + CONNECT_SECONDS)
+        text = response.read()
+        if response.status == 204:
+            return {}
+        if response.status != 200:
+            raise self._unwelcome(response, text)
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise LinkError("%s answered %s with something that isn't a JSON object" % (base, path.partition("?")[0]))
+        return answer
+
+    def fetch(self, base: str, path: str, credential: str, out: BinaryIO) -> None:
+        # API gateways send raw bytes only to clients that accept them.
+        headers = {"Authorization": "Bearer " + credential, "Accept": "application/octet-stream"}
+        response = self._request(base, "GET", path, None, headers, 60.0)
+        if response.status != 200:
+            raise self._unwelcome(response, response.read())
+        try:
+            shutil.copyfileobj(response, out)
+            if response.length:  # shorter than announced, which isn't an error when read in pieces
+                raise http.client.IncompleteRead(b"", response.length)
+        except (http.client.HTTPException, OSError) as problem:
+            if isinstance(problem, OSError) and problem.filename:
+                raise
+            raise LinkError("%s broke off in %s: %s" % (base, path, problem)) from None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _request(
+        self, base: str, method: str, path: str, data: Optional[bytes], headers: Dict[str, str], timeout: float
+    ) -> http.client.HTTPResponse:
+        """If the server has closed the kept connection meanwhile, repeat the request on a fresh one. That is safe: a
+        message is accepted only once, by its `seq`."""
+        kept = self._connection is not None and self._base == base
+        while True:
+            try:
+                connection = self._connected(base, timeout)
+                connection.request(method, urlsplit(base).path.rstrip("/") + path, data, headers)
+                return connection.getresponse()
+            except (http.client.HTTPException, OSError, ValueError) as problem:
+                self.close()
+                if kept and isinstance(problem, (ConnectionError, http.client.BadStatusLine)):
+                    kept = False
+                    continue
+                raise LinkError("%s: %s" % (base, problem or type(problem).__name__)) from None
+
+    def _connected(self, base: str, timeout: float) -> http.client.HTTPConnection:
+        if self._connection is not None and self._base == base and self._connection.sock is not None:
+            self._connection.sock.settimeout(timeout)
+            return self._connection
+        self.close()
+        parts, sock = urlsplit(base), route.connected(base, self._via(), CONNECT_SECONDS)
+        kind = _Secure if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port)
+        connection.sock = sock
+        sock.settimeout(timeout)
+        self._connection, self._base = connection, base
+        return connection
+
+    @staticmethod
+    def _unwelcome(response: http.client.HTTPResponse, text: bytes) -> LinkError:
+        problem = PROBLEMS.get(response.status, "network")
+        after = response.headers.get("Retry-After") or ""
+        said = text[:300].decode("utf-8", "replace")
+        again = float(after) if after.isdigit() else 0.0
+        return LinkError("HTTP %d %s" % (response.status, said), problem, again, response.status)

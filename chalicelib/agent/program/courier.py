@@ -1,0 +1,34 @@
+"""A thread that talks to the server. There are two, because one may be waiting in a poll."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any, Callable, Tuple
+
+from ..kernel.link import Link, LinkError
+from ..kernel.route import Via
+from .session import Message
+
+
+class Courier(threading.Thread):
+    """Sends one kind of message (polls or pushes), one at a time."""
+
+    def __init__(self, name: str, deliver: Callable[[Message, Any], None], via: Via) -> None:
+        super().__init__(name=name, daemon=True)
+        self._deliver, self._link = deliver, Link(via)
+        self._errands: "queue.Queue[Tuple[str, Message]]" = queue.Queue()
+
+    def send(self, base: str, message: Message) -> None:
+        self._errands.put((base, message))
+
+    def run(self) -> None:
+        while True:
+            base, message = self._errands.get()
+            try:
+                outcome: Any = self._link.sync(base, message.body, message.credential, message.wait)
+            except LinkError as problem:
+                outcome = problem
+            except Exception as problem:  # a thread that died silently would leave its message in flight for ever
+                outcome = LinkError("%r" % problem)
+            self._deliver(message, outcome)

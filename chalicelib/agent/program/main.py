@@ -1,0 +1,220 @@
+"""The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`, `clear` the
+machine of all that the agent and its tasks left, or `leave` the fleet that the machine joined by itself. `gateway` runs
+beside the agent of a machine that is one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Dict, List
+
+from .. import VERSION
+from ..kernel.lazy import load_all
+from ..kernel.log import log
+from ..kernel.task_runtime import TaskRuntime, isolation
+from ..kernel.tasks import TaskFolder, read_text, take_lock, tidy, write_atomic
+from ..runtimes.users import DEFAULT, TRUSTING, id_range
+
+if TYPE_CHECKING:
+    import argparse
+
+DOCKER_SOCKET = "/var/run/docker.sock"
+USED = 3  # exit status: the folder belongs to another instance
+ENDED = 4  # exit status: the instance has ended, so there is nothing to start again
+
+
+def main(arguments: List[str]) -> int:
+    os.umask(0o077)  # what the agent writes is private, unless it says otherwise
+    if arguments[:1] == ["supervise"]:
+        return supervise(arguments[1])
+    if arguments[:1] == ["session"]:
+        from ..sessions import session_command
+
+        load_all()
+        return session_command.main(arguments[1], int(arguments[2]))
+    if arguments[:1] == ["gateway"]:
+        from ..gateway import command
+
+        return command.main(arguments[1:])
+    options = parser().parse_args(arguments)
+    if options.command == "facts":
+        from .inventory import Inventory
+
+        print(json.dumps(Inventory(options.data or "/").facts(isolation(runtimes(options.data or "/", options)))))
+        return 0
+    if options.command == "clear" and options.data:
+        return clear(options)
+    if options.command == "leave":
+        from . import leaving
+
+        return leaving.leave(options, runtimes)
+    if not options.data or not options.instance:
+        parser().error("--data and --instance are needed")
+    return run(options)
+
+
+def parser() -> argparse.ArgumentParser:
+    import argparse  # which sessions and supervisors do without
+
+    from .notices import SOURCES
+
+    found = argparse.ArgumentParser("agent", description="Runs the tasks that a server gives to this machine.")
+    found.add_argument("command", nargs="?", choices=["run", "facts", "clear", "leave"], default="run")
+    found.add_argument("--server", help="the server's URL; stored in the data folder and read from there afterwards")
+    found.add_argument("--data", help="the agent's folder: tasks, their output, the credential")
+    found.add_argument("--instance", help="the id of this machine's instance")
+    found.add_argument("--token-file", help="a file with the bootstrap token (or DSTACK_AGENT_TOKEN)")
+    found.add_argument("--runtime", choices=["auto", "docker", "process"], default="auto")
+    found.add_argument("--docker-socket", default=DOCKER_SOCKET)
+    found.add_argument(
+        "--users",
+        type=known_users,
+        default=DEFAULT,
+        metavar="FIRST-LAST|%s" % TRUSTING,
+        help="the user ids for plain processes where root runs the agent, or `%s`: all run as its own user" % TRUSTING,
+    )
+    found.add_argument(
+        "--unit", help="the systemd unit that runs this agent; it leaves the machine once it isn't wanted"
+    )
+    found.add_argument(
+        "--notices", choices=sorted(SOURCES), help="where to ask whether the cloud takes this machine back"
+    )
+    found.add_argument("--force", action="store_true", help="leave: also end tasks, and without the server's answer")
+    found.add_argument("--wait", type=float, default=25.0, help="how long a poll may wait, in seconds")
+    found.add_argument("--version", action="version", version=VERSION)
+    return found
+
+
+def known_users(text: str) -> str:
+    import argparse
+
+    if text != TRUSTING:
+        try:
+            id_range(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+    return text
+
+
+def supervise(path: str) -> int:
+    from . import supervisor
+
+    data, task = os.path.dirname(os.path.dirname(path)), os.path.basename(path)
+    if not supervisor.detach():
+        return 0
+    folder = TaskFolder(data, task)
+    launch = folder.launch()
+    runtime = make_runtime(launch["runtime"], data, launch["socket"], launch.get("users", ""))
+    load_all()
+    supervisor.run(folder, runtime)
+    return 0
+
+
+def make_runtime(name: str, data: str, socket: str, users: str) -> TaskRuntime:
+    if name == "docker":
+        from ..runtimes.docker import DockerRuntime
+
+        return DockerRuntime(os.path.realpath(data), socket, users)
+    from ..runtimes.process import ProcessRuntime
+
+    return ProcessRuntime(users)
+
+
+def runtimes(data: str, options: argparse.Namespace) -> Dict[str, TaskRuntime]:
+    """The runtimes that work here. `auto` prefers Docker, which isolates tasks."""
+    names = {"auto": ["docker", "process"]}.get(options.runtime, [options.runtime])
+    found = {name: make_runtime(name, data, options.docker_socket, options.users) for name in names}
+    usable = {name: runtime for name, runtime in found.items() if not runtime.problem()}
+    if not usable:
+        sys.exit("; ".join(runtime.problem() for runtime in found.values()))
+    return usable
+
+
+def clear(options: argparse.Namespace) -> int:
+    from . import build, clearing
+    from .roster import Roster
+
+    data = os.path.abspath(options.data)
+    if not os.path.isdir(data):
+        return 0
+    lock = take_lock(os.path.join(data, "lock"))
+    if lock is None:
+        print("an agent is running on %s; stop it first" % data, file=sys.stderr)
+        return USED
+    usable = runtimes(data, options)
+    roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
+    problem = clearing.clear(data, usable, roster)
+    if problem:
+        print(problem, file=sys.stderr)
+    return 1 if problem else 0
+
+
+def run(options: argparse.Namespace) -> int:
+    from . import build, notices, program
+    from .inventory import Inventory
+    from .roster import Roster
+
+    data = os.path.abspath(options.data)
+    os.makedirs(os.path.join(data, "tasks"), mode=0o711, exist_ok=True)
+    owner = (read_text(os.path.join(data, "instance")) or options.instance).strip()
+    if owner != options.instance:
+        print(
+            "%s belongs to instance %s, not %s; choose another --data" % (data, owner, options.instance),
+            file=sys.stderr,
+        )
+        return USED
+    keep(data, "instance", options.instance)
+    if options.server:
+        keep(data, "server", options.server)
+    if options.unit:
+        keep(data, "unit", options.unit)
+    token = read_text(options.token_file) if options.token_file else os.environ.pop("DSTACK_AGENT_TOKEN", None)
+    if token:
+        keep(data, "token", token.strip())
+    if not read_text(os.path.join(data, "server")):
+        parser().error("--server is needed the first time")
+    lock = take_lock(os.path.join(data, "lock"))
+    if lock is None:
+        print(
+            "an agent is already running on %s; it continues with %s" % (data, options.server or "its server"),
+            file=sys.stderr,
+        )
+        return 0
+    os.ftruncate(lock, 0)
+    os.write(lock, b"%d\n" % os.getpid())  # the process to signal to stop
+    leave_group()
+    usable = runtimes(data, options)
+    try:
+        tidy(data, lambda: build.place(data))
+    except OSError as problem:  # it only takes up space
+        log("tidying %s: %s" % (data, problem))
+    roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
+    session = program.new_session(data, options.instance, roster, VERSION, options.wait)
+    inventory = Inventory(data, facts_file=os.environ.get("DSTACK_AGENT_FACTS"))
+    listener = notices.Listener(notices.SOURCES[options.notices](), log) if options.notices else None
+    agent = program.AgentProgram(data, options.instance, session, roster, usable, inventory, notices=listener)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    said = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))
+    log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, said))
+    ended = agent.run()
+    if ended and options.unit:
+        from . import leaving
+
+        leaving.start(data)
+    # Threads may be stuck in a poll or a slow fetch; everything that matters is on disk.
+    os._exit(ENDED if ended else 0)
+
+
+def leave_group() -> None:
+    """Signals to the starter's process group aren't meant for us. Who leads a group can't leave it, and needn't."""
+    if os.getpgrp() != os.getpid():
+        os.setsid()
+
+
+def keep(data: str, name: str, value: str) -> None:
+    if (read_text(os.path.join(data, name)) or "").strip() != value:
+        write_atomic(os.path.join(data, name), value + "\n", durable=True)

@@ -1,0 +1,34 @@
+"""What each running task uses, sampled now and then in a separate thread, because tools and engines can be slow."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Set
+
+from ..kernel.task_runtime import TaskRuntime, micros
+from ..kernel.tasks import TaskFolder
+from .gpus import Usage as GpuUsage
+
+
+def sample(
+    running: List[TaskFolder], runtimes: Dict[str, TaskRuntime], gpu_use: Callable[[Set[str]], Dict[str, GpuUsage]]
+) -> List[Dict[str, Any]]:
+    launches = [(folder, folder.launch()) for folder in running]
+    vendors = {(launch.get("spec") or {}).get("gpu_vendor", "nvidia") for _, launch in launches if launch.get("gpus")}
+    cards = gpu_use(vendors) if vendors else {}
+    samples = []
+    for folder, launch in launches:
+        runtime = runtimes.get(launch.get("runtime", ""))
+        used = runtime.usage(folder) if runtime else None
+        if used is None:
+            continue
+        samples.append(
+            {
+                "task": folder.task,
+                "at": micros(),
+                "cpu_usage_micro": used.cpu_usage_micro,
+                "memory_usage_bytes": used.memory_usage_bytes,
+                "memory_working_set_bytes": used.memory_working_set_bytes,
+                "gpus": [cards.get(name, {}) for name in launch.get("gpus") or ()],
+            }
+        )
+    return samples

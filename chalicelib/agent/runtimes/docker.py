@@ -1,0 +1,557 @@
+"""Containers as a runtime. The supervisor is attached to the container's terminal before it starts, so it sees every
+byte.
+
+The Docker engine keeps the same output, byte for byte, in its `local` log. When the attachment is lost (the engine or
+the supervisor was restarted), the log is read from the start and what is already spooled is skipped: nothing is lost,
+nothing comes twice. The container has the task's id as its name and label, so a new supervisor finds it; it stays until
+`remove`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
+from urllib.parse import quote
+
+from ..kernel.lazy import LazyModule
+from ..kernel.task_runtime import COLUMNS, CONTAINER, READ_BYTES, ROWS, Began, TaskError, TaskUsage
+from ..kernel.tasks import TaskFolder
+from .docker_client import DockerAway, DockerClient, DockerError, container_name, registry_header, split_image
+from .image_access import ImageAccess
+from .users import Users
+
+if TYPE_CHECKING:
+    import tarfile
+    import tempfile
+
+    from ..kernel import process_tree
+    from . import accounts, container_users, docker_repositories, fabric, files, listening, node_ssh, steps, visibility
+    from .visibility import TaskCards
+else:
+    tarfile = LazyModule("tarfile")
+    tempfile = LazyModule("tempfile")
+    container_users = LazyModule(".runtimes.container_users")
+    docker_repositories = LazyModule(".runtimes.docker_repositories")
+    fabric = LazyModule(".runtimes.fabric")
+    accounts = LazyModule(".runtimes.accounts")
+    files = LazyModule(".runtimes.files")
+    listening = LazyModule(".runtimes.listening")
+    node_ssh = LazyModule(".runtimes.node_ssh")
+    process_tree = LazyModule(".kernel.process_tree")
+    steps = LazyModule(".runtimes.steps")
+    visibility = LazyModule(".runtimes.visibility")
+
+LABEL = "dstack.task"
+OWNER = "dstack.agent"
+AGAIN_EVERY = 1.0
+FULL_DISK = "no space left on device"
+SHELLS = ("/bin/sh", "/bin/bash")
+DOCKER_SECONDS = 120.0  # how long a new task waits for an unreachable engine
+REPORT_EVERY = 1.0
+STORAGE_SECONDS = 600.0  # that an engine keeps its folder: whoever moves it starts it anew
+LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
+PROCESSES_MOST = 16384
+INNER_LAYERS = "/var/lib/docker"  # of an engine in the container; they can't lie on the container's own layers
+WORKFLOW = "/workflow"  # where a task with a repository works if its image would have it work in `/`, which isn't empty
+FILES_MOST, FILES_HARD = 65536, 524288
+
+
+class DockerRuntime:
+    name = "docker"
+    isolation = CONTAINER
+
+    def __init__(self, data: str, path: str, user_ids: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self._docker, self._owner, self._clock = DockerClient(path), data, clock  # an agent is known by its folder
+        self._users = Users(user_ids)  # git runs as one of them, if root runs the agent
+        self._access = ImageAccess(data)
+        self._storage, self._storage_until = "", 0.0
+
+    def problem(self) -> str:
+        return self._docker.ping()
+
+    def storage(self) -> str:
+        """Health asks every few seconds, and an engine starts processes to answer that."""
+        now = self._clock()
+        if not self._storage or now >= self._storage_until:
+            try:
+                info = self._docker.call("GET", "/info", timeout=10.0) or {}
+            except DockerError:
+                return ""
+            self._storage, self._storage_until = str(info.get("DockerRootDir") or ""), now + STORAGE_SECONDS
+        return self._storage
+
+    def begin(self, began: Began) -> "DockerWork":
+        """Waits for an engine that is restarting: a while for a new task, without limit for a running one."""
+        name = container_name(began.folder.task)
+        ran = began.state.get("state") == "running"
+        patience = time.monotonic() + DOCKER_SECONDS
+        while True:
+            try:
+                found = self._docker.container(name)
+                if found is not None and found["State"]["Status"] != "created":
+                    return DockerWork(self._docker, name, began.spooled, rebooted=began.rebooted)
+                if ran:
+                    raise TaskError("executor_error", "the task's container was removed by someone else")
+                return self._fresh(began, name)
+            except DockerError as problem:
+                if not isinstance(problem, DockerAway) or (not ran and time.monotonic() > patience):
+                    raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
+            if ran:
+                time.sleep(AGAIN_EVERY)
+            else:
+                began.pause(AGAIN_EVERY)
+
+    def _fresh(self, began: Began, name: str) -> "DockerWork":
+        image = began.spec.get("image")
+        if not image:
+            raise TaskError("creating_container_error", "the task names no image to run in")
+        self._provide(began, image)
+        if began.spec.get("network") == "host":
+            listening.check(began.spec)
+        details = self._docker.image(image) or {}
+        where = working_dir(began.spec, details)
+        self._docker.remove(name)
+        labels = {LABEL: began.folder.task, OWNER: self._owner}
+        body = container_body(began.spec, where, visibility.cards_of(began.spec, began.gpus), labels, venv_dir(details))
+        body["HostConfig"]["Mounts"] = began.volumes.for_container()
+        self._docker.call("POST", "/containers/create", {"name": name}, body)
+        put = functools.partial(self._put, name)
+        user = user_text(began.spec.get("user") or (details.get("Config") or {}).get("User") or "root")
+        check_shell(self._docker, name, began.spec)
+        began.volumes.hand_over(lambda: docker_repositories.owner_of(self._docker, name, user))
+        began.volumes.unseen(lambda path: self._docker.mode(name, path))
+        docker_repositories.make_home(self._docker, put, name, began.spec.get("home_dir"), user)
+        home, shell = container_users.home_of_user(began.spec, details, user), began.spec.get("shell") or "/bin/sh"
+        container_users.give_name(self._docker, put, name, user, home, shell)
+        code = files.code_dir(began.spec, where, home_of(began.spec))
+        docker_repositories.bring(self._docker, put, began, name, code, user, self._users)
+        self._bring_files(began, name, where)
+        problem = self._equip(began, name, user)
+        work = DockerWork(self._docker, name, began.spooled, attach=True)
+        self._docker.call("POST", "/containers/%s/start" % name)
+        work.resize()
+        began.report("running", username=user, working_dir=where, message=problem)
+        return work
+
+    def _provide(self, began: Began, image: str) -> None:
+        """The image on this machine: pulled, unless it is here already under a tag that isn't `latest`, and for this
+        project."""
+        name, tag = split_image(image)
+        project, task = str(began.spec.get("project_id") or ""), began.folder.task
+        there = self._image_id(image)
+        allowed = bool(there) and self._access.allows(project, there) and not self._unrecorded(there)
+        if allowed and tag != "latest":
+            return
+        before = self._access.begin_pull(task, image, there)
+        began.report("pulling", pull=Pull().progress())
+        try:
+            self._pull(began, name, tag)
+        except DockerError as problem:
+            if isinstance(problem, DockerAway):
+                raise
+            self._record(project, image, before, allowed)
+            self._access.end_pull(task)
+            if not allowed:
+                raise TaskError("creating_container_error", unpulled(image, problem.message)) from None
+        else:
+            self._record(project, image, before, True)
+            self._access.end_pull(task)
+
+    def _unrecorded(self, image_id: str) -> bool:
+        """Did a pull bring it of which nothing is recorded yet?"""
+        return any(image_id != was and self._image_id(image) == image_id for image, was in self._access.pulls())
+
+    def _record(self, project: str, image: str, before: str, allowed: bool) -> None:
+        now = self._image_id(image)
+        if not now:
+            return
+        with self._access.alone():
+            if now != before:
+                self._access.restrict(now)
+            if allowed:
+                self._access.allow(project, now)
+                self._access.forget_all_but([now, *self._docker.image_ids()])
+
+    def _image_id(self, image: str) -> str:
+        """Empty if the engine has none of that name."""
+        return str((self._docker.image(image) or {}).get("Id") or "")
+
+    def _pull(self, began: Began, name: str, tag: str) -> None:
+        pull, reported = Pull(), time.monotonic()
+        query = {"fromImage": name, "tag": tag}
+        headers = registry_header(began.spec.get("registry_auth"))
+        for line in self._docker.lines("POST", "/images/create", query, headers, lambda: began.pause(0)):
+            began.pause(0)
+            if line.get("error"):
+                raise DockerError(500, line["error"])
+            pull.take(line)
+            if time.monotonic() - reported >= REPORT_EVERY:
+                reported = time.monotonic()
+                began.report("pulling", pull=pull.progress())
+        began.report("pulling", pull=dict(pull.progress(), is_total_bytes_final=True))
+
+    def _bring_files(self, began: Began, name: str, where: str) -> None:
+        home = home_of(began.spec)
+        for number, mapping in enumerate(began.spec.get("files") or ()):
+            target = files.resolve(mapping["path"], where, home)
+            with tempfile.TemporaryFile(dir=began.folder.path) as packed:
+                archive = os.path.join(began.folder.files, str(number))
+                files.repack(archive, target, files.is_place(mapping["path"]), packed)
+                self._put(name, packed)
+        with tempfile.TemporaryFile(dir=began.folder.path) as packed:
+            ours = {files.HOSTFILE: (began.spec.get("hostfile") or "", 0o644)}
+            if began.spec.get("steps"):
+                ours[steps.PLACE] = ("", 0o666)  # whoever the job becomes writes to it
+            files.lone_files(ours, packed)
+            self._put(name, packed)
+
+    def _equip(self, began: Began, name: str, user: str) -> str:
+        """For a job on several nodes, so that it can log in to the others; returns why it can't."""
+        if not began.spec.get("node_ssh"):
+            return ""
+        with tempfile.TemporaryFile(dir=began.folder.path) as packed:
+            server = accounts.server_user()
+            problem = node_ssh.equip_container(self._docker, name, began.spec, user, server, packed)
+            if not problem:
+                self._put(name, packed)
+            return problem
+
+    def _put(self, name: str, packed: BinaryIO) -> None:
+        size = packed.tell()
+        packed.seek(0)
+        headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
+        self._docker.call("PUT", "/containers/%s/archive" % name, {"path": "/"}, packed, headers)
+
+    def usage(self, folder: TaskFolder) -> Optional[TaskUsage]:
+        try:
+            path = "/containers/%s/stats" % container_name(folder.task)
+            return usage_of(self._docker.call("GET", path, {"stream": 0, "one-shot": 1}, timeout=10.0) or {})
+        except DockerError:
+            return None  # not running, or the engine is unreachable: no sample this time
+
+    def _running(self, folder: TaskFolder) -> Dict[str, Any]:
+        try:
+            found = self._docker.container(container_name(folder.task))
+        except DockerError as problem:
+            raise OSError("Docker: %s" % problem.message) from None
+        if found is None or not found["State"]["Running"]:
+            raise OSError("the job's container doesn't run")
+        return found
+
+    def network(self, folder: TaskFolder) -> Optional[int]:
+        found = self._running(folder)
+        if (found.get("HostConfig") or {}).get("NetworkMode") == "host":
+            return None
+        return int(found["State"]["Pid"])
+
+    def address(self, folder: TaskFolder) -> str:
+        attached = (self._running(folder).get("NetworkSettings") or {}).get("Networks") or {}
+        return next((str(each["IPAddress"]) for each in attached.values() if each.get("IPAddress")), "")
+
+    def remove(self, folder: TaskFolder) -> None:
+        pull = self._access.pull(folder.task)
+        if pull is not None:  # it ended in its pull, and the engine may have been faster
+            self._record("", *pull, allowed=False)
+        docker_repositories.remove(folder.task)
+        self._docker.remove(container_name(folder.task))
+
+    def sweep(self, known: Set[str]) -> None:
+        for found in self._docker.labelled("%s=%s" % (OWNER, self._owner)):
+            if found["Labels"].get(LABEL) not in known:
+                self._docker.remove(found["Id"])
+
+
+def unpulled(image: str, words: str) -> str:
+    full = "the disk of this machine's Docker engine is full (%s); free some, or ask for more `disk`" % words
+    return "image %s can't be pulled: %s" % (image, full if FULL_DISK in words.lower() else words)
+
+
+class Pull:
+    """A pull's progress, summed over the layers."""
+
+    def __init__(self) -> None:
+        self._layers: Dict[str, List[int]] = {}  # downloaded, extracted, total
+
+    def take(self, line: Dict[str, Any]) -> None:
+        layer, status, detail = line.get("id"), line.get("status"), line.get("progressDetail") or {}
+        if not layer or status not in ("Downloading", "Extracting", "Download complete", "Pull complete"):
+            return
+        seen = self._layers.setdefault(layer, [0, 0, 0])
+        if status == "Downloading":
+            seen[0], seen[2] = detail.get("current", seen[0]), max(seen[2], detail.get("total", 0))
+        elif status == "Extracting":
+            seen[0], seen[1] = seen[2], detail.get("current", seen[1])
+        else:
+            seen[0] = seen[2]
+            seen[1] = seen[2] if status == "Pull complete" else seen[1]
+
+    def progress(self) -> Dict[str, Any]:
+        sums = [sum(layer[column] for layer in self._layers.values()) for column in range(3)]
+        final = all(layer[2] for layer in self._layers.values()) and bool(self._layers)
+        return {
+            "downloaded_bytes": sums[0],
+            "extracted_bytes": sums[1],
+            "total_bytes": sums[2],
+            "is_total_bytes_final": final,
+        }
+
+
+def user_text(user: Any) -> str:
+    if not isinstance(user, dict):
+        return str(user)
+    name = user.get("username") if user.get("username") is not None else user.get("uid")
+    group = user.get("groupname") if user.get("groupname") is not None else user.get("gid")
+    return str(name if name is not None else "") + (":%s" % group if group is not None else "")
+
+
+def home_of(spec: Dict[str, Any]) -> str:
+    """Where `~` is in the container, by convention: its list of users isn't read."""
+    user = user_text(spec.get("user") or "").partition(":")[0]
+    return str(spec.get("home_dir") or ("/root" if user in ("", "0", "root") else "/home/" + user))
+
+
+def working_dir(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
+    base = (image.get("Config") or {}).get("WorkingDir") or "/"
+    if base == "/" and spec.get("repo"):
+        base = WORKFLOW
+    return files.resolve(spec.get("working_dir") or "", base, home_of(spec))
+
+
+def venv_dir(image: Dict[str, Any]) -> str:
+    """The image's Python environment: the one it declares, or where the official Python images have it. Empty if the
+    image mentions no Python."""
+    known = dict(item.partition("=")[::2] for item in (image.get("Config") or {}).get("Env") or ())
+    return known.get("VIRTUAL_ENV") or ("/usr/local" if "PYTHON_VERSION" in known else "")
+
+
+def check_shell(docker: DockerClient, name: str, spec: Dict[str, Any]) -> None:
+    """The commands' shell must be in the image: else the container would end with status 127 and a riddle."""
+    shell = spec.get("shell")
+    if not shell or docker.holds(name, shell):
+        return
+    image, other = spec["image"], next((path for path in SHELLS if docker.holds(name, path)), "")
+    if other:
+        advice = "%s to run `commands` in; set `shell: %s`" % (shell, os.path.basename(other))
+    else:
+        advice = (
+            "shell to run `commands` in; put the program in `entrypoint`, and its arguments one by one in `commands`"
+        )
+    raise TaskError("creating_container_error", "image %s has no %s" % (image, advice))
+
+
+def container_body(
+    spec: Dict[str, Any], where: str, cards: TaskCards, labels: Dict[str, str], venv: str = ""
+) -> Dict[str, Any]:
+    """The body of the engine's create call for the task's container."""
+    given, told = visibility.in_container(cards, bool(spec.get("privileged")))
+    advice = visibility.in_process(cards) if spec.get("privileged") else {}  # which sees all nodes of its host
+    places = {**advice, **files.with_places(spec, where, home_of(spec), "/" + files.HOSTFILE, venv), **told}
+    places.update(steps.variable(spec, "/" + steps.PLACE))
+    if spec.get("home_dir"):
+        places.setdefault("HOME", spec["home_dir"])
+    files_soft, files_hard = open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    host: Dict[str, Any] = {
+        "Privileged": bool(spec.get("privileged")),
+        "LogConfig": {"Type": "local", "Config": LOG_OPTIONS},
+        "ConsoleSize": [ROWS, COLUMNS],  # for newer engines; on older ones the size is set after the start
+        "NetworkMode": spec.get("network") or "bridge",
+        "PidsLimit": PROCESSES_MOST,
+        "Ulimits": [{"Name": "nofile", "Soft": files_soft, "Hard": files_hard}],
+        "Init": True,  # reaps zombies, and lets a signal end a first process that has no handler for it
+    }
+    if spec.get("memory_bytes"):
+        host["Memory"] = host["MemorySwap"] = int(spec["memory_bytes"])
+    if spec.get("cpu"):
+        host["NanoCpus"] = int(float(spec["cpu"]) * 1e9)
+    if spec.get("network") == "host":
+        host["CapDrop"] = ["NET_RAW"]  # with it, its root would read the packets of the host's other programs
+    host.update(given)
+    fabric.give(spec, host)
+    if spec.get("shm_bytes") and host.get("IpcMode") != "host":  # not every engine takes both
+        host["ShmSize"] = int(spec["shm_bytes"])
+    body: Dict[str, Any] = {
+        "Image": spec["image"],
+        "Env": ["%s=%s" % item for item in sorted(places.items())],
+        "Tty": True,
+        "Labels": labels,
+        "WorkingDir": where,
+        "HostConfig": host,
+    }
+    if spec.get("docker"):
+        body["Volumes"] = {INNER_LAYERS: {}}
+    if spec.get("user"):
+        body["User"] = user_text(spec["user"])
+    if spec.get("commands"):
+        body["Entrypoint"], body["Cmd"] = spec["commands"][:1], spec["commands"][1:]
+    return body
+
+
+def open_files(hard: int) -> Tuple[int, int]:
+    """The soft and hard limits of open files, given the agent's own hard limit (-1: none): an engine in a container
+    can't give more than it has."""
+    most = FILES_HARD if hard == resource.RLIM_INFINITY else min(hard, FILES_HARD)
+    return min(FILES_MOST, most), most
+
+
+def usage_of(stats: Dict[str, Any]) -> Optional[TaskUsage]:
+    memory = stats.get("memory_stats") or {}
+    if "usage" not in memory:
+        return None
+    details = memory.get("stats") or {}
+    cache = details.get("total_inactive_file", details.get("inactive_file", 0))
+    return TaskUsage(
+        int(stats["cpu_stats"]["cpu_usage"]["total_usage"]) // 1000,
+        int(memory["usage"]),
+        max(0, int(memory["usage"]) - int(cache)),
+    )
+
+
+class DockerWork:
+    def __init__(
+        self, client: DockerClient, name: str, spooled: int, attach: bool = False, rebooted: bool = False
+    ) -> None:
+        self._docker, self._name, self._seen = client, name, spooled
+        self._rebooted = rebooted
+        self._told_to_end = False
+        self._socket: Optional[socket.socket] = None
+        self._buffer = b""
+        self._skip = 0
+        self._again_at = 0.0
+        self._status: Optional[int] = None
+        self._lost = False  # the output stopped short; the rest is in the engine's log
+        self._out_of_memory = False
+        self._connect(attach)
+
+    def _connect(self, attach: bool) -> None:
+        query: Dict[str, Any] = {"stdout": 1, "stderr": 1}
+        if attach:
+            upgrade = {"Upgrade": "tcp", "Connection": "Upgrade"}
+            path = "/containers/%s/attach" % quote(self._name)
+            self._socket, rest = self._docker.stream("POST", path, dict(query, stream=1), upgrade)
+            self._skip = 0
+        else:
+            path = "/containers/%s/logs" % quote(self._name)
+            self._socket, rest = self._docker.stream("GET", path, dict(query, follow=1))
+            self._skip = self._seen
+        self._socket.setblocking(False)
+        self._buffer = self._new(rest)
+
+    def _new(self, data: bytes) -> bytes:
+        """What of `data` isn't in the spool yet."""
+        skipped = min(self._skip, len(data))
+        self._skip -= skipped
+        self._seen += len(data) - skipped
+        return data[skipped:]
+
+    def resize(self) -> None:
+        try:
+            self._docker.call("POST", "/containers/%s/resize" % self._name, {"h": ROWS, "w": COLUMNS})
+        except DockerError:
+            return  # already ended: the terminal's size no longer matters
+
+    def fileno(self) -> int:
+        return self._socket.fileno() if self._socket is not None else -1
+
+    def wake_at(self) -> float:
+        """When to call `ended` even though nothing can be read."""
+        return self._again_at if self._socket is None and self._status is None else float("inf")
+
+    def read(self) -> bytes:
+        data, self._buffer = self._buffer, b""
+        while self._socket is not None and not data:
+            try:
+                part = self._socket.recv(READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                part = b""  # the engine is gone: `ended` finds out what became of the container
+            if not part:
+                self._socket.close()
+                self._socket = None
+                break
+            data = self._new(part)
+        return data
+
+    def ended(self) -> Optional[int]:
+        """Checks only once the output has ended: the container has exited, or the connection is lost and reopened."""
+        if self._socket is not None or self._buffer or self._status is not None or time.monotonic() < self._again_at:
+            return self._status
+        try:
+            self._look()
+        except DockerAway:  # it is restarting: the container carries on, or its end shows later
+            self._lost, self._again_at = True, time.monotonic() + AGAIN_EVERY
+        return self._status
+
+    def _look(self) -> None:
+        found = self._docker.container(self._name)
+        if found is None:
+            raise TaskError("executor_error", "the task's container was removed by someone else")
+        if found["State"]["Running"]:  # often still true for a moment after the last output
+            try:
+                self._docker.call("POST", "/containers/%s/wait" % self._name, timeout=1.0)
+            except DockerAway:
+                self._lost = True
+            found = self._docker.container(self._name) or found
+        state = found["State"]
+        if self._lost:
+            self._lost = False
+            self._connect(attach=False)
+        elif not state["Running"]:
+            self._check_who_ended_it(state)
+            self._status, self._out_of_memory = int(state["ExitCode"]), bool(state.get("OOMKilled"))
+
+    def _check_who_ended_it(self, state: Dict[str, Any]) -> None:
+        """Its exit status isn't its own if the machine or the engine was shut down around it."""
+        if self._rebooted:
+            raise TaskError("executor_error", "the machine restarted; the task ended with it")
+        if not self._told_to_end and self._docker.ended_by_engine(self._name, state.get("StartedAt") or ""):
+            raise TaskError(
+                "executor_error",
+                "the container was stopped from outside, by the Docker engine when it was stopped or by `docker stop`; "
+                "with `live-restore` in the engine's daemon.json, containers outlive it",
+            )
+
+    def signal_politely(self) -> None:
+        self._signal(process_tree.ask_to_end, "SIGINT")
+
+    def signal_firmly(self) -> None:
+        self._signal(lambda pids: process_tree.send(pids, signal.SIGTERM), "SIGTERM")
+
+    def _signal(self, send: Callable[[List[int]], None], otherwise: str) -> None:
+        """To each process in the container, by its pid on the host; if that isn't allowed, to the first one."""
+        self._told_to_end = True
+        try:
+            found = self._docker.container(self._name)
+            first = found["State"]["Pid"] if found else 0
+            if not first:
+                return
+            try:
+                send(process_tree.descendants(first) or [first])
+            except PermissionError:
+                self._docker.call("POST", "/containers/%s/kill" % self._name, {"signal": otherwise})
+        except DockerError:
+            return  # just ended, or the engine is unreachable: the kill that follows is repeated until it works
+
+    def kill(self) -> None:
+        self._told_to_end = True
+        try:
+            self._docker.call("POST", "/containers/%s/kill" % self._name)
+        except DockerError:
+            return  # as above
+
+    def out_of_memory(self) -> bool:
+        return self._out_of_memory
+
+    def step(self) -> str:
+        try:
+            return docker_repositories.text_of(self._docker, self._name, "/" + steps.PLACE)
+        except (DockerError, OSError, tarfile.TarError):
+            return ""  # the engine is restarting: the job has ended all the same
+
+    def finish(self) -> bytes:
+        return b""  # the container has ended, and its output was read to the end

@@ -1,0 +1,140 @@
+"""Which of a machine's GPUs a task sees: its own and no other, by vendor.
+
+A container gets device nodes, directly or through the vendor's container runtime. A plain process gets the variables
+that the vendor's libraries obey; a process that ignores them still sees all that its user may open.
+
+A card is found by its PCI address, under which the kernel lists the device nodes it made for it. The numbers of nodes
+and of tools need not agree (a machine's first card may be its display), so no node is guessed.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any, Dict, List, Sequence, Tuple
+
+from ..kernel.records import record
+from ..kernel.task_runtime import TaskError
+
+NVIDIA_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
+SHARED_MEMORY = 16 << 30  # at most; GPU libraries communicate through it, and it counts as the container's memory
+HUGE_PAGES = "/dev/hugepages-1G"
+KFD = "/dev/kfd"
+NONE = "-1"  # no card has this number, so a list that starts with it is empty
+
+# vendor → where the kernel lists a card's node, below its PCI device, and where that node is
+NODES = {
+    "amd": ("drm/renderD*", "/dev/dri/%s"),
+    "intel": ("accel/accel*", "/dev/accel/%s"),
+    "tenstorrent": ("tenstorrent/tenstorrent!*", "/dev/%s"),
+}
+
+
+@record(frozen=True)
+class TaskCards:
+    """A task's cards: what it was given on a machine whose cards are `vendor`'s. Empty vendor: the machine has none."""
+
+    vendor: str
+    ids: List[str]
+    buses: Sequence[str] = ()  # PCI addresses, in the order of `ids`
+    root: str = "/"
+
+    def nodes(self) -> List[str]:
+        below, place = NODES[self.vendor]
+        if len(self.buses) != len(self.ids) or not all(self.buses):
+            raise lost("the PCI address of each card isn't known", self.vendor)
+        return [place % self._listed(bus, below).replace("!", "/") for bus in self.buses]
+
+    def numbers(self) -> List[str]:
+        """The numbers of the nodes, by which the vendor's libraries count."""
+        return [node[len(node.rstrip("0123456789")) :] for node in self.nodes()]
+
+    def _listed(self, bus: str, below: str) -> str:
+        device = os.path.join(self.root, "sys/bus/pci/devices", bus.lower())
+        found = sorted(glob.glob(os.path.join(glob.escape(device), below)))
+        if not found:
+            raise lost("%s has no %s" % (device, below), self.vendor)
+        return os.path.basename(found[0])
+
+    def groups(self, nodes: List[str]) -> List[str]:
+        """The groups that may open these nodes, by number: an image needn't know `render` or `video`."""
+        found = {os.stat(os.path.join(self.root, node.lstrip("/"))).st_gid for node in nodes if self._there(node)}
+        return [str(gid) for gid in sorted(found - {0})]
+
+    def _there(self, path: str) -> bool:
+        return os.path.exists(os.path.join(self.root, path.lstrip("/")))
+
+
+def cards_of(spec: Dict[str, Any], ids: Sequence[str]) -> TaskCards:
+    """As the agent wrote them down when it chose them."""
+    return TaskCards(spec.get("gpu_vendor") or ("nvidia" if ids else ""), list(ids), spec.get("gpu_buses") or [])
+
+
+def lost(what: str, vendor: str) -> TaskError:
+    return TaskError(
+        "executor_error", "the %s cards of this job can't be found: %s; is the driver loaded?" % (vendor, what)
+    )
+
+
+def in_container(cards: TaskCards, privileged: bool) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """Parts of the engine's HostConfig, and the variables that decide what the vendor's runtime gives: images and users
+    may set those too, so they are always said, for no cards as well."""
+    if cards.vendor == "nvidia":
+        if not cards.ids:
+            return {}, {"NVIDIA_VISIBLE_DEVICES": "void"}
+        request = {"DeviceIDs": cards.ids, "Capabilities": [NVIDIA_CAPABILITIES]}
+        return {"DeviceRequests": [request]}, {"NVIDIA_VISIBLE_DEVICES": ",".join(cards.ids)}
+    if not cards.ids:
+        return {}, {"HABANA_VISIBLE_DEVICES": "void"} if cards.vendor == "intel" else {}
+    host = dict(_vendors(cards), **({"IpcMode": "host"} if privileged else {"ShmSize": SHARED_MEMORY}))
+    return host, {"HABANA_VISIBLE_DEVICES": ",".join(cards.numbers())} if cards.vendor == "intel" else {}
+
+
+def _vendors(cards: TaskCards) -> Dict[str, Any]:
+    if cards.vendor == "amd":
+        nodes = [KFD, *cards.nodes()]
+        own = {"Devices": devices(nodes), "CapAdd": ["SYS_PTRACE"], "SecurityOpt": ["seccomp=unconfined"]}
+        return dict(own, GroupAdd=cards.groups(nodes))
+    if cards.vendor == "intel":
+        return {"Runtime": "habana", "CapAdd": ["SYS_NICE"]}
+    if cards.vendor == "tenstorrent":
+        nodes = cards.nodes()
+        pages = {"Binds": ["%s:%s" % (HUGE_PAGES, HUGE_PAGES)]} if cards._there(HUGE_PAGES) else {}
+        return dict(pages, Devices=devices(nodes), GroupAdd=cards.groups(nodes))
+    raise TaskError("executor_error", "containers can't be given cards of %s" % cards.vendor)
+
+
+def devices(nodes: List[str]) -> List[Dict[str, str]]:
+    return [{"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rwm"} for node in nodes]
+
+
+def in_process(cards: TaskCards) -> Dict[str, str]:
+    """The variables of a plain process. Users may override them: among the cards that they may open anyway."""
+    if cards.vendor == "nvidia":
+        return {"CUDA_VISIBLE_DEVICES": ",".join(cards.ids) or NONE}
+    if cards.vendor == "amd":  # HIP counts what ROCR has left
+        left = ",".join(str(number) for number in range(len(cards.ids)))
+        return {"ROCR_VISIBLE_DEVICES": ",".join(cards.ids) or NONE, "HIP_VISIBLE_DEVICES": left or NONE}
+    if cards.vendor == "intel":
+        numbers = cards.numbers() if cards.ids else []
+        seen = {"HABANA_VISIBLE_DEVICES": ",".join(numbers) or NONE}
+        modules = [module_of(cards.root, number) for number in numbers]
+        return dict(seen, HABANA_VISIBLE_MODULES=",".join(modules)) if modules and all(modules) else seen
+    if cards.vendor == "tenstorrent":
+        return {"TT_VISIBLE_DEVICES": ",".join(cards.numbers() if cards.ids else []) or NONE}
+    return {}
+
+
+def module_of(root: str, number: str) -> str:
+    """A Gaudi's place on its board, by which its library counts outside containers; empty if the driver is too old."""
+    try:
+        with open(os.path.join(root, "sys/class/accel", "accel" + number, "device/module_id")) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def buses_of(ids: List[str], gpus: List[Dict[str, Any]]) -> List[str]:
+    """The PCI addresses of the machine's cards with these ids; empty where one isn't known."""
+    known = {gpu["id"]: str(gpu.get("bus") or "") for gpu in gpus}
+    return [known.get(name, "") for name in ids]

@@ -1,0 +1,1 @@
+"""SSH into a job: its server, who may log in, and what a session becomes."""

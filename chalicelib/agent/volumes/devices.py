@@ -1,0 +1,97 @@
+"""A volume's disk among the machine's block devices: found by its identity, never by its place in a list.
+
+The kernel's own files in /sys tell serial numbers, sizes and partitions; udev's links in /dev/disk/by-id are used if
+the server names one. Two disks with the same identity are an error, because either could be the wrong one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, Optional, Tuple
+
+from ..kernel.records import record
+from .signatures import UnusableDisk
+
+SECTOR = 512  # what the kernel counts in, whatever the disk has
+SERIALS = ("serial", "device/serial", "device/vpd_pg80")  # virtio; NVMe and others; SCSI
+IDENTITIES = ("serial", "by_id", "backing_file")
+VPD_HEAD = 4  # bytes before the serial in that page
+
+
+@record(frozen=True)
+class BlockDevice:
+    path: str  # its node
+    number: str  # major:minor, as /proc/self/mountinfo writes it
+    size: int
+    read_only: bool
+    partitions: Tuple["BlockDevice", ...] = ()
+
+    def part(self, path: str) -> "BlockDevice":
+        return next(device for device in (self, *self.partitions) if device.path == path)
+
+
+def find(identity: Dict[str, str], root: str = "/") -> Optional[BlockDevice]:
+    """The disk with this identity, once the kernel has it: `serial`, `by_id` or `backing_file`. Raises Unusable."""
+    wanted = {name: identity[name] for name in IDENTITIES if identity.get(name)}
+    if not wanted:
+        raise UnusableDisk("the server didn't say how to recognise its disk")
+    folder = os.path.join(root, "sys/block")
+    found = [name for name in sorted(os.listdir(folder)) if _is(root, os.path.join(folder, name), name, wanted)]
+    if len(found) > 1:
+        raise UnusableDisk(
+            "several disks of this machine have its identity: %s; detach the wrong ones" % ", ".join(found)
+        )
+    device = _read(os.path.join(folder, found[0])) if found else None
+    return device if device is not None and device.size else None  # a disk that is being set up has no size yet
+
+
+def _is(root: str, place: str, name: str, wanted: Dict[str, str]) -> bool:
+    if _line(place, "hidden") == "1":  # one path of several to an NVMe disk
+        return False
+    if "serial" in wanted and wanted["serial"] not in _serials(place):
+        return False
+    if "backing_file" in wanted and _line(place, "loop/backing_file") != wanted["backing_file"]:
+        return False
+    return "by_id" not in wanted or _linked(root, wanted["by_id"]) == name.replace("!", "/")
+
+
+def _serials(place: str) -> List[str]:
+    found = []
+    for name in SERIALS:
+        try:
+            with open(os.path.join(place, name), "rb") as file:
+                said = file.read()
+        except OSError:
+            continue  # this kind of disk has it elsewhere
+        found.append((said[VPD_HEAD:] if "vpd" in name else said).strip(b" \n\0").decode("utf-8", "replace"))
+    return found
+
+
+def _linked(root: str, name: str) -> str:
+    """The device that a link in /dev/disk/by-id leads to."""
+    if "/" in name or name in (".", ".."):
+        raise UnusableDisk("%r isn't the name of a disk" % name)
+    return os.path.relpath(os.path.realpath(os.path.join(root, "dev/disk/by-id", name)), os.path.join(root, "dev"))
+
+
+def _read(place: str) -> Optional[BlockDevice]:
+    size, number = _line(place, "size"), _line(place, "dev")
+    if not size or not number:
+        return None  # just gone
+    inside = sorted(name for name in os.listdir(place) if os.path.exists(os.path.join(place, name, "partition")))
+    parts = (_read(os.path.join(place, name)) for name in inside)
+    return BlockDevice(
+        "/dev/" + os.path.basename(place).replace("!", "/"),
+        number,
+        int(size) * SECTOR,
+        _line(place, "ro") == "1",
+        tuple(part for part in parts if part is not None),
+    )
+
+
+def _line(place: str, name: str) -> str:
+    try:
+        with open(os.path.join(place, name), encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().strip("\n")
+    except OSError:
+        return ""

@@ -1,0 +1,118 @@
+"""The notice that EC2 takes a spot machine back, asked of a metadata service that behaves as EC2's does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from chalicelib.agent.program.notices import SOURCES, Ec2, Listener, announced
+
+AT = 1_795_422_120_000_000
+NOTICE = json.dumps({"action": "terminate", "time": "2026-11-23T08:22:00Z"})
+
+
+class Metadata(HTTPServer):
+    """IMDSv2: a token first, which ends when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.tokens: list[str] = []
+        self.notice = ""
+        self.status = 0  # instead of an answer
+        self.base = f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Metadata
+
+    def do_PUT(self) -> None:
+        assert self.path == "/latest/api/token"
+        assert 0 < int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"]) <= 21_600
+        self.server.tokens.append(f"token-{len(self.server.tokens)}")
+        self._answer(200, self.server.tokens[-1])
+
+    def do_GET(self) -> None:
+        assert self.path == "/latest/meta-data/spot/instance-action"
+        if self.server.status:
+            self._answer(self.server.status, "")
+        elif self.headers["X-aws-ec2-metadata-token"] not in self.server.tokens[-1:]:
+            self._answer(401, "")
+        else:
+            self._answer(200 if self.server.notice else 404, self.server.notice)
+
+    def _answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not to the test's output."""
+
+
+@pytest.fixture
+def metadata() -> Iterator[Metadata]:
+    server = Metadata()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_machine_hears_when_it_is_taken_back(metadata: Metadata) -> None:
+    ask = Ec2(metadata.base)
+    assert ask() is None
+    metadata.notice = NOTICE
+    assert ask() == AT
+    assert len(metadata.tokens) == 1  # one token serves for hours
+
+
+def test_a_token_that_has_expired_is_replaced(metadata: Metadata) -> None:
+    ask = Ec2(metadata.base)
+    assert ask() is None
+    metadata.tokens.append("another's")
+    metadata.notice = NOTICE
+    assert ask() == AT
+
+
+def test_no_proxy_of_the_environment_is_asked(metadata: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert Ec2(metadata.base)() is None
+
+
+def test_a_service_that_fails_is_no_notice_and_no_silence(metadata: Metadata) -> None:
+    metadata.status = 500
+    with pytest.raises(OSError, match="500"):
+        Ec2(metadata.base)()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"action": "terminate", "time": 5}', '{"time": "soon"}'])
+def test_a_notice_that_makes_no_sense_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        announced(text)
+
+
+def test_that_nobody_answers_is_said_once_and_so_is_that_somebody_does_again(metadata: Metadata) -> None:
+    said: list[str] = []
+    listen = Listener(Ec2(metadata.base), said.append)
+    metadata.status = 403
+    assert [listen(), listen(), listen()] == [None, None, None]
+    assert len(said) == 1 and "403" in said[0]
+    metadata.status, metadata.notice = 0, NOTICE
+    assert [listen(), listen()] == [AT, AT]
+    assert len(said) == 2 and "again" in said[1]
+    metadata.status = 403
+    listen()
+    assert len(said) == 3
+
+
+def test_the_words_of_the_command_line() -> None:
+    assert {"ec2": Ec2} == SOURCES

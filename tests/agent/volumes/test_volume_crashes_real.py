@@ -1,0 +1,291 @@
+"""A supervisor may be killed at any step of a disk's way from blank to unmounted: the next one comes to the same end.
+
+The steps aren't listed here: a child runs the whole way and is killed at its first touch of the machine, then at its
+second, and so on until it isn't killed any more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.kernel import namespaces
+from chalicelib.agent.kernel.tasks import TaskFolder
+from chalicelib.agent.runtimes.accounts import TaskAccount
+from chalicelib.agent.volumes import disks, marks
+from chalicelib.agent.volumes.holds import Holds
+from chalicelib.agent.volumes.volumes import TaskVolumes
+from tests.harness import loops
+from tests.harness.loops import MIB, LoopDisk, run
+
+pytestmark = loops.needed
+
+TOUCHES = ("open", "os.mkdir", "os.rmdir", "os.rename", "os.remove", "os.chmod", "subprocess.Popen", "fcntl.flock")
+
+
+def ready(wait: float) -> None:
+    raise AssertionError("nothing is waited for")
+
+
+@dataclass
+class Way:
+    """One task with one disk, tried by one process after the other."""
+
+    disk: LoopDisk
+    folder: TaskFolder
+    entry: dict[str, Any]
+    holds: Holds
+
+    @property
+    def mark(self) -> marks.Mark:
+        return marks.Mark(self.entry["install"], self.entry["volume"])
+
+    def mark_is_there(self) -> bool:
+        return marks.is_on(self.disk.path, self.disk.file.stat().st_size, self.mark)
+
+    @property
+    def file(self) -> Path:
+        return Path(self.entry["path"], "file")
+
+    def volumes(self) -> TaskVolumes:
+        return TaskVolumes(self.folder, [self.entry], self.holds)
+
+    def go(self, tell: Callable[[bytes], object]) -> None:
+        volumes = self.volumes()
+        volumes.mount(ready, lambda _: None)
+        volumes.enter(TaskAccount(None))
+        with self.file.open("w") as file:
+            file.write("kept")
+            file.flush()
+            os.fsync(file.fileno())
+        tell(b"written")
+        volumes.leave()
+        assert volumes.release() == {}
+
+    def go_again(self, written: bool) -> None:
+        """What the next supervisor does for a task that didn't run yet."""
+        volumes = self.volumes()
+        volumes.mount(lambda seconds: None, lambda _: None)  # a killed mkfs may still hold the lock
+        assert self.disk.places() == [self.holds.point(self.entry["volume"])], "mounted once"
+        volumes.enter(TaskAccount(None))
+        assert self.file.parent.stat().st_mode & 0o777 == 0o777
+        assert not written or self.file.read_text() == "kept"
+        volumes.leave()
+        assert volumes.release() == {}
+
+    def clean(self) -> None:
+        assert self.disk.places() == []
+        assert self.holds.of(self.folder.task) is None
+        assert not Path(self.holds.point(self.entry["volume"])).exists()
+        assert not self.file.parent.parent.exists(), "the mount point is gone"
+        run("e2fsck", "-fn", self.disk.path)
+
+
+@pytest.fixture
+def way(tmp_path: Path) -> Iterator[Way]:
+    with loops.disk(tmp_path / "disk", 4 * MIB) as disk:
+        path = f"/dstack-test-{uuid.uuid4().hex[:12]}/data"
+        entry = {"kind": "disk", "volume": str(uuid.uuid4()), "path": path, "device": disk.identity}
+        entry.update(format=True, install="ours")
+        folder = TaskFolder(str(tmp_path / "agent"), str(uuid.uuid4()))
+        folder.create({})
+        yield Way(disk, folder, entry, Holds())
+
+
+def in_child(act: Callable[[Callable[[bytes], object]], object], prepare: Callable[[], object]) -> tuple[int, bytes]:
+    """How it ended, and what it told before."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            prepare()
+            act(lambda said: os.write(tell, said))
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    os.close(tell)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with os.fdopen(told, "rb") as pipe:
+        os.set_blocking(told, False)  # a program that outlives the child may have the other end
+        return status, pipe.read() or b""
+
+
+def killed_at(touch: int) -> None:
+    """From now on this process is killed at so many touches of the machine."""
+    left = touch
+
+    def look(event: str, _: tuple[Any, ...]) -> None:
+        nonlocal left
+        if event in TOUCHES:
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)
+
+
+def test_killed_at_each_touch_of_the_machine(way: Way) -> None:
+    touch, status = 0, -signal.SIGKILL
+    while status == -signal.SIGKILL:
+        way.disk.write(0, bytes(4 * MIB))
+        status, told = in_child(way.go, lambda touch=touch: killed_at(touch))
+        if status == -signal.SIGKILL:
+            again, _ = in_child(lambda _, told=told: way.go_again(bool(told)), lambda: None)
+            assert again == 0, f"killed at touch {touch}"
+        else:
+            assert status == 0
+        way.clean()
+        touch += 1
+    assert touch > 50, "it was killed on the whole way"
+
+
+@pytest.mark.parametrize("millis", range(1, 40, 3))
+def test_killed_while_it_formats(way: Way, millis: int) -> None:
+    """mkfs goes on, and the next supervisor waits for it instead of overtaking it."""
+
+    def prepare() -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, millis / 1000)
+
+    status, told = in_child(way.go, prepare)
+    assert status in (0, -signal.SIGALRM)
+    again, _ = in_child(lambda _: way.go_again(bool(told)), lambda: None)
+    assert again == 0
+    way.clean()
+
+
+# A machine that is lost meanwhile: what is left of it is on the disk -------------------------------------------------
+
+
+def mkfs_ends(way: Way, how: str) -> Callable[[], None]:
+    """In a child: `how` a shell runs the real `mkfs.ext4`, as `$mkfs`; the disk is its fourth argument."""
+    tools = Path(way.folder.data).parent / "tools"
+    tools.mkdir(exist_ok=True)
+    real = shutil.which("mkfs.ext4", path=disks.PATH)
+    script = tools / "mkfs.ext4"
+    script.write_text(f"#!/bin/sh\nmkfs={real}\n{how}\n")
+    script.chmod(0o755)
+
+    def prepare() -> None:
+        disks.PATH = f"{tools}:{disks.PATH}"
+
+    return prepare
+
+
+def elsewhere(way: Way) -> Way:
+    """Another task on another machine, which knows only the disk."""
+    assert in_child(lambda _: way.volumes().release(), lambda: None)[0] == 0
+    assert way.holds.of(way.folder.task) is None
+    folder = TaskFolder(way.folder.data, str(uuid.uuid4()))
+    folder.create({})
+    return replace(way, folder=folder)
+
+
+def lost_before_the_last_write(way: Way) -> Way:
+    """All but what makes it a filesystem is on the disk."""
+    last = "dd if=/dev/zero of=$4 bs=1024 seek=1 count=1 conv=notrunc,fsync 2>&1"
+    assert in_child(way.go, mkfs_ends(way, f'$mkfs "$@" && {last}; kill -9 $$'))[0] == 1
+    assert (
+        way.mark_is_there() and not way.disk.read()[1024:2048].strip(b"\0") and way.disk.read()[2048:MIB].strip(b"\0")
+    )
+    return elsewhere(way)
+
+
+def test_a_filesystem_that_a_lost_machine_left_half_made_is_made_again(way: Way) -> None:
+    again = lost_before_the_last_write(way)
+    assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
+    assert not way.mark_is_there()
+    again.clean()
+
+
+@pytest.mark.parametrize("other", [{"volume": str(uuid.uuid4())}, {"install": "another"}, {"format": False}])
+def test_a_half_made_one_that_isnt_known_to_be_ours_isnt(way: Way, other: dict[str, Any]) -> None:
+    again = lost_before_the_last_write(way)
+    before = way.disk.read()
+    again.entry = {**way.entry, **other}
+    assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 1
+    assert way.disk.read() == before
+    elsewhere(again)
+
+
+@pytest.mark.parametrize("millis", [1, 2, 3, 5, 8, 13])
+def test_mkfs_killed_at_any_time_is_repeated_on_another_machine(way: Way, millis: int) -> None:
+    with loops.disk(way.disk.file.with_name("large"), 512 * MIB) as disk:
+        large = replace(way, disk=disk, entry={**way.entry, "device": disk.identity})
+        in_child(large.go, mkfs_ends(large, f'timeout -s KILL {millis / 1000} $mkfs "$@"'))
+        again = elsewhere(large)
+        assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
+        again.clean()
+
+
+def test_a_filesystem_that_was_done_isnt_made_again(way: Way) -> None:
+    """Lost between its last write and the removal of the mark."""
+    assert in_child(way.go, mkfs_ends(way, '$mkfs "$@"; kill -9 $$'))[0] == 1
+    assert way.mark_is_there()
+    made = way.disk.read()[1024 + 104 :][:16]  # its id
+    again = elsewhere(way)
+    assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
+    assert way.disk.read()[1024 + 104 :][:16] == made
+    assert not way.mark_is_there()
+    again.clean()
+
+
+def test_what_somebody_else_made_meanwhile_isnt_formatted(way: Way) -> None:
+    marks.put(way.disk.path, 4 * MIB, way.mark)
+    run("mkswap", way.disk.path)
+    before = way.disk.read()
+    assert way.mark_is_there()
+    assert in_child(lambda _: way.go_again(False), lambda: None)[0] == 1
+    assert way.disk.read() == before
+    elsewhere(way)
+
+
+def test_a_namespace_that_somebody_made_meanwhile_keeps_no_disk(way: Way) -> None:
+    """As a service of systemd has one. A disk that it kept couldn't be detached."""
+
+    def go(tell: Callable[[bytes], object]) -> None:
+        volumes, point = way.volumes(), way.holds.point(way.entry["volume"])
+        volumes.mount(ready, lambda _: None)
+        apart = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", "echo; cat"]
+        with subprocess.Popen(apart, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdin and other.stdout and other.stdout.readline()
+            there = Path("/proc", str(other.pid), "mountinfo")
+            assert point in there.read_text()
+            assert volumes.release() == {}
+            assert point not in there.read_text()
+            other.stdin.close()
+
+    assert in_child(go, namespaces.mount_apart)[0] == 0
+
+
+def test_where_run_is_shared_a_disk_is_mounted_once(way: Way, tmp_path: Path) -> None:
+    """As systemd has it. A second mount below, which no path leads to, can't be unmounted by a namespace."""
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+
+    def as_on_most_machines() -> None:
+        namespaces.mount_apart()
+        namespaces.mount("run", str(run_folder), 0, "tmpfs")
+        namespaces.mount("none", str(run_folder), namespaces.MS_SHARED)
+
+    def go(tell: Callable[[bytes], object]) -> None:
+        way.holds = Holds(str(run_folder / "volumes"))
+        volumes = way.volumes()
+        volumes.mount(ready, lambda _: None)
+        assert way.disk.places() == [way.holds.point(way.entry["volume"])]
+        assert volumes.release() == {}
+
+    assert in_child(go, as_on_most_machines)[0] == 0
