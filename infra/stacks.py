@@ -157,7 +157,7 @@ class Stack:
     def propose(self, parameters: Mapping[str, str], **template: str) -> Proposal | None:
         """A change set for the template (`TemplateBody` or `TemplateURL`); None if there is nothing to change."""
         existing = self.found()
-        kind = "CREATE" if course(existing and existing["StackStatus"]) == "create" else "UPDATE"
+        kind = "CREATE" if course(existing["StackStatus"] if existing else None) == "create" else "UPDATE"
         kept = {each["ParameterKey"] for each in (existing or {}).get("Parameters", ())} if kind == "UPDATE" else set()
         with explained(f"prepare the change of {self.name}"):
             declared = self._declared(template)

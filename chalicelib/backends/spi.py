@@ -1,6 +1,6 @@
 """What a backend is: eight members, no waiting, errors from one vocabulary.
 
-The contract, which `tests/backends/conformance.py` checks for every one:
+The contract, which one suite checks for every backend:
 
 * `create` yields a handle after every external resource it creates, before it creates the next: what is yielded is
   never lost. Called again with the same request it adopts what exists and yields the same handles. No single step

@@ -47,7 +47,7 @@ class Signed:
 
 
 class Authority(Protocol):
-    """A certificate authority. Each call may be repeated. They raise BackendErrors. Keys are PEM."""
+    """A certificate authority. Each call may be repeated, and raises a BackendError if it fails. Keys are PEM."""
 
     @property
     def directory(self) -> str:

@@ -2,8 +2,8 @@
 
 An index lists what will have to go, by the time its retention starts: ended runs with logs, deleted runs, terminated
 instances, ended fleets, deleted volumes, gateways and projects, archives. A turn takes the oldest of each, reads it
-again by key and asks `planning.erasing` whether it may go. The record that lists it is deleted last, so a turn that
-crashes leaves the rest to the next one, and two turns at once do no harm.
+again by key and asks `planning.projects.erasure` whether it may go. The record that lists it is deleted last, so a turn
+that crashes leaves the rest to the next one, and two turns at once do no harm.
 """
 
 from __future__ import annotations

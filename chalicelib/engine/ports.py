@@ -26,7 +26,7 @@ class Clock(Protocol):
 
 
 class Wake(Protocol):
-    def __call__(self, units: Iterable[str]) -> None:
+    def __call__(self, units: Iterable[str], /) -> None:
         """Look at these units soon. A hint: losing it costs latency, never correctness."""
 
 
@@ -149,7 +149,8 @@ class Backends(Protocol):
 
 class Performer(Protocol):
     """Performs the steps of one workflow. Both methods may be repeated, even after a call that never returned, and
-    `undo` must cope with a step that was half done or not done. They raise BackendErrors, and `NotYet` to wait."""
+    `undo` must cope with a step that was half done or not done. They raise a BackendError if they fail,
+    and NotYet to wait."""
 
     def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
         """Returns the ids of what was created, for `workflow.state`."""

@@ -2,8 +2,8 @@
 
 It should never find anything: every purchase is committed before it is made, its resources are recorded one by one, and
 silent machines are checked. We sweep all the same, because a missed machine costs money until somebody reads a bill.
-`planning.orphans` decides; this module lists, commits and acts. An account is swept by itself, where its provider's SDK
-is, so that a slow one delays no other.
+`planning.machines.orphans` decides; this module lists, commits and acts. An account is swept by itself, where its
+provider's SDK is, so that a slow one delays no other.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class Upstream(asyncio.Protocol):
         return self._whole and not self._parts
 
     async def part(self) -> bytes:
-        """The next bytes of the body; none at its end. Raises Broken."""
+        """The next bytes of the body; none at its end. Raises AnswerCutShort."""
         while not self._parts:
             if self._whole:
                 return b""

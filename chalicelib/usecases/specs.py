@@ -54,7 +54,7 @@ FLEET_IN_PLACE = (
             "instance_types",
             "spot_policy",
             "max_price",
-            "ssh_config",  # what of it can't change is `hosts.obstacles`
+            "ssh_config",  # what of it can't change is `machines.hosts.obstacles`
         )
     ),
 )

@@ -120,8 +120,8 @@ class JobHops:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the hops: `RUN_jump_host` and `RUN_host`, as no run can be called. For people they are `RUN-jump-host` and
-        `RUN-host`, which may be runs, too."""
+        """Of the hops: the run's name with `_jump_host` or `_host`, as no run can be called. For people they are
+        `RUN-jump-host` and `RUN-host`, which may be runs, too."""
         return tuple(f"{self.alias}{name}" for name in ("_jump_host", "_host")[-len(self.hops) :]) if self.hops else ()
 
 

@@ -2,8 +2,8 @@
 
 `recorded.json` holds file, flags and the configuration that arrived at a recording server, or null where the client
 refused. Within a type an entry holds what differs from the type's first one (`-`: keys that were left out), so that the
-file can be read. Where we differ on purpose, `DELIBERATE` says why; a difference that isn't there fails, and so does an
-entry there that is no difference any more.
+file can be read. Where we differ on purpose, `STRICTER`, `KINDER` and `REWORDED` say why; a difference that isn't there
+fails, and so does an entry there that is no difference any more.
 """
 
 import json

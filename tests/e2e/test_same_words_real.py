@@ -19,8 +19,7 @@ from chalicelib.configuration import error_catalogue
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.errors import Invalid
-from chalicelib.planning.kernel.field_support import NotBuilt
-from chalicelib.planning.runs.support import FLEET, RUN
+from chalicelib.planning.runs.support import FLEET_NOT_BUILT, RUN_NOT_BUILT
 from cli.connection.config import ProjectEntry, config_path, save_projects
 from cli.main import invoke
 from cli.screen.terminal import Terminal
@@ -81,9 +80,8 @@ def codes_of(file: str) -> set[str]:
 
 def from_support() -> Iterator[Case]:
     """Every field of a configuration or a profile that isn't built."""
-    for path, verdict in {**RUN, **FLEET}.items():
-        place = path.removeprefix("fleet.").partition(".")[0]
-        if isinstance(verdict, NotBuilt) and place in ("configuration", "profile"):
+    for path in (*RUN_NOT_BUILT, *(f"fleet.{path}" for path in FLEET_NOT_BUILT)):
+        if path.removeprefix("fleet.").partition(".")[0] in ("configuration", "profile"):
             raw = raw_with(path)
             yield Case(f"unsupported {path}", raw["configuration"], raw["profile"] or None)
 

@@ -6,7 +6,7 @@ The door may refuse any of it, but whatever reaches a replica must be one of tho
 bytes that the strict parser takes; and the answers on the client's connection must be those of its own requests, in
 their order.
 
-Each request has a mark (`m12x1z`: the second of connection 12) in its target, a header and its body, by which it is
+Each request has a mark ("m12x1z": the second of connection 12) in its target, a header and its body, by which it is
 known wherever it turns up.
 """
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 
-class Denied(pytest.skip.Exception):
+class Denied(pytest.skip.Exception):  # type: ignore[name-defined,misc]  # pytest declares it without a type
     """Skipped because the facts deny it. The only skip that REQUIRE_REAL allows."""
 
 

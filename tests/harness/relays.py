@@ -88,7 +88,7 @@ class Client:
         return Client(*await asyncio.open_unix_connection(place))
 
     async def ask(self) -> float:
-        """The seconds until the answer was here. Raises OSError or IncompleteReadError."""
+        """The seconds until the answer was here. Raises OSError or EOFError."""
         begun = time.perf_counter()
         self._writer.write(REQUEST)
         said = await self._reader.readexactly(len(ANSWER))

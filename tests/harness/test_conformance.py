@@ -32,10 +32,12 @@ from tests.store.blob_contract import BlobContract
 from tests.store.contract import StoreContract
 from tests.store.log_contract import LogContract
 
-DOORS = (contract.PassesOn, contract.Headers, contract.Bodies)
-DOORS += (contract_live.Streams, contract_live.WebSockets, contract_live.WhoMayCome, contract_live.Tricks)
-DOORS += (contract_replicas.Errors, contract_replicas.Limits, contract_replicas.Replicas)
-DOORS += (contract_replicas.Holding, contract_replicas.Counting)
+DOORS = (
+    *(contract.PassesOn, contract.Headers, contract.Bodies),
+    *(contract_live.Streams, contract_live.WebSockets, contract_live.WhoMayCome, contract_live.Tricks),
+    *(contract_replicas.Errors, contract_replicas.Limits, contract_replicas.Replicas),
+    *(contract_replicas.Holding, contract_replicas.Counting),
+)
 SUITES = (BackendConformance, BlobContract, LogContract, RuntimeConformance, StoreContract, *DOORS)
 EXCUSES = {"skip", "skipif", "xfail", "importorskip"}
 

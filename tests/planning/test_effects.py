@@ -1,4 +1,4 @@
-"""Every supported field has an effect: one case a field, named by its path. `planning.support` points here.
+"""Every supported field has an effect: one case a field, named by its path. `field_proofs` points here.
 
 A case sets one field, to a value that isn't its default, and says what of the run, its job, its place or its task is
 different for it.
@@ -19,7 +19,6 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RemoteRunRepoData, RunSpec
 from chalicelib.planning.jobs.jobs import agent_task, effective, job_specs
 from chalicelib.planning.jobs.replica_groups import first_replicas, first_scales
-from chalicelib.planning.kernel.field_support import Supported
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.offer_book import OfferBook
@@ -28,9 +27,9 @@ from chalicelib.planning.matching.selecting import selects
 from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.runs.endings import grace_of
-from chalicelib.planning.runs.support import FLEET, RUN
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.usecases.machines.fleet_plans import wanted_at_once
+from tests.planning.field_proofs import FLEET_PROOFS, RUN_PROOFS
 from tests.world import nouns as b
 
 ARCHIVE = {"id": "a1", "path": "data"}
@@ -433,7 +432,7 @@ def test_a_fleet_leaves_to_runs_what_is_theirs(field: str) -> None:
 
 
 def test_no_case_is_left_over() -> None:
-    proven = {v.proof for v in (*RUN.values(), *FLEET.values()) if isinstance(v, Supported)}
+    proven = {*RUN_PROOFS.values(), *FLEET_PROOFS.values()}
     assert {f"tests/planning/test_effects.py::test_effect[{path}]" for path in CASES} <= proven
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, When
@@ -31,24 +31,6 @@ from tests.simulation.world import World
 
 class Away(Exception):
     """The store doesn't answer; an error of its client's own."""
-
-
-class Blobs:
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-
-    def put(self, name: str, data: bytes) -> None:
-        self._kept[name] = data
-
-    def get(self, name: str) -> bytes | None:
-        return self._kept.get(name)
-
-    def delete(self, *names: str) -> None:
-        for name in names:
-            self._kept.pop(name, None)
-
-    def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
-        return sorted(name for name in self._kept if name.startswith(prefix) and name > after)[:limit]
 
 
 class Trouble(Protocol):
@@ -136,7 +118,7 @@ class ShakyScript(Script):
         world.note(f"{call} {error} {when}")
         return Fault(call, error, when, retry_after=world.some(1, 20)).make()
 
-    def take(self, what: str) -> bool:
+    def take(self, what: Literal["lies", "absent", "forgets", "short"]) -> bool:
         if super().take(what):
             return True
         if self.world.chance(0.1):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
@@ -33,10 +34,11 @@ from chalicelib.store.seal import Sealer
 from chalicelib.usecases.agents import calls
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, Pace
-from tests.simulation.edges import Away, Blobs, ShakyBackend, ShakyScript, ShakyStore
+from tests.simulation.edges import Away, ShakyBackend, ShakyScript, ShakyStore
 from tests.simulation.executions import Machines
 from tests.simulation.world import Crash, Invariant, World
 from tests.world.certificates import FakeAuthority
+from tests.world.ports import Blobs
 
 INSTALL = "simulation"
 SWEEP = 300.0  # seconds between sweeps for orphans
@@ -101,6 +103,8 @@ class Process:
         self._hints: dict[str, None] = {}
         self._planned = False
         self.reconciler, self.executor = site.process(self)
+        assert isinstance(self.reconciler.store, HistoryStore)
+        assert isinstance(self.reconciler.store.below, ShakyStore)
         self.store = self.reconciler.store.below  # what lies under it counts its commits
         self.sweeper = parts.sweeper(self.executor)
 
@@ -171,7 +175,7 @@ class Site:
 
     def __init__(self, world: World, parts: Parts, launcher: Launcher, terms: Terms | None = None) -> None:
         self.world, self.parts, self.weather = world, parts, Weather()
-        odd = {"placement_groups": world.seed % 4 != 3, "executions": world.seed % 2 == 1}
+        odd: dict[str, Any] = {"placement_groups": world.seed % 4 != 3, "executions": world.seed % 2 == 1}
         self.terms = terms = terms or replace(Terms.drawn(world.rng), **odd)
         self.machines = {row.noun: row.machine for row in parts.kinds.rows if row.noun and row.machine}
         rng = world.rng

@@ -27,7 +27,7 @@ from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Again, Reader, has_room
-from chalicelib.engine.sweep import Sweeper
+from chalicelib.engine.sweep import Listed, Sweeper
 from chalicelib.planning.gateways.certificates import decide_certificate
 from chalicelib.planning.gateways.gateway_machines import as_fleet
 from chalicelib.planning.gateways.gateways import decide_gateway
@@ -145,7 +145,7 @@ class _Forgetful(Purchases):
 
 
 class _Trusting(Reader):
-    def _listed(self, fleet: Fleet, fresh: bool) -> dict[str, Instance]:
+    def _listed(self, fleet: Fleet, again: Again) -> dict[str, Instance]:
         return {i.id: i for i in self.instances(fleet.id)}
 
 
@@ -229,7 +229,7 @@ def _incurious(snapshot: InstanceSnapshot) -> Plan:
 
 
 class _Greedy(Sweeper):
-    def _look(self, account: Account) -> AccountLook[Owned]:
+    def _look(self, account: Account) -> AccountLook[Listed]:
         class Ours:
             facts = account.facts
 

@@ -16,7 +16,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.engine.kinds import KINDS
-from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.plan import Effect, Plan
 from chalicelib.planning.kernel.purchases import Create, Describe, Terminate
 from chalicelib.planning.machines.instance import decide_instance
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
@@ -216,7 +216,14 @@ def test_a_purchase_whose_buyer_died_is_adopted() -> None:
 def test_a_purchase_that_came_too_late_is_repeated_by_a_pass() -> None:
     plane = Quiet()
     late: list[Any] = []
-    plane.site.loses_effect = lambda effect: isinstance(effect, Create) and not late and late.append(effect) is None
+
+    def lost(effect: Effect) -> bool:
+        if late or not isinstance(effect, Create):
+            return False
+        late.append(effect)
+        return True
+
+    plane.site.loses_effect = lost
     plane.fleet("1..1")
     plane.until(lambda: bool(late), LOOK)
     plane.world.after(30, lambda: plane.site.processes[0].executor.execute(late[0]))

@@ -4,6 +4,8 @@ given up after two, tried elsewhere or again if its user wants that, and ended o
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chalicelib.domain.reasons import JobReason
@@ -15,7 +17,7 @@ SILENCE = 120.0 + HELD  # until a job is given up, at most
 RETURN = 90.0  # until an agent has noticed that it may speak again, and all has been settled
 
 
-def running(seconds: float = 10_000, **more: object) -> Quiet:
+def running(seconds: float = 10_000, **more: Any) -> Quiet:
     """A job on a host that somebody owns."""
     plane = Quiet()
     plane.host()

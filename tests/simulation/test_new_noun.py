@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib.engine.effects.table import FAMILIES
+from chalicelib.engine.kinds import KINDS
+from chalicelib.planning.kernel.plan import Plan, Step
 from tests.engine import leases
 from tests.engine.leases import Lease, Leases, LeaseStatus
 from tests.simulation.history import History
@@ -46,19 +48,19 @@ def test_its_histories_end_well(seed: int) -> None:
 
 def test_a_bug_of_its_own_is_found_by_its_own_invariant() -> None:
     """An effect whose outcome says nothing: the lease is returned again and again, and never closed."""
-    deaf = leases.WITH_LEASES.deciding("lease", conclude=lambda snapshot, outcome: leases.Plan())
+    deaf = leases.WITH_LEASES.deciding("lease", conclude=lambda snapshot, outcome: Plan())
     with pytest.raises(Violation) as violation:
         play(Parts(kinds=deaf, families=(*FAMILIES, Leases)), 0)
     assert violation.value.invariant is LEASES_END
 
 
 def test_everybodys_invariants_hold_for_it() -> None:
-    def silent(snapshot: leases.LeaseSnapshot) -> leases.Plan:
+    def silent(snapshot: leases.LeaseSnapshot) -> Plan:
         plan = leases.decide(snapshot)
-        return leases.Plan(tuple(leases.Step(step.saves, (), step.effects) for step in plan.steps), (), plan.next_wake)
+        return Plan(tuple(Step(step.saves, (), step.effects) for step in plan.steps), (), plan.next_wake)
 
     untold = leases.WITH_LEASES.deciding("lease", decide=silent)
-    untold.rules = leases.KINDS.rules
+    untold.rules = KINDS.rules
     with pytest.raises(Violation) as violation:
         play(Parts(kinds=untold, families=(*FAMILIES, Leases)), 0)
     assert violation.value.invariant is TOLD

@@ -45,7 +45,7 @@ class World:
         self.time = START
         self.calm_at = START  # calm until the day begins
         self.happened: dict[str, int] = {}
-        self._todo: list[tuple[Micros, int, Callable[[], None]]] = []
+        self._todo: list[tuple[Micros, int, Callable[[], object]]] = []
         self._count = 0
         self._depth = 0
 
@@ -55,7 +55,7 @@ class World:
     def seconds(self) -> float:
         return self.time / SECOND
 
-    def after(self, delay: float, do: Callable[[], None]) -> None:
+    def after(self, delay: float, do: Callable[[], object]) -> None:
         self._count += 1
         heapq.heappush(self._todo, (self.time + round(delay * SECOND), self._count, do))
 

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -91,10 +92,10 @@ class AwsSite(Site):
             ("refresh-catalog", 15, refresh),
             ("erase-unused", 10, self._deployed("erase_unused", erase_unused.handler)),
         ):
-            self.time.every(minutes * 60.0, lambda rule=rule, function=function: function(self._fires(rule)))
+            self.time.every(minutes * 60.0, partial(self._fire, function, rule))
 
-    def _fires(self, rule: str) -> dict[str, Any]:
-        return scheduled_event(rule, self.time.at / SECOND)
+    def _fire(self, function: Callable[[Any], Any], rule: str) -> None:
+        function(scheduled_event(rule, self.time.at / SECOND))
 
     def _function(self, name: str) -> Root:
         """It has the keys that it reads, and no other."""

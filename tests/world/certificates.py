@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from chalicelib.domain import keys
 from chalicelib.domain.certificates import Certificate, certificate_id
@@ -30,6 +30,9 @@ from tests.world.ports import Books, accounts
 
 HOST = "chat.example.com"
 LIFE = 90 * DAY
+
+
+Answer = TypeVar("Answer")
 
 
 class Killed(BaseException):
@@ -130,7 +133,7 @@ class FakeAuthority:
 
         return self._done("collect", collect)
 
-    def _done(self, name: str, call: Callable[[], Any]) -> Any:
+    def _done(self, name: str, call: Callable[[], Answer]) -> Answer:
         if self.faults.get(name):
             raise self.faults[name].pop(0)
         self.calls.append(name)
@@ -186,12 +189,12 @@ class Stage:
         """What the gateway's machine does all day: it takes the news, and its next question says that it has."""
         gateway = self.place.again(self.gateway)
         said = certificates.told(self.place.plane, gateway, self.hosts if hosts is None else hosts)
-        self.heard([each for each in said.unheard if self.answered(each.order.token)])
+        self.heard([each for each in said.unheard if each.order and self.answered(each.order.token)])
         self.answers = dict(said.challenges)
         return said
 
     def heard(self, those: Iterable[Certificate], num: int = 0) -> None:
-        certificates.take_heard(self.place.plane, self.place.again(self.gateway), num, those)
+        certificates.take_heard(self.place.plane, self.place.again(self.gateway), num, tuple(those))
 
     def settle(self) -> None:
         """Passes and effects, until there is nothing more to do now."""

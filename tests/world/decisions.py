@@ -79,7 +79,9 @@ class SmallWorld:
         run = b.run(f"run-{len(self.runs)}", submitted_at=self.now, last_processed_at=self.now, due_at=self.now)
         self.runs[run.id], self.specs[run.id], self.shapes[run.id] = run, b.run_spec(**config), (replicas, nodes)
         for spec in self.job_specs(run.id):
-            first = {} if spec.job_num == 0 else {"due_at": None}  # only the first node stands in the queue
+            first: dict[str, Any] = (
+                {} if spec.job_num == 0 else {"due_at": None}
+            )  # only the first node stands in the queue
             job = b.job(run, replica=spec.replica_num, node=spec.job_num, **first)
             self.jobs[job.id] = job
         return run

@@ -38,8 +38,9 @@ def gateway(project_id: str, *machines: Instance, name: str = "edge", **rest: An
 
 
 def seated(machine: Instance, gateway: Gateway, num: int = 0) -> Instance:
-    ports = {"http_port": gateway.http_port, "https_port": gateway.https_port}
-    return machine.with_(gateway=GatewaySeat(gateway_id=gateway.id, name=gateway.name, num=num, **ports))
+    http, https = gateway.http_port, gateway.https_port
+    seat = GatewaySeat(gateway_id=gateway.id, name=gateway.name, num=num, http_port=http, https_port=https)
+    return machine.with_(gateway=seat)
 
 
 def credential(machine: Instance) -> str:
@@ -48,8 +49,8 @@ def credential(machine: Instance) -> str:
 
 def agent(machine: Instance) -> Presence:
     """Of an agent that has that credential."""
-    known = {"instance_id": machine.id, "project_id": machine.project_id}
-    return Presence(**known, credential_hash=hash_token(credential(machine)))
+    hashed = hash_token(credential(machine))
+    return Presence(instance_id=machine.id, project_id=machine.project_id, credential_hash=hashed)
 
 
 def record(store: Store, made: Gateway, *, default: bool = False) -> Gateway:

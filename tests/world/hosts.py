@@ -218,8 +218,8 @@ class Host:
         if isinstance(command, Keep):
             self.credential = command.credential
         elif isinstance(command, Start):
-            task = self.tasks[command.task] = self.hosts.begin(command.task, command.spec, self.name)
-            self.hosts.work.begin(self, task)
+            begun = self.tasks[command.task] = self.hosts.begin(command.task, command.spec, self.name)
+            self.hosts.work.begin(self, begun)
         elif isinstance(command, Stop | Abort):
             if task := self.tasks.get(command.task):
                 stopped = isinstance(command, Stop)

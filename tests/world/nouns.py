@@ -25,8 +25,9 @@ from chalicelib.planning.matching.requirements import Wants, wants_of
 from chalicelib.planning.placing.listing import with_sites
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.planning.volumes.sites import Volumes
-from tests.world.time import NOW
+from tests.world import time
 
+NOW = time.NOW
 PROJECT = derive("tests", "project")
 FACTS = {"aws": BackendFacts(name="aws"), "runpod": BackendFacts(name="runpod", vm=False)}
 

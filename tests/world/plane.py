@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from chalicelib.backends.accounts import Accounts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.noun import Noun
 from chalicelib.hosts.joining import HostJoining
 from chalicelib.runtime.streams import StreamBroker
 from chalicelib.store import nouns
@@ -22,6 +23,9 @@ from chalicelib.usecases.pace import PER_CALL
 from tests.world.time import Clock
 
 EVERYBODY = "everybody"  # rings when rights change
+
+
+Known = TypeVar("Known", bound=Noun)
 
 
 class NoOffers:
@@ -100,7 +104,7 @@ class World:
     def save(self, *changed: Any) -> None:
         self.store.commit([nouns.put(noun) for noun in changed])
 
-    def again(self, noun: Any) -> Any:
+    def again(self, noun: Known) -> Known:
         """The noun as it is now."""
         found = nouns.find(self.store, type(noun), nouns.key_of(noun))
         assert found is not None

@@ -4,7 +4,7 @@ backends that have only facts."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from chalicelib.backends.accounts import Account, Accounts
@@ -83,7 +83,7 @@ class Blobs:
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
         return sorted(name for name in self._kept if name.startswith(prefix) and name > after)[:limit]
 
-    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> list[tuple[str, Micros]]:
+    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, Micros]]:
         return [(name, self.written_at) for name in self.list(prefix, after, limit)]
 
     def tidy(self, before: Micros) -> None:

@@ -78,8 +78,8 @@ class Site:
 
     def _here(self, root: Root, **ports: Any) -> Root:
         """The same root with this site's cloud, and with ids that are the same in every run."""
-        ids = {"random_id": self._id, "random_token": self._id}
-        return Root(replace(root.ports, backends=Accounts([Account.made(self.cloud)]), **ids, **ports))
+        backends = Accounts([Account.made(self.cloud)])
+        return Root(replace(root.ports, backends=backends, random_id=self._id, random_token=self._id, **ports))
 
     def _id(self) -> str:
         self._ids += 1

@@ -86,7 +86,7 @@ class Stage:
         self.settle()
         self.after(2 * SECOND)
         self.after(5 * SECOND)
-        return self.place.again(volume)  # type: ignore[no-any-return]
+        return self.place.again(volume)
 
     def delete(self, *names: str) -> None:
         volumes.delete(self.place.plane, USER, self.project, names or ("data",))
@@ -127,7 +127,7 @@ class Stage:
     # --- what is seen ------------------------------------------------------------------------------------------------
 
     def again(self, volume: Volume) -> Volume:
-        return self.place.again(volume)  # type: ignore[no-any-return]
+        return self.place.again(volume)
 
     def told(self) -> list[str]:
         """The history of the project, oldest first."""

@@ -46,7 +46,7 @@ def accept_of(key: str) -> str:
 
 
 def key_of(headers: Mapping[str, str]) -> str:
-    """The key of a request that asks for a WebSocket; `headers` by name in lower case. Raises Broken."""
+    """The key of a request that asks for a WebSocket; `headers` by name in lower case. Raises ProtocolBroken."""
     if "upgrade" not in _words(headers, "connection") or "websocket" not in _words(headers, "upgrade"):
         raise ProtocolBroken("this address speaks WebSocket only: send `Connection: Upgrade` and `Upgrade: websocket`")
     if headers.get("sec-websocket-version", "").strip() != "13":
@@ -133,7 +133,7 @@ class Decoder:
         self._empty = 0  # frames of messages without a byte, since the last one with some
 
     def feed(self, data: bytes) -> List[Tuple[int, bytes]]:
-        """Raises Broken; what came before in `data` is lost then, as the connection is."""
+        """Raises ProtocolBroken; what came before in `data` is lost then, as the connection is."""
         events: List[Tuple[int, bytes]] = []
         data, self._head = (self._head + data if self._head else data), b""
         at = 0

@@ -31,7 +31,7 @@ class BlockDevice:
 
 
 def find(identity: Dict[str, str], root: str = "/") -> Optional[BlockDevice]:
-    """The disk with this identity, once the kernel has it: `serial`, `by_id` or `backing_file`. Raises Unusable."""
+    """The disk with this identity, once the kernel has it: `serial`, `by_id` or `backing_file`. Raises UnusableDisk."""
     wanted = {name: identity[name] for name in IDENTITIES if identity.get(name)}
     if not wanted:
         raise UnusableDisk("the server didn't say how to recognise its disk")

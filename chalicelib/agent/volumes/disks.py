@@ -63,7 +63,7 @@ class TaskDisk:
     # Mounting -----------------------------------------------------------------------------------------------------
 
     def mount(self, pause: Pause, tell: Callable[[str], None]) -> str:
-        """Returns where it is mounted. Raises Unusable."""
+        """Returns where it is mounted. Raises UnusableDisk."""
         device = self._await(pause, tell)
         with self._holds.locked(self.volume, pause) as lock:
             mounted = mountinfo.at(self.point)

@@ -23,7 +23,7 @@ Make = Callable[[str, int, bool], None]  # name, in which open folder, whether i
 
 
 def refuse(path: str, private: Dict[str, str]) -> None:
-    """`private`: folders that are nobody else's, and whose. Raises Unusable."""
+    """`private`: folders that are nobody else's, and whose. Raises UnusableDisk."""
     if not path.startswith("/") or "\0" in path:
         raise UnusableDisk("it isn't an absolute path")
     if ".." in path.split("/"):
@@ -44,7 +44,7 @@ def _within(path: str, folder: str) -> bool:
 
 
 def opened(path: str, make: Optional[Make] = None) -> int:
-    """The folder, open only to be mounted or examined. Raises Unusable, and what `make` raises."""
+    """The folder, open only to be mounted or examined. Raises UnusableDisk, and what `make` raises."""
     here, so_far = os.open("/", LOOK), ""
     try:
         names = [part for part in path.split("/") if part not in ("", ".")]

@@ -36,7 +36,7 @@ class Holds:
         self._holds, self._locks, self._points = (os.path.join(root, name) for name in ("holds", "locks", "disks"))
 
     def begin(self, task: str, data: str) -> None:
-        """From here on the task has a file, and what it may mount goes into it. Raises Unusable."""
+        """From here on the task has a file, and what it may mount goes into it. Raises UnusableDisk."""
         with self._alone():
             for place in (self.root, self._holds, self._locks, self._points):
                 try:

@@ -190,7 +190,7 @@ def formattable(whole: Contents, parts: Dict[str, Contents], marked: bool) -> bo
 
 
 def choose(disk: str, whole: Contents, parts: Dict[str, Contents]) -> MountChoice:
-    """`parts`: its partitions. Raises Unusable."""
+    """`parts`: its partitions. Raises UnusableDisk."""
     if whole.table and not whole.filesystems:
         return _only_part(disk, whole.table, parts)
     if whole.others or whole.table or len(whole.filesystems) > 1:

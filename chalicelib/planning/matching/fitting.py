@@ -1,6 +1,6 @@
 """Does a machine meet the requirements, and if not, why not?
 
-`misfits` compares a machine's `measured` sizes with the requirements and says what is missing; `planning.stock` checks
+`misfits` compares a machine's `measured` sizes with the requirements and says what is missing; `stock` checks
 thousands of machines at once, without reasons. An exact value means exactly that, so a large host takes small exact
 requests only in blocks: equal shares of its CPUs, memory and GPUs, with the whole disk shared.
 """

@@ -1,10 +1,10 @@
 """The start of a task's nodes as a workflow, whose record is the gang's.
 
-Its stages are decisions over what is stored (`gathering`, `ordering`, `releasing`), so how far a start has come is read
-from the gang and never stored a second time. One attempt lasts from the first place that a gang claims until it is
-released or undone; where there are state machines, each has an execution. A state takes the looks that its stage needs,
-and leaves its token with the gang if that isn't enough; the look that finds the stage over sends the callback. The
-deadlines are the gang's own: a state's time-out is only for the case that nobody keeps them.
+Its stages are decisions over what is stored (`gang_placement`, `gang_purchases`, `runs.releasing`), so how far a start
+has come is read from the gang and never stored a second time. One attempt lasts from the first place that a gang claims
+until it is released or undone; where there are state machines, each has an execution. A state takes the looks that its
+stage needs, and leaves its token with the gang if that isn't enough; the look that finds the stage over sends the
+callback. The deadlines are the gang's own: a state's time-out is only for the case that nobody keeps them.
 """
 
 from __future__ import annotations

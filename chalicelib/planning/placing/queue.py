@@ -1,6 +1,6 @@
 """The queue's decisions: which jobs are placed, which wait, and which can never fit.
 
-A unit, the waiting jobs of one replica, is placed whole or not at all; the nodes of a task are `gathering`'s part.
+A unit, the waiting jobs of one replica, is placed whole or not at all; the nodes of a task are `gang_placement`'s part.
 Units are taken in order, higher priority first, then older, and one that finds no place doesn't block those behind it.
 Each placement is a step (the unit's jobs, the instances, for a new machine the fleet), so that losing a race for one
 place costs one unit.

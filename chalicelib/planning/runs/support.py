@@ -1,8 +1,8 @@
-"""Which parts of the language are built: one table of every field of a run and a fleet.
+"""Which parts of the language of runs and fleets aren't built: a table by path, and rules for what no table can say.
 
-A field is either supported (it has an effect, and `proof` names the test that shows it) or refused by name, with what
-to do instead. Nothing is accepted and ignored. A path covers everything below it. A test walks the models and fails for
-a field that isn't listed, so a new field can't slip in.
+A field is either built, so that it has an effect, or refused by name, with what to do instead. Nothing is accepted and
+ignored. A path covers everything below it. Tests walk the models and want a proof for every field that isn't listed
+here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chalicelib.errors import Problem
 from chalicelib.planning.jobs import command_lists, neighbours, replica_groups
 from chalicelib.planning.jobs.jobs import RESERVED_PORTS
 from chalicelib.planning.jobs.nodes import unknown_nodes
-from chalicelib.planning.kernel.field_support import NotBuilt, Support, Supported, not_built, refused
+from chalicelib.planning.kernel.field_support import NotBuilt, refused
 from chalicelib.planning.matching.requirements import merged_fleet, merged_run
 from chalicelib.planning.runs.schedule import schedule_of
 from chalicelib.planning.runs.utilization import LONGEST_WINDOW
@@ -30,206 +30,41 @@ from chalicelib.planning.volumes.mounts import first_folder, wrong_mounts
 MOST_NODES = 500  # of a task
 MOST_REPLICAS = 500  # of a service
 LONGEST_PROBE = 300  # seconds
-EFFECTS = "tests/planning/test_effects.py"
-
-
 AnyConfiguration = TaskConfiguration | DevEnvironmentConfiguration | ServiceConfiguration
 
-
-def _effects(prefix: str, *names: str) -> dict[str, Support]:
-    """Fields whose effect `test_effects` shows, each in a case named after it."""
-    return {f"{prefix}{name}": Supported(f"{EFFECTS}::test_effect[{prefix}{name}]") for name in names}
-
-
-def _scaled(prefix: str) -> dict[str, Support]:
-    names = ("metric", "target", "window", "scale_up_delay", "scale_down_delay")
-    return {f"{prefix}{name}": Supported(f"{SERVICES}::test_setting[{prefix}{name}]") for name in names}
-
-
-GANGS = "tests/engine/test_gangs.py"
-HOSTS = "tests/planning/machines/test_hosts.py"
-SERVICES = "tests/planning/runs/test_service_run.py"
-SCHEDULE = "tests/planning/runs/test_schedule.py"
-DOORS = "tests/usecases/services/test_doors.py"
-_GATEWAYS = "tests/usecases/services/test_service_gateways.py"
-UTILIZATION = "tests/planning/runs/test_utilization.py"
-_LOGIN = ("user", "port", "identity_file", "ssh_key.public", "ssh_key.private")
-_DOOR = ("auth", "strip_prefix", "rate_limits")
-_JUMP = tuple(f"proxy_jump.{name}" for name in ("hostname", *_LOGIN))
-_HOST = ("hostname", *_LOGIN, *_JUMP, "internal_ip", "blocks")
-_HOSTS = (*_LOGIN, *_JUMP, "network", *(f"hosts.{name}" for name in _HOST))
-
-
-def _of_hosts(prefix: str) -> dict[str, Support]:
-    """The same for the hosts of SSH fleets, in `test_hosts`."""
-    return {f"{prefix}{name}": Supported(f"{HOSTS}::test_setting[{prefix}{name}]") for name in _HOSTS}
-
-
 _SHARED = "are in their hosts' network, where an engine of their own would change that of the hosts"
-_REMOVE = "remove it; it will be accepted once it has an effect"
+_NO_BACKEND_OPTIONS = NotBuilt("no backend has options yet", "remove it; it will be accepted once it has an effect")
 
-_RESOURCES = [
-    "cpu.arch",
-    "cpu.count.min",
-    "cpu.count.max",
-    "memory.min",
-    "memory.max",
-    "shm_size",
-    "gpu.vendor",
-    "gpu.name",
-    "gpu.count.min",
-    "gpu.count.max",
-    "gpu.memory.min",
-    "gpu.memory.max",
-    "gpu.total_memory.min",
-    "gpu.total_memory.max",
-    "gpu.compute_capability",
-    "disk.size.min",
-    "disk.size.max",
-]
-
-# Shared by runs, profiles and, in part, fleets.
-_PLACING = [
-    "backends",
-    "regions",
-    "availability_zones",
-    "instance_types",
-    "spot_policy",
-    "max_price",
-    "idle_duration",
-    "tags",
-    "reservation",
-]
-_RUN_PARAMS = ["retry", "max_duration", "stop_duration", "creation_policy"]
-_PARAMS_REFUSED: dict[str, Support] = {
-    "backend_options": NotBuilt("no backend has options yet", _REMOVE),
-}
-
-
-_RUNS_OWN = (*_RUN_PARAMS, "fleets", "utilization_policy", "startup_order", "stop_criteria", "schedule", "instances")
-
-
-def _params(prefix: str) -> dict[str, Support]:
-    return {
-        **_effects(prefix, *_PLACING, *_RUN_PARAMS, "fleets.name", "fleets.project"),
-        **_effects(f"{prefix}instances.", "name", "hostname", "fleet.project", "fleet.name", "instance"),
-        **{f"{prefix}{name}": verdict for name, verdict in _PARAMS_REFUSED.items()},
-        f"{prefix}schedule.cron": Supported(
-            f"{SCHEDULE}::test_a_run_waits_for_its_next_start_and_again_once_that_has_ended"
-        ),
-        f"{prefix}schedule.timezone": Supported(f"{SCHEDULE}::test_times_are_those_of_the_zone"),
-        f"{prefix}startup_order": Supported(
-            f"{GANGS}::test_nodes_start_in_order_and_the_later_hold_their_hosts_meanwhile"
-        ),
-        f"{prefix}stop_criteria": Supported(f"{GANGS}::test_with_master_done_the_first_node_decides"),
-        f"{prefix}utilization_policy": Supported(f"{UTILIZATION}::test_a_gpu_below_for_the_whole_window_ends_the_job"),
-    }
-
-
-RUN: dict[str, Support] = {
-    **_effects("", "run_name", "repo_id", "file_archives.id", "file_archives.path", "ssh_key_pub"),
-    **_effects("", "repo_data.repo_type", "configuration_path", "repo_code_hash", "repo_dir"),
-    **_effects(
-        "repo_data.", "repo_name", "repo_branch", "repo_hash", "repo_config_name", "repo_config_email", "repo_dir"
-    ),
+RUN_NOT_BUILT: dict[str, NotBuilt] = {
     "repo_data.repo_diff": NotBuilt(
         "a patch is uploaded apart from the run", "send it to repos/upload_code, and its SHA-256 in `repo_code_hash`"
     ),
     "working_dir": NotBuilt("the working directory is part of the configuration", "set `configuration.working_dir`"),
-    **_effects(
-        "configuration.",
-        *[
-            "type",
-            "name",
-            "image",
-            "user",
-            "privileged",
-            "docker",
-            "home_dir",
-            "ports",
-            "entrypoint",
-            "working_dir",
-            "registry_auth",
-            "python",
-            "nvcc",
-            "env",
-            "shell",
-            "single_branch",
-        ],
-        *(f"resources.{name}" for name in _RESOURCES),
-        *["priority", "commands", "files.local_path", "files.path", "ide", "version", "init"],
-        *("nodes", *(f"groups.{name}" for name in ("name", "nodes", "resources", "commands", "ports"))),
-        *(f"repos.{name}" for name in ("local_path", "url", "branch", "hash", "path", "if_exists")),
-    ),
-    **_effects("configuration.", "port", "probes", "replicas", "groups.replicas"),
-    **_effects("configuration.groups.", "image", "python", "nvcc", "docker", "privileged", "spot_policy"),
-    **_effects("configuration.", "groups.reservation", "model.type", "model.name", "model.prefix"),
     "configuration.model.format": NotBuilt(
         "only OpenAI's API is passed on", "write `format: openai`, which TGI serves too", ("openai",)
     ),
     "configuration.model.chat_template": NotBuilt("the model server applies its own template", "configure it there"),
     "configuration.model.eos_token": NotBuilt("the model server has its own", "configure it there"),
-    **{
-        f"configuration.{name}": Supported(f"{_GATEWAYS}::test_a_service_is_where_its_configuration_says")
-        for name in ("gateway", "https")
-    },
-    **_scaled("configuration.scaling."),
-    **_scaled("configuration.groups.scaling."),
-    "configuration.groups.router.type": Supported(
-        "tests/planning/jobs/test_neighbours.py::test_workers_of_dynamo_are_told_their_routers_address_and_nobody_tells_it_of_them"
-    ),
-    **{
-        f"configuration.{name}": Supported(f"{DOORS}::test_doors_are_told_what_the_configuration_says")
-        for name in _DOOR
-    },
-    **_effects("configuration.volumes.", "name", "instance_path", "optional", "path"),
     "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
-    "configuration.inactivity_duration": Supported(
-        "tests/planning/jobs/test_dev_environments.py::test_one_that_nobody_uses_ends"
-    ),
     "configuration.setup": NotBuilt("there is no stage before the commands", "put them first in `commands` or `init`"),
-    **_params("configuration."),
-    **_params("profile."),
-    **_effects("profile.", "name", "default"),
+    "configuration.backend_options": _NO_BACKEND_OPTIONS,
+    "profile.backend_options": _NO_BACKEND_OPTIONS,
 }
 
-FLEET: dict[str, Support] = {
-    **_effects("fleet.", "configuration_path", "autocreated"),
-    **_effects(
-        "fleet.configuration.",
-        *["type", "name", "blocks", "nodes.min", "nodes.target", "nodes.max", "env"],
-        *(f"resources.{name}" for name in _RESOURCES if name != "shm_size"),
-        *_PLACING,
-    ),
-    "fleet.configuration.resources.shm_size": NotBuilt(
-        "shared memory belongs to a job", "set it in the run's `resources`"
-    ),
-    "fleet.configuration.placement": Supported(
-        "tests/planning/matching/test_colocation.py::test_the_first_machine_says_where_the_others_are_bought"
-    ),
-    "fleet.configuration.retry": NotBuilt(
+FLEET_NOT_BUILT: dict[str, NotBuilt] = {
+    "configuration.resources.shm_size": NotBuilt("shared memory belongs to a job", "set it in the run's `resources`"),
+    "configuration.retry": NotBuilt(
         "a fleet below its target always retries, at its own pace", "remove it", (False, True)
     ),
-    "fleet.configuration.backend_options": _PARAMS_REFUSED["backend_options"],
-    **_of_hosts("fleet.configuration.ssh_config."),
-    **_effects("fleet.profile.", *_PLACING),
-    "fleet.profile.backend_options": _PARAMS_REFUSED["backend_options"],
-    **{
-        f"fleet.profile.{name}": Supported(f"{EFFECTS}::test_a_fleet_leaves_to_runs_what_is_theirs")
-        for name in _RUNS_OWN
-    },
-    **_effects("fleet.profile.", "name", "default"),
+    "configuration.backend_options": _NO_BACKEND_OPTIONS,
+    "profile.backend_options": _NO_BACKEND_OPTIONS,
 }
-
-
-_RUN_NOT_BUILT = not_built(RUN, "")
-_FLEET_NOT_BUILT = not_built(FLEET, "fleet.")
 
 
 def refusals(run_spec: RunSpec) -> list[Problem]:
     """Every field of a run that isn't built and is set to something."""
     config = run_spec.configuration
-    found = [*refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_too_long(run_spec)]
+    found = [*refused(run_spec, RUN_NOT_BUILT), *_port_refusals(config), *_too_long(run_spec)]
     found += [*wrong_mounts(config.volumes), *_shell_refusals(config)]
     if isinstance(config, DevEnvironmentConfiguration):
         found += _editor_refusals(config)
@@ -392,7 +227,7 @@ def doorless(run_spec: RunSpec) -> list[Problem]:
 
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:
     """The same for a fleet."""
-    found = list(refused(spec, _FLEET_NOT_BUILT))
+    found = list(refused(spec, FLEET_NOT_BUILT))
     if spec.configuration.nodes is None and spec.configuration.ssh_config is None:
         found.append(Problem(NEEDS_NODES[1], path="configuration", hint=NEEDS_NODES[2], code=NEEDS_NODES[0]))
     return found + unresolved(spec.configuration.env, "configuration.env")

@@ -2,7 +2,7 @@
 
 Whoever shares hosts is an admin of their project, and of each project that gets them, or a global admin; only those
 share with every project. Either side ends it: the jobs that run there then end, because the hosts aren't theirs any
-more. Another project's jobs get no privileges there: see `planning.combine` and `engine.read`.
+more. Another project's jobs get no privileges there: see `planning.matching.requirements` and `engine.read`.
 """
 
 from __future__ import annotations

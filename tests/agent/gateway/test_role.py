@@ -1,4 +1,4 @@
-"""When a machine tries again to become one of a gateway. What it then does is in `test_gateway_role_real`."""
+"""When a machine tries again to become one of a gateway. What it then does is in `test_role_real`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The SSH configuration of runs: its files, its place in the user's, and servers that would like to write more into it.
 
-How OpenSSH reads it is in `test_ssh_config_real`.
+How OpenSSH reads it is in `test_config_real`.
 """
 
 from __future__ import annotations

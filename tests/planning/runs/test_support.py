@@ -1,34 +1,24 @@
-"""The support table covers the language: every field exactly once, refused by name or proven."""
+"""What isn't built is refused by name, with what to write instead, and so are values that nothing could do."""
 
 from __future__ import annotations
 
-import ast
-import importlib
 import re
-import typing
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
-from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec
-from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
-from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.domain.specs.gateways import GatewaySpec
+from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Problem
 from chalicelib.planning.gateways import support as gateway_support
-from chalicelib.planning.gateways.support import GATEWAY
+from chalicelib.planning.gateways.support import GATEWAY_NOT_BUILT
 from chalicelib.planning.jobs.jobs import effective
-from chalicelib.planning.kernel.field_support import NotBuilt, Supported
 from chalicelib.planning.runs import support
-from chalicelib.planning.runs.support import FLEET, RUN
+from chalicelib.planning.runs.support import FLEET_NOT_BUILT, RUN_NOT_BUILT
 from tests.world.nouns import fleet_spec, run_spec
-
-TESTS = Path(__file__).parents[3]
 
 
 def with_hints(refuse: Callable[..., Iterable[Problem]]) -> Callable[..., list[Problem]]:
@@ -45,43 +35,6 @@ def with_hints(refuse: Callable[..., Iterable[Problem]]) -> Callable[..., list[P
 refusals, fleet_refusals = with_hints(support.refusals), with_hints(support.fleet_refusals)
 privileged, reservation_refusals = with_hints(support.privileged), with_hints(support.reservation_refusals)
 gateway_refusals = with_hints(gateway_support.gateway_refusals)
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models that an annotation may hold."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    elif typing.get_origin(annotation) is not typing.Literal:
-        for part in typing.get_args(annotation):
-            yield from _models(part)
-
-
-def _fields(model: type[BaseModel], prefix: str, table: dict[str, Any]) -> Iterator[str]:
-    """Paths of a model: down to what the table decides as a whole, else to the leaves."""
-    for name, field in model.model_fields.items():
-        path = f"{prefix}{name}"
-        below = list(_models(field.annotation))
-        if path == "configuration":
-            below = (
-                [GatewayConfiguration]
-                if model is GatewaySpec
-                else [TaskConfiguration, DevEnvironmentConfiguration, ServiceConfiguration]
-            )
-        if path in table or not below:
-            yield path
-        else:
-            for inner in below:
-                yield from _fields(inner, f"{path}.", table)
-
-
-WALKED = [(RunSpec, "", RUN), (FleetSpec, "fleet.", FLEET), (GatewaySpec, "", GATEWAY)]
-
-
-@pytest.mark.parametrize(("model", "prefix", "table"), WALKED)
-def test_every_field_is_decided_once(model: type[BaseModel], prefix: str, table: dict[str, Any]) -> None:
-    found = set(_fields(model, prefix, table))
-    assert found - table.keys() == set(), "fields that the table doesn't decide"
-    assert table.keys() - found == set(), "paths in the table that no model has"
 
 
 # One value, not the default, for every refused field.
@@ -135,7 +88,7 @@ def raw_with(path: str) -> dict[str, Any]:
     return raw
 
 
-@pytest.mark.parametrize("path", [path for path, verdict in (RUN | FLEET).items() if isinstance(verdict, NotBuilt)])
+@pytest.mark.parametrize("path", [*RUN_NOT_BUILT, *(f"fleet.{path}" for path in FLEET_NOT_BUILT)])
 def test_a_refused_field_is_named(path: str) -> None:
     raw = raw_with(path)
     problems = (
@@ -157,29 +110,11 @@ OF_GATEWAYS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("path", [path for path, verdict in GATEWAY.items() if isinstance(verdict, NotBuilt)])
+@pytest.mark.parametrize("path", GATEWAY_NOT_BUILT)
 def test_a_refused_field_of_a_gateway_is_named(path: str) -> None:
     asked = {"backend": "aws", "region": "r", **OF_GATEWAYS[path.removeprefix("configuration.")]}
     (found,) = gateway_refusals(GatewaySpec.model_validate({"configuration": asked}))
     assert found.path == path and path.rpartition(".")[2] in found.message and found.hint
-
-
-@cache
-def functions_of(file: str) -> set[str]:
-    tree = ast.parse((TESTS / file).read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-@pytest.mark.parametrize(
-    "proof", sorted({v.proof for v in (RUN | FLEET | GATEWAY).values() if isinstance(v, Supported)})
-)
-def test_a_supported_field_has_its_proof(proof: str) -> None:
-    file, _, node = proof.partition("::")
-    name, _, case = node.partition("[")
-    assert name in functions_of(file)
-    if case:
-        module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-        assert case.removesuffix("]") in module.CASES
 
 
 def test_a_plain_task_and_a_plain_fleet_pass() -> None:
@@ -321,10 +256,6 @@ def test_a_fleet_without_nodes_is_told_what_to_write() -> None:
     (found,) = fleet_refusals(fleet_spec())
     assert (found.path, found.code) == ("configuration", NEEDS_NODES[0])
     assert "nodes: 0..2" in found.hint
-
-
-def test_the_walk_looks_into_unions() -> None:
-    assert "repo_data.repo_branch" in set(_fields(RunSpec, "", {}))
 
 
 def test_folders_of_hosts_are_for_admins_alone_and_named_by_their_place() -> None:

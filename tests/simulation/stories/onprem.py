@@ -112,7 +112,7 @@ class OnPrem(Story):
     # --- its machines, as `HostLogins` -------------------------------------------------------------------------------
 
     @contextmanager
-    def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[_Connection]:
+    def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[Any]:
         metal = self.metals[login.hostname]
         self.world.moment("before a login")
         if self.world.seconds() < metal.away_until or self.world.chance(0.05):

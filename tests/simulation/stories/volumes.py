@@ -43,8 +43,8 @@ REGIONS = ("sim-east", "sim-north")  # in the second, several machines may read 
 class Volumes(Story):
     likely = 0.25
     fleet: ClassVar[dict[str, Any]] = {"name": FLEET, "nodes": "0..3"}
-    counts = (1, 2)  # of volumes
-    regions = REGIONS
+    counts: tuple[int, ...] = (1, 2)  # of volumes
+    regions: tuple[str, ...] = REGIONS
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
