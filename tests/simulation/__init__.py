@@ -6,5 +6,6 @@ goes wrong shows a bug in the product.
 
 `world.py` time, faults, crashes · `edges.py` store and cloud · `plane.py` the processes that run the product ·
 `hosts.py` agents and their network · `watch.py` every commit as it happens · `stories/` one module per feature, with
-what happens and what must hold · `history.py` all stories at once · `planted.py` bugs to be found.
+what happens and what must hold · `history.py` all stories at once · `planted.py` bugs to be found ·
+`workers.py` many histories on all processors.
 """

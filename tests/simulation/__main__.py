@@ -1,70 +1,37 @@
-"""`python -m tests.simulation --seeds N [--seconds S] [--seed K] [--planted] [--coverage]`: play histories.
+"""`python -m tests.simulation --seeds N [--seconds S] [--seed K] [--planted] [--coverage] [--jobs J]`: play histories.
 
 Prints one line per failing seed, `repro: python -m tests.simulation --seed K`, and exits with status 1. With one seed
-it prints the whole history from the plane's own events.
+it prints the whole history from the plane's own events. Histories don't touch each other, so each processor plays its
+share of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import logging
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 
-ROOT = Path(__file__).parents[2]
-STORE = (f"chalicelib/store/{name}.py" for name in ("port", "memory", "nouns", "keys"))
-COVERED = ("chalicelib/engine", "chalicelib/planning", *STORE, "chalicelib/agent/program/session.py")
+from tests.simulation.workers import ROOT, Played, counter, find, play_counted, quiet
+
 ENOUGH = 90.0  # percent of those lines
 
 
-@contextlib.contextmanager
-def covered(wanted: bool) -> Iterator[list[bool]]:
-    """Counts lines from now on, so it must start before the product is imported."""
-    verdict = [True]
-    if not wanted:
-        yield verdict
-        return
-    import coverage
-
-    files = [str(ROOT / path / "*") if (ROOT / path).is_dir() else str(ROOT / path) for path in COVERED]
-    counter = coverage.Coverage(include=files, data_file=None)
-    counter.start()
-    try:
-        yield verdict
-    finally:
-        counter.stop()
-        verdict[0] = counter.report(file=sys.stdout, skip_covered=False, show_missing=True) >= ENOUGH
-
-
-def play_all(seeds: Iterable[int], seconds: float | None) -> tuple[list[int], dict[int, set[str]]]:
-    """The failing seeds, each printed when found, and what happened in the others."""
-    from tests.simulation.history import play
-    from tests.simulation.world import Violation
-
-    began, bad, met = time.perf_counter(), [], {}
-    happened: Counter[str] = Counter()
-    ends: Counter[str] = Counter()
-    for seed in seeds:
-        if seconds is not None and time.perf_counter() - began >= seconds:
-            break
-        try:
-            result = play(seed)
-        except Violation as violation:
-            bad.append(seed)
-            print(f"seed {seed}: {violation}\nrepro: python -m tests.simulation --seed {seed}", flush=True)
-            continue
-        happened.update(result.happened)
-        ends.update(result.runs)
-        met[seed] = set(result.happened)
-    played = len(met) + len(bad)
-    print(f"{played} histories in {time.perf_counter() - began:.1f} s, {len(bad)} wrong; runs: {_listed(ends)}")
-    print(f"what happened: {_listed(happened)}")
-    return bad, met
+def play_all(pool: ProcessPoolExecutor, shares: Sequence[Sequence[int]], given: argparse.Namespace) -> Played:
+    began, until = time.perf_counter(), None if given.seconds is None else time.time() + given.seconds
+    parts = list(pool.map(play_counted, shares, repeat(until), repeat(given.coverage)))
+    played = Played()
+    for part in parts:
+        played.add(part)
+    count, took = len(played.met) + len(played.bad), time.perf_counter() - began
+    print(f"{count} histories in {took:.1f} s, {len(played.bad)} wrong; runs: {_listed(played.ends)}")
+    print(f"what happened: {_listed(played.happened)}")
+    return played
 
 
 def _listed(counted: Counter[str]) -> str:
@@ -108,19 +75,38 @@ def tell(seed: int) -> bool:
     return wrong is None
 
 
-def find_planted() -> list[str]:
-    """The planted bugs that no seed finds. Prints which invariant found each, and at which seed."""
-    from tests.simulation.planted import PLANTED, hunt
+def find_planted(pool: ProcessPoolExecutor, played: Played, coverage: bool) -> list[str]:
+    """The planted bugs that no seed finds. Prints which invariant found each, and at which seed.
+
+    The lines that the hunt reached count in `played`.
+    """
+    from tests.simulation.planted import PLANTED
 
     missed = []
-    for name, bug in PLANTED.items():
-        found = hunt(bug)
+    hunts = pool.map(find, PLANTED, repeat(coverage))
+    for (name, bug), (found, lines) in zip(PLANTED.items(), hunts, strict=True):
+        played.lines += lines
         at = f"seed {found.seed}" if found.seed is not None else f"NOT FOUND in {bug.seeds} seeds"
         others = f"; others said: {', '.join(sorted(found.others))}" if found.others else ""
         print(f"planted: {name:36} {bug.breaks.name:22} {at}{others}", flush=True)
         if found.seed is None:
             missed.append(name)
     return missed
+
+
+def enough(parts: Sequence[bytes]) -> bool:
+    """Prints which lines were reached. Are they enough?"""
+    import coverage
+
+    lines = counter()
+    for part in parts:
+        reached = coverage.CoverageData(no_disk=True)
+        reached.loads(part)
+        lines.get_data().update(reached)
+    verdict = lines.report(file=sys.stdout, skip_covered=False, show_missing=True) >= ENOUGH
+    if not verdict:
+        print(f"less than {ENOUGH:.0f} % of the lines were reached")
+    return verdict
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -132,22 +118,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--planted", action="store_true", help="look for the planted bugs too")
     parser.add_argument("--choose", type=int, metavar="N", help="name few seeds in which everything happens N times")
     parser.add_argument("--coverage", action="store_true", help="lines of the product that the histories reach")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many play at once")
     given = parser.parse_args(arguments)
-    if given.seed is None:
-        logging.disable(logging.CRITICAL)  # every fault is logged, as it should be, but thousands of them say nothing
-    with covered(given.coverage) as enough:
-        if given.seed is not None:
-            fine = tell(given.seed)
-        else:
-            bad, met = play_all(range(given.start, given.start + given.seeds), given.seconds)
-            fine = not bad
-            if given.choose:
-                print(f"chosen: {shortest(met, given.choose)}")
+    if given.seed is not None:
+        return 0 if tell(given.seed) else 1
+    seeds = range(given.start, given.start + given.seeds)
+    shares = [seeds[first :: given.jobs] for first in range(given.jobs)]
+    with ProcessPoolExecutor(given.jobs, get_context("spawn"), quiet) as pool:
+        played = play_all(pool, shares, given)
+        if given.choose:
+            print(f"chosen: {shortest(played.met, given.choose)}")
+        fine = not played.bad
         if given.planted:
-            fine = not find_planted() and fine
-    if not enough[0]:
-        print(f"less than {ENOUGH:.0f} % of the lines were reached")
-    return 0 if fine and enough[0] else 1
+            fine = not find_planted(pool, played, given.coverage) and fine
+    if given.coverage:
+        fine = enough(played.lines) and fine
+    return 0 if fine else 1
 
 
 if __name__ == "__main__":

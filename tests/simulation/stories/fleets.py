@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.fleets import FleetNodesSpec, FleetSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.store import nouns
 from chalicelib.usecases.machines import fleet_plans, fleets
@@ -20,12 +21,15 @@ FLEET_LIMIT = Invariant("fleet limit", "a fleet never has more instances than it
 FLEETS_KEPT = Invariant("fleets kept", "a fleet has as many instances as it should, or says why it hasn't")
 FLEETS_END = Invariant("fleets end", "a deleted fleet and all of its instances come to their end")
 
+_ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
+
 
 class Fleets(Story):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._most: dict[str, int | None] = {}  # by fleet; a fleet may have more while it is changed
         self._specs: dict[str, dict[str, Any]] = {}  # configuration, by project
+        self._nodes: dict[tuple[str, int], FleetNodesSpec | None] = {}  # by fleet and number of its spec
 
     def prepare(self) -> None:
         for project in self.scene.projects:
@@ -89,16 +93,24 @@ class Fleets(Story):
                 raise FLEET_LIMIT.broken(f"the fleet may have {most} instances and has {live}")
 
     def unfinished(self) -> Iterator[Violation]:
+        staying_in = Counter(i.fleet_id for i in self.watch.instances.values() if i.status not in _ENDING)
         for fleet in self.watch.fleets.values():
-            body = nouns.find(self.site.store, FleetBody, keys.fleet_body(fleet.id, fleet.spec_num))
-            nodes = None if body is None else FleetSpec.model_validate_json(body.spec).configuration.nodes
+            nodes = self._nodes_of(fleet.id, fleet.spec_num)
             if nodes is None or self._ends(fleet):
                 continue
-            mine = (i.status for i in self.watch.instances.values() if i.fleet_id == fleet.id)
-            staying = sum(status not in (InstanceStatus.terminating, InstanceStatus.terminated) for status in mine)
+            staying = staying_in[fleet.id]
             few, many = staying < nodes.min and not fleet.message, nodes.max is not None and staying > nodes.max
             if few or many:
                 yield FLEETS_KEPT.broken(f"fleet {fleet.name} has {staying} instances of {nodes}")
+
+    def _nodes_of(self, fleet_id: str, spec_num: int) -> FleetNodesSpec | None:
+        """Read once: a fleet's spec of one number never changes, and this is asked after every step."""
+        if (fleet_id, spec_num) not in self._nodes:
+            body = nouns.find(self.site.store, FleetBody, keys.fleet_body(fleet_id, spec_num))
+            if body is None:
+                return None
+            self._nodes[fleet_id, spec_num] = FleetSpec.model_validate_json(body.spec).configuration.nodes
+        return self._nodes[fleet_id, spec_num]
 
     def left(self) -> Iterator[Violation]:
         for instance in self.watch.instances.values():

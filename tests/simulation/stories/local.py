@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.runtime.local_fleet import FLEET, ensure_fleet
-from chalicelib.store import nouns
 from chalicelib.usecases.agents.credentials import readmit
 from chalicelib.usecases.machines import fleets
 from tests.simulation.hosts import Host
@@ -107,7 +105,7 @@ class Local(Story):
     def _instance(self) -> Instance | None:
         if self._host is None:
             return None
-        return nouns.find(self.site.store, Instance, keys.instance(self._host.instance_id))
+        return self.watch.instances.get(self._host.instance_id)
 
     def unfinished(self) -> Iterator[Violation]:
         instance, host = self._instance(), self._host
