@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.runtime.chalice_app import ControlPlane
 from chalicelib.usecases.context import Plane
 
 

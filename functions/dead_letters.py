@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.runtime import lambda_, observing
+from chalicelib.runtime import lambda_, telemetry
 from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     here = root or lambda_.root()
     told = here.tell_set_aside()
-    here.ports.count(observing.SET_ASIDE, told)
+    here.ports.count(telemetry.SET_ASIDE, told)
     return {"told": told}

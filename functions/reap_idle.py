@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.runtime import lambda_, observing
+from chalicelib.runtime import lambda_, telemetry
 from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     here = root or lambda_.root()
     done = here.reconciler.run(here.silent(), kinds=("instance",))
-    here.ports.count(observing.UNITS_FAILED, len(done.failed))
+    here.ports.count(telemetry.UNITS_FAILED, len(done.failed))
     return {"units": done.units, "steps": done.steps, "failed": done.failed}

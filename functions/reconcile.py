@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.runtime import lambda_, observing
+from chalicelib.runtime import lambda_, telemetry
 from chalicelib.runtime.root import Root
 
 
@@ -13,5 +13,5 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     Lambda to bring again: the pass has put it off."""
     here = root or lambda_.root()
     done = here.reconciler.run(set(here.ports.chain.begin(event).get("units", ())))
-    here.ports.count(observing.UNITS_FAILED, len(done.failed))
+    here.ports.count(telemetry.UNITS_FAILED, len(done.failed))
     return {"units": done.units, "steps": done.steps, "failed": done.failed}

@@ -121,7 +121,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         for part in (
             "people/users",
             "people/projects",
-            "people/rights",
+            "people/rights_revision",
             "people/secrets",
             "people/sign_on",
             "runs/repos",
@@ -136,19 +136,19 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/effects/purchases.py",  # handles, between two calls
         "chalicelib/engine/effects/volumes.py",  # which volume has a disk
         "chalicelib/engine/erasing.py",  # what is deleted or has ended, and goes
-        "chalicelib/engine/following.py",  # how far a webhook or a rule has come
+        "chalicelib/engine/subscriptions.py",  # how far a webhook or a rule has come
         "chalicelib/runtime/subscribers.py",  # which of them there are
-        "chalicelib/engine/leftovers.py",  # which blobs are erased, and how far the round has come
-        "chalicelib/engine/renewing.py",  # what older versions stored otherwise
+        "chalicelib/engine/stray_blobs.py",  # which blobs are erased, and how far the round has come
+        "chalicelib/engine/record_upgrades.py",  # what older versions stored otherwise
         "chalicelib/engine/sweep.py",  # what it saw first
         "chalicelib/engine/turns.py",  # when a schedule last fired
-        "chalicelib/engine/watching.py",  # that nobody expects reports of an ended machine
+        "chalicelib/engine/silent_agents.py",  # that nobody expects reports of an ended machine
         "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
         "chalicelib/hosts/steps.py",  # what first contact with a host showed
         "chalicelib/usecases/agents/calls.py",  # metrics that one commit didn't take
         "chalicelib/usecases/agents/credentials.py",  # presence
         "chalicelib/usecases/agents/stream_orders.py",  # streams that gateways want
-        "chalicelib/usecases/runs/rules.py",  # that a rule is done with an event, where nothing had to change
+        "chalicelib/usecases/runs/rule_actions.py",  # that a rule is done with an event, where nothing had to change
         "chalicelib/usecases/runs/automations.py",  # configurations that rules apply
         "chalicelib/usecases/services/certificates.py",  # a dropped one goes, for a new one
         "chalicelib/usecases/operator/backends.py",  # the settings of backends
@@ -157,7 +157,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/usecases/runs/logs.py",  # presence: that somebody reads
         "chalicelib/usecases/services/traffic.py",  # what doors see
         "chalicelib/usecases/agents/joins.py",  # commands with which machines join
-        "chalicelib/store/gathered.py",  # presence: promises renewed
+        "chalicelib/store/write_batches.py",  # presence: promises renewed
     }
     assert direct <= tenants | beside, direct - tenants - beside
 

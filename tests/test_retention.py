@@ -19,7 +19,7 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys, programs
 from chalicelib.domain.keys import Key
 from chalicelib.domain.noun import Noun
-from chalicelib.engine import leftovers
+from chalicelib.engine import stray_blobs
 from chalicelib.runtime import local_host
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import EmbeddedRoot
@@ -119,7 +119,7 @@ def test_no_line_is_about_what_is_not_there() -> None:
 
 
 def test_every_folder_of_blobs_is_listed() -> None:
-    assert {*leftovers.FOLDERS, programs.FOLDER, f"{offers.FOLDER}/", "logs/"} <= LISTED
+    assert {*stray_blobs.FOLDERS, programs.FOLDER, f"{offers.FOLDER}/", "logs/"} <= LISTED
     stored = {
         name
         for path in (ROOT / "chalicelib").rglob("*.py")

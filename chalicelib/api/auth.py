@@ -19,9 +19,9 @@ from chalicelib.domain.tenants import GlobalRole, Member, Permissions, Project, 
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import nouns
-from chalicelib.store.kept import Lru
+from chalicelib.store.cache import Lru
 from chalicelib.store.port import Record, Store
-from chalicelib.usecases.people import rights
+from chalicelib.usecases.people import rights_revision
 
 FIRST_MESSAGE = 256 * 1024  # bytes: facts and texts, no output
 _ENOUGH = {
@@ -129,7 +129,7 @@ def _in_project(user_id: str, project_id: str | None = None) -> list[Key]:
 
 def _user(store: Store, record: Record | None, hashed: str, clock: Clock) -> User:
     user = None if record is None else nouns.read(User, record)
-    if user is None or not rights.good(store, user, hashed, clock.now()):
+    if user is None or not rights_revision.good(store, user, hashed, clock.now()):
         raise Forbidden(_BAD_TOKEN)
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")

@@ -24,7 +24,7 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age, Backends, Clock
 from chalicelib.errors import BackendError, Throttled, Transient
-from chalicelib.store.kept import Lru
+from chalicelib.store.cache import Lru
 
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account

@@ -265,7 +265,7 @@ class Presence(Noun):
     last_seen: Micros = 0
     seen_until: Micros = 0  # the agent promised to report before this
     followed_until: Micros = 0  # somebody reads a log of a job there
-    watched: bool = False  # somebody lists those that broke their promise (`engine/watching.py`)
+    watched: bool = False  # somebody lists those that broke their promise (`engine/silent_agents.py`)
     over: bool = False  # its instance has ended, so nobody expects a report any more
     clock_off: Micros = 0  # what its machine's clock is behind ours; negative if it is ahead
     facts: HostFacts | None = None

@@ -29,9 +29,9 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project, UserUploads
 from chalicelib.domain.volumes import Volume
-from chalicelib.engine.leftovers import Leftovers
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.read import Reader
+from chalicelib.engine.stray_blobs import Leftovers
 from chalicelib.errors import Conflict, StorageFull
 from chalicelib.planning.projects import erasure
 from chalicelib.store import nouns

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from chalicelib.engine.about import about
 from chalicelib.engine.commit import Committer
+from chalicelib.engine.counters import Figures
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.table import FAMILIES, Family
-from chalicelib.engine.figures import Figures
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
+from chalicelib.engine.log_context import about
 from chalicelib.engine.ports import News, Wake
 from chalicelib.errors import Bug
 from chalicelib.planning.kernel.plan import Effect, Outcome, Plan

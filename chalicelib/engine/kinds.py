@@ -36,25 +36,25 @@ from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
-from chalicelib.planning.gateways import rules as gateway_rules
+from chalicelib.planning.gateways import invariants as gateway_invariants
 from chalicelib.planning.gateways.certificates import conclude_certificate, decide_certificate
 from chalicelib.planning.gateways.gateways import decide_gateway
-from chalicelib.planning.kernel import workflow_rules
+from chalicelib.planning.kernel import workflow_invariants
 from chalicelib.planning.kernel.lint import PlanRule, Rules, StepRule
 from chalicelib.planning.kernel.plan import Outcome, Plan
 from chalicelib.planning.kernel.snapshot import Snapshot
 from chalicelib.planning.kernel.workflows import decide_step, decide_workflow
-from chalicelib.planning.machines import rules as machine_rules
+from chalicelib.planning.machines import invariants as machine_invariants
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.instance import decide_instance
 from chalicelib.planning.machines.outcomes import decide_outcome
 from chalicelib.planning.machines.placement_groups import decide_group
-from chalicelib.planning.placing import rules as placing_rules
+from chalicelib.planning.placing import invariants as placing_invariants
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.projects.deletion import decide_closing
-from chalicelib.planning.runs import rules as run_rules
+from chalicelib.planning.runs import invariants as run_invariants
 from chalicelib.planning.runs.run import decide_run
-from chalicelib.planning.volumes import rules as volume_rules
+from chalicelib.planning.volumes import invariants as volume_invariants
 from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 
 
@@ -149,7 +149,7 @@ KINDS = Kinds(
         Kind(
             "queue",
             unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}), index=True),
-            plans=(placing_rules.quotas,),
+            plans=(placing_invariants.quotas,),
         ),
         Kind(
             "run",
@@ -160,10 +160,10 @@ KINDS = Kinds(
                 woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}),
                 load=lambda load, id, now: load.run(id, now),
             ),
-            plans=(run_rules.replica_counts,),
+            plans=(run_invariants.replica_counts,),
         ),
-        Kind("gang", Gang, GANG, steps=(placing_rules.gangs,)),
-        Kind("job", Job, JOB, steps=(run_rules.ended_jobs, placing_rules.claims), hears=_host_of),
+        Kind("gang", Gang, GANG, steps=(placing_invariants.gangs,)),
+        Kind("job", Job, JOB, steps=(run_invariants.ended_jobs, placing_invariants.claims), hears=_host_of),
         Kind(
             "instance",
             Instance,
@@ -174,7 +174,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.instance(id, now),
                 conclude=decide_outcome,
             ),
-            steps=(machine_rules.watched, machine_rules.purchases),
+            steps=(machine_invariants.watched, machine_invariants.purchases),
             hears=_agent_of,
         ),
         Kind(
@@ -187,8 +187,8 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.fleet(id, now),
                 conclude=decide_group,
             ),
-            steps=(machine_rules.placement_groups,),
-            plans=(machine_rules.fleet_sizes,),
+            steps=(machine_invariants.placement_groups,),
+            plans=(machine_invariants.fleet_sizes,),
         ),
         Kind(
             "volume",
@@ -200,7 +200,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.volume(id, now),
                 conclude=decide_disk,
             ),
-            steps=(volume_rules.volumes, volume_rules.attachments),
+            steps=(volume_invariants.volumes, volume_invariants.attachments),
             hears=_hosts_of,
         ),
         Kind(
@@ -212,7 +212,7 @@ KINDS = Kinds(
                 woken_by=frozenset({"queue", "run", "instance", "fleet", "gateway", "workflow", "closing"}),
                 load=lambda load, id, now: load.gateway(id, now),
             ),
-            steps=(gateway_rules.gateways,),
+            steps=(gateway_invariants.gateways,),
         ),
         Kind(
             "certificate",
@@ -224,7 +224,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.certificate(id, now),
                 conclude=conclude_certificate,
             ),
-            steps=(gateway_rules.certificates,),
+            steps=(gateway_invariants.certificates,),
         ),
         Kind(
             "workflow",
@@ -236,7 +236,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.workflow(id, now),
                 conclude=decide_step,
             ),
-            steps=(workflow_rules.workflows,),
+            steps=(workflow_invariants.workflows,),
         ),
         Kind(
             "closing",

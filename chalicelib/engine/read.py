@@ -34,7 +34,7 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.isolation import unisolated
 from chalicelib.planning.matching.requirements import as_placed
 from chalicelib.store import nouns
-from chalicelib.store.kept import Lru
+from chalicelib.store.cache import Lru
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import Record, Store
 

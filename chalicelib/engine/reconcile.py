@@ -16,10 +16,10 @@ from itertools import islice
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.keys import Key
 from chalicelib.engine import postpone
-from chalicelib.engine.about import about
 from chalicelib.engine.commit import Committed, Committer
 from chalicelib.engine.kinds import KINDS, Kinds, Unit
 from chalicelib.engine.load import Loader
+from chalicelib.engine.log_context import about
 from chalicelib.engine.ports import Backends, Catalog, Clock, Effects, News, Wake
 from chalicelib.engine.queueing import ATTEMPTS, Hints, QueueLook, joined
 from chalicelib.engine.read import Reader

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from chalicelib.configuration.private_keys import fingerprint, loaded, plain, public
 from chalicelib.errors import Transient, Unfit
-from chalicelib.hosts.look import HostReport
-from chalicelib.hosts.shared import Shared, SharedUse
+from chalicelib.hosts.inspection import HostReport
+from chalicelib.hosts.shared_connections import Shared, SharedUse
 
 CONNECT_TIMEOUT = 10.0  # seconds, each for reaching the host, its greeting and the login
 SILENCE = 120.0  # seconds that what we sent may stay unacknowledged: then the other end is gone

@@ -13,7 +13,7 @@ from __future__ import annotations
 import posixpath
 import shlex
 
-from chalicelib.hosts.look import HOME, OWNER
+from chalicelib.hosts.inspection import HOME, OWNER
 
 UNIT = "dstack-agent.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from chalicelib.domain.instants import SECOND
 from chalicelib.engine.ports import Clock
 from chalicelib.hosts import install
-from chalicelib.hosts.holders import held
-from chalicelib.hosts.look import HOME, lacks, looking, report
+from chalicelib.hosts.inspection import HOME, lacks, looking, report
+from chalicelib.hosts.ownership import held
 from chalicelib.store.port import Store
 
 _INSTANCE = "@INSTANCE@"  # in the unit, until the server says which it is

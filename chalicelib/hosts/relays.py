@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from chalicelib.errors import Transient, Unfit
-from chalicelib.hosts import asking
+from chalicelib.hosts import reachability
 from chalicelib.hosts.connection import HostConnection, HostLogin, HostLogins, Ran
-from chalicelib.hosts.look import RELAYING, HostReport, Lack, basics, report
+from chalicelib.hosts.inspection import RELAYING, HostReport, Lack, basics, report
 
 UNITS = "/etc/systemd/system"
 FOLDER = "/var/lib/dstack-relay"
@@ -46,7 +46,7 @@ class HeadRelays:
             missing = tuple(_lacks(seen, head.user))
             if missing:
                 raise Unfit(f"its head node {head} can't relay its calls: " + "; ".join(map(str, missing)))
-            if _as_root(connection, seen, asking.reach(self.server_url)).status:
+            if _as_root(connection, seen, reachability.reach(self.server_url)).status:
                 raise Unfit(f"nor can its head node {head}")
         return f"[{address}]:{self._port(address)}" if ":" in address else f"{address}:{self._port(address)}"
 

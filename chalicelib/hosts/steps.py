@@ -15,10 +15,10 @@ from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Bug, Conflict, NotYet, Transient, Unfit
-from chalicelib.hosts import asking, install
+from chalicelib.hosts import install, reachability
 from chalicelib.hosts.connection import File, HostConnection, HostLogin, HostLogins, Ran
-from chalicelib.hosts.holders import ended, held
-from chalicelib.hosts.look import SHORT, HostReport, Lack, lacks, looking, report, taken
+from chalicelib.hosts.inspection import SHORT, HostReport, Lack, lacks, looking, report, taken
+from chalicelib.hosts.ownership import ended, held
 from chalicelib.hosts.relays import HeadRelays
 from chalicelib.hosts.tunnels import loopback
 from chalicelib.store import nouns
@@ -141,7 +141,7 @@ class HostSteps:
             if relay is None:
                 raise Bug(f"{instance.name} has no head node that could relay its calls")
             self._relays.set_up(self._head(instance, at.contact, relay), relay.address, instance.id)
-            ran = at.run(asking.reach(self.server_url, relay.address), timeout=30.0)
+            ran = at.run(reachability.reach(self.server_url, relay.address), timeout=30.0)
             if ran.status:
                 raise Transient(
                     f"it can't reach {self.server_url} through its head node at {relay.address} ({ran.words}); "

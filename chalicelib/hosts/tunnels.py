@@ -27,7 +27,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.errors import BackendError, Transient
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import HostConnection, HostLogin, HostLogins
-from chalicelib.hosts.look import SHORT, report
+from chalicelib.hosts.inspection import SHORT, report
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.store.port import Store

@@ -17,7 +17,7 @@ import orjson
 from pydantic import ValidationError
 
 from chalicelib.backends.accounts import Account, Accounts
-from chalicelib.backends.offline import OfflinePrices
+from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.backends.registry import BACKENDS, Row, backend_class, built, facts_of
 from chalicelib.backends.spi import Backend
 from chalicelib.domain import keys

@@ -19,7 +19,7 @@ import orjson
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from chalicelib.runtime.accept import Seats
+from chalicelib.runtime.connection_admission import Seats
 from chalicelib.serving.headers import MOST, MOST_LINES, one
 from chalicelib.serving.turns import PacedReader
 

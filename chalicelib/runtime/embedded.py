@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, ClassVar
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
-from chalicelib.engine.figures import Figures
+from chalicelib.engine.counters import Figures
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import StorageFull
-from chalicelib.runtime.accept import doors_share, most_connections
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
+from chalicelib.runtime.connection_admission import doors_share, most_connections
 from chalicelib.runtime.data_folder import kept_secret, templates_in
 from chalicelib.runtime.doors import GatewayNews, door_of, tell
 from chalicelib.runtime.left_running import left_running
@@ -72,12 +72,12 @@ class EmbeddedRoot(Root):
         from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.disk import used
-        from chalicelib.store.gathered import Gathered
-        from chalicelib.store.heard import HeardStore
         from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
         from chalicelib.store.sqlite import SqliteStore
+        from chalicelib.store.write_announcements import HeardStore
+        from chalicelib.store.write_batches import Gathered
         from chalicelib.usecases.agents.downloads import publish
         from chalicelib.usecases.operator.server_config import sealing_keys
 

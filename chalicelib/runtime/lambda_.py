@@ -25,7 +25,7 @@ from chalicelib.domain.usage import StorageUsage
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Invalid
 from chalicelib.planning.machines.hosts import ON_PREM
-from chalicelib.runtime import observing
+from chalicelib.runtime import telemetry
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.ports import Ports, nothing
@@ -38,7 +38,7 @@ from chalicelib.usecases.pace import PER_CALL
 if TYPE_CHECKING:
     from chalicelib.domain.state_changes import StateChange
     from chalicelib.engine.authority import Authority
-    from chalicelib.engine.driving import Driving, Starting
+    from chalicelib.engine.executions import Driving, Starting
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class LambdaRoot(Root):
                 tunnels=False,
                 serves=False,
                 aside=DeadLetters(clients, settings.aside_queue) if settings.aside_queue else nothing,
-                count=partial(observing.count, settings.table),
+                count=partial(telemetry.count, settings.table),
                 bus=EventBus(clients, settings.bus) if settings.bus else None,
                 authority=_authority(settings.acme),
                 images=settings.images,
@@ -141,7 +141,7 @@ def root() -> LambdaRoot:
     """The root of this process, created with its first event. A Lambda handles one event at a time."""
     global _here
     if _here is None:
-        observing.structure_logs()
+        telemetry.structure_logs()
         clients = Boto(emulator())
         _here = LambdaRoot(LambdaSettings.read(parameters(clients)), clients=clients)
         gc.freeze()  # both as in `dstack server`: what the start created stays, and the offers of a large catalogue

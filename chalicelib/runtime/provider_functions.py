@@ -28,7 +28,7 @@ from chalicelib.backends.registry import BACKENDS, Row, artefact_of, lacks_sdk
 from chalicelib.domain.backends import type_and_project
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.errors import BackendError, Bug, DstackError, NotDeployed, Refused, Throttled, Transient
-from chalicelib.runtime import observing
+from chalicelib.runtime import telemetry
 from chalicelib.runtime.chains import Chain
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def perform(root: Root, event: Mapping[str, Any]) -> dict[str, Any]:
     try:
         done = _done(root, asked)
     except Exception:
-        root.ports.count(observing.EFFECTS_FAILED, 1)
+        root.ports.count(telemetry.EFFECTS_FAILED, 1)
         raise
     if done.get("awaited"):  # jobs wait for these offers, and Lambda repeats the event after a minute, and two more
         raise Transient(f"There are no offers yet of {asked['refresh']}: it had no answer.")

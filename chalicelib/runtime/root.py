@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
     from chalicelib.domain.instances import Instance
     from chalicelib.domain.instants import Micros
-    from chalicelib.engine.driving import Driving, Starting
     from chalicelib.engine.erasing import Erased, Eraser
     from chalicelib.engine.execute import Executor
+    from chalicelib.engine.executions import Driving, Starting
     from chalicelib.engine.load import Loader
     from chalicelib.engine.ports import ConfigurationCheck, Performer
     from chalicelib.engine.reconcile import Reconciler
@@ -105,13 +105,13 @@ class Root:
 
     @cached_property
     def driving(self) -> Driving:
-        from chalicelib.engine.driving import Driving
+        from chalicelib.engine.executions import Driving
 
         return Driving(self.executor)
 
     @cached_property
     def starting(self) -> Starting:
-        from chalicelib.engine.driving import Starting
+        from chalicelib.engine.executions import Starting
 
         return Starting(self.executor, lambda units: self.reconciler.run(units, kinds=()))
 
@@ -172,14 +172,14 @@ class Root:
         """Carry out what a rule asks for. Returns what has become of it."""
         from chalicelib.configuration.reading import read
         from chalicelib.domain.specs.automation import AutomationOrder
-        from chalicelib.usecases.runs.rules import carry_out
+        from chalicelib.usecases.runs.rule_actions import carry_out
 
         done = carry_out(self.plane, read(AutomationOrder, dict(order)))
         return {"refused": "its project is gone" if done is None else done.refused}
 
     def publish(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
         """Announce the state changes in these records of the table's stream. Which record is to come again, if any."""
-        from chalicelib.engine.publishing import Documents, publish
+        from chalicelib.engine.event_bus import Documents, publish
 
         if self.ports.bus is None:
             raise NotDeployed("This stage has no bus.", hint="Deploy it with ARGS='--set Bus=on'.")
@@ -187,20 +187,20 @@ class Root:
 
     def tell_set_aside(self) -> int:
         """Tell of each event that was given up. Returns how many there were."""
-        from chalicelib.engine.given_up import tell
+        from chalicelib.engine.dead_letters import tell
 
         return sum(tell(self.ports.store, self.ports.clock, message) for message in self.ports.aside())
 
     def erase(self) -> Erased:
         """One turn of erasing what nobody uses any more, and of bringing older records up to date."""
-        from chalicelib.engine.renewing import Renewer
+        from chalicelib.engine.record_upgrades import Renewer
 
         Renewer(self.ports.store, self.ports.seal, self.ports.clock).run()
         return self.eraser.run()
 
     def silent(self) -> list[str]:
         """Units to look at because an agent broke its promise to report."""
-        from chalicelib.engine.watching import silent
+        from chalicelib.engine.silent_agents import silent
 
         return silent(self.ports.store, self.ports.clock)
 

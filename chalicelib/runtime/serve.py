@@ -14,9 +14,9 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import DstackError
-from chalicelib.runtime.accept import raise_descriptors
 from chalicelib.runtime.addresses import addresses_of, listen, local_end
 from chalicelib.runtime.announce import first_words
+from chalicelib.runtime.connection_admission import raise_descriptors
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet

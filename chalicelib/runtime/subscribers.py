@@ -11,15 +11,15 @@ from chalicelib.domain import keys
 from chalicelib.domain.specs.automation import AutomationOrder, is_of_automation
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
-from chalicelib.engine.following import EventFollower
 from chalicelib.engine.ports import Feed
+from chalicelib.engine.subscriptions import EventFollower
 from chalicelib.runtime.loop import Ticker
 from chalicelib.runtime.webhooks import Send, sender
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.runs.rules import carry_out
+from chalicelib.usecases.runs.rule_actions import carry_out
 
 EVERY = 0.5  # seconds between looks: each is one read of an index while nothing happens
 

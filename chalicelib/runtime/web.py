@@ -14,9 +14,9 @@ from types import FrameType
 import uvicorn
 
 from chalicelib.api import dispatch
-from chalicelib.runtime.accept import Acceptor, Seats, doors_share, most_connections
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.connection import HttpConnection
+from chalicelib.runtime.connection_admission import Acceptor, Seats, doors_share, most_connections
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
 from chalicelib.usecases.agent_message import MAX_MESSAGE

@@ -12,8 +12,8 @@ from chalicelib.configuration.server_spec import WebhookConfig
 from chalicelib.domain.instants import SECOND, pause_asked
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.webhooks import headers
-from chalicelib.engine.following import NotNow
 from chalicelib.engine.ports import Clock
+from chalicelib.engine.subscriptions import NotNow
 from chalicelib.errors import Refused
 
 PATIENCE = 10.0  # seconds for the connection, and for each part of the answer's head; its body isn't read

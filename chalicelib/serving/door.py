@@ -19,12 +19,11 @@ from typing import TypeVar
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.services import SERVER, Traffic
 from chalicelib.domain.serving import Served, ServedReplica
-from chalicelib.serving import browsers, limits, problems, routing, websockets
+from chalicelib.serving import cross_origin, limits, problems, routing, websockets
 from chalicelib.serving import headers as heads
 from chalicelib.serving.access import ServiceAccess, bearer
 from chalicelib.serving.catalogue import ServiceCatalogue
 from chalicelib.serving.choosing import ATTEMPTS, KEPT, REPEATABLE, Balancer
-from chalicelib.serving.counting import Counts
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.exchange import CONNECT_BRIEFLY, CONNECT_SECONDS, Body, Exchange, Room
 from chalicelib.serving.forward import ReplicaConnections
@@ -34,7 +33,8 @@ from chalicelib.serving.ports import Connected, Gone, MemberRights, Receive, Rep
 from chalicelib.serving.problems import Unanswered
 from chalicelib.serving.refreshing import ServiceFollower
 from chalicelib.serving.reporting import TrafficReporter
-from chalicelib.serving.usage import Tail
+from chalicelib.serving.token_usage import Tail
+from chalicelib.serving.traffic_counts import Counts
 from chalicelib.serving.waiting import HOLD, ReplicaFinder
 
 T = TypeVar("T")
@@ -223,9 +223,9 @@ class Door:
         service = await self._service(name) if place.run else None
         closed = service is None or service.auth  # whoever has no token can't know which of them it is
         if exchange.header("origin") and (closed or (service is not None and service.model is not None)):
-            exchange.added = browsers.READABLE
-            if browsers.asks_first(exchange):
-                await browsers.allow(exchange)
+            exchange.added = cross_origin.READABLE
+            if cross_origin.asks_first(exchange):
+                await cross_origin.allow(exchange)
                 return None
         if service is None:
             if place.run:

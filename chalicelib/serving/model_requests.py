@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from chalicelib.domain.serving import Served
-from chalicelib.serving import browsers, models, problems, routing
+from chalicelib.serving import cross_origin, models, problems, routing
+from chalicelib.serving.body_fields import MOST
 from chalicelib.serving.catalogue import ServiceCatalogue
 from chalicelib.serving.exchange import Exchange
-from chalicelib.serving.heads import MOST
 from chalicelib.serving.turns import next_turn
 
 PREFIX = b"/proxy/models/"
@@ -56,10 +56,10 @@ class ModelRequests:
 
     async def serve(self, asked: ModelRequest, exchange: Exchange, query: bytes) -> None:
         """Raises Problem."""
-        if browsers.asks_first(exchange):
-            await browsers.allow(exchange)
+        if cross_origin.asks_first(exchange):
+            await cross_origin.allow(exchange)
             return
-        exchange.added = browsers.READABLE
+        exchange.added = cross_origin.READABLE
         if routing.climbs(b"/" + asked.rest):
             raise problems.climbing()
         await self._admit(asked.project, exchange)

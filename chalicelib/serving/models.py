@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from chalicelib.domain.serving import Served
-from chalicelib.serving.heads import MOST, PARTS, BodyFields, FormHead, JsonHead
+from chalicelib.serving.body_fields import MOST, PARTS, BodyFields, FormHead, JsonHead
 from chalicelib.serving.problems import HttpProblem
 
 JSON_CALLS = ("chat/completions", "completions", "embeddings", "responses", "rerank", "audio/speech")

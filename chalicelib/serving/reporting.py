@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.services import BUCKET, Traffic
-from chalicelib.serving.counting import Counts
 from chalicelib.serving.ports import Report
+from chalicelib.serving.traffic_counts import Counts
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from chalicelib.domain.serving import Served, ServedReplica
 from chalicelib.serving import headers as heads
 from chalicelib.serving import problems
 from chalicelib.serving.choosing import Balancer
-from chalicelib.serving.counting import Counts
 from chalicelib.serving.directory import Directory, Name
 from chalicelib.serving.exchange import Exchange
+from chalicelib.serving.traffic_counts import Counts
 
 HOLD = 30.0  # seconds that a request waits for a replica
 MOST_HELD, MOST_HELD_BYTES = 1000, 64 * 2**20  # of one service

@@ -6,9 +6,10 @@ before that. Each item also records the token that wrote it, so a condition that
 there is recognised. Contention (another transaction holds an item) has written nothing and is retried after a growing
 pause; only a failed condition is a Conflict.
 
-What costs least is used throughout (`store/units.py` has the arithmetic). A commit of one change with a condition is
-a PutItem or DeleteItem, half the price of a transaction. The two indexes hold keys alone, so a change of status that
-moves no index key doesn't write them; what they list is then read from the table, and left out if it has moved on.
+What costs least is used throughout (`store/request_units.py` has the arithmetic). A commit of one change with a
+condition is a PutItem or DeleteItem, half the price of a transaction. The two indexes hold keys alone, so a change of
+status that moves no index key doesn't write them; what they list is then read from the table, and left out if it has
+moved on.
 
 The due index is sparse (items without a time aren't in it) and sharded, because a partition takes only 1,000 writes a
 second: the shard's number, sorted by time. All kinds share it, so a pass with nothing to do reads as often as there are
@@ -31,7 +32,7 @@ from chalicelib.errors import Conflict, DstackError, Invalid, Refused
 from chalicelib.store import cursors
 from chalicelib.store.packing import packed, unpacked
 from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
-from chalicelib.store.units import alone
+from chalicelib.store.request_units import alone
 
 TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0  # seconds; all pauses together stay under 15 s

@@ -23,7 +23,7 @@ from chalicelib.engine.ports import (
     unheard,
 )
 from chalicelib.errors import Bug
-from chalicelib.store.kept import Lru
+from chalicelib.store.cache import Lru
 from chalicelib.store.port import Change, Put, Store
 from chalicelib.usecases.pace import Pace
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.specs.reading import Spec
     from chalicelib.domain.specs.sign_on import SignOnProvider
     from chalicelib.engine.commit import CommitDoor
-    from chalicelib.engine.figures import Figures
+    from chalicelib.engine.counters import Figures
     from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads

@@ -15,7 +15,7 @@ import pytest
 
 import app as mounted
 from chalicelib.api.routes import ROUTES
-from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.runtime.chalice_app import ControlPlane
 from tests.api.rig import ADMIN, Rig, submit, task
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.engine.figures import Figures
+from chalicelib.engine.counters import Figures
 from chalicelib.engine.reconcile import Pass
 from chalicelib.planning.kernel.plan import Effect, Failed
 from chalicelib.usecases.agent_message import MetricPoint

@@ -13,7 +13,7 @@ from chalicelib.api.route import Access
 from chalicelib.domain.keys import Key
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import Forbidden
-from chalicelib.store.kept import Lru
+from chalicelib.store.cache import Lru
 from chalicelib.store.port import Record, Store
 from tests.api.rig import Rig
 

@@ -12,7 +12,7 @@ import pytest
 from chalicelib.backends.simulated.catalogue import MULTI_ATTACH
 from chalicelib.backends.simulated.cloud import FACTS, NOTICE, Boot, FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, ScriptFile, read_script
-from chalicelib.backends.simulated.shelf import FolderShelf
+from chalicelib.backends.simulated.state import FolderShelf
 from chalicelib.backends.spi import Backend, CreateRequest
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import (

@@ -13,7 +13,7 @@ import pytest
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.launch import LocalLauncher
 from chalicelib.backends.simulated.loops import GIB, LoopDrives
-from chalicelib.backends.simulated.shelf import FolderShelf
+from chalicelib.backends.simulated.state import FolderShelf
 from chalicelib.errors import Unfit
 from tests.backends.conformance import request_for
 from tests.backends.conformance.requests import volume_request

@@ -45,7 +45,7 @@ def main(folder: Path, call: str) -> None:
         from chalicelib.usecases.operator.first_start import first_start
 
         first_start(plane, TOKEN)
-    from chalicelib.runtime.control_plane import ControlPlane
+    from chalicelib.runtime.chalice_app import ControlPlane
 
     answer = ControlPlane(lambda: plane)(_event(*CALLS[call]), None)
     if answer["statusCode"] != 200:

@@ -35,8 +35,8 @@ from chalicelib.billing.plane import (
     Usage,
 )
 from chalicelib.domain.instants import SECOND
-from chalicelib.store import units
-from infra import cost
+from chalicelib.store import request_units
+from infra import charges
 from tests.scenarios.stages import Virtual
 from tests.world.metered import BUS, MeteredSite, Written, heard
 
@@ -78,22 +78,22 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
     """With so many machines, and so many hours without and with them."""
     with opened() as (site, stage):
         site.time.pass_(HOUR)  # what happens once
-        schedules = cost.scaled(_during(site, idle), HOURS / idle)
+        schedules = charges.scaled(_during(site, idle), HOURS / idle)
         site.open_account()
         site.time.pass_(HOUR)
-        an_account = cost.less(cost.scaled(_during(site, idle), HOURS / idle), schedules)
-        standing = cost.less(schedules, an_account, -1)
+        an_account = charges.less(charges.scaled(_during(site, idle), HOURS / idle), schedules)
+        standing = charges.less(schedules, an_account, -1)
         fleet = f"type: fleet\nname: machines\nnodes: {machines}\n{RESOURCES}idle_duration: off\n"
         _apply(stage, "fleet", fleet)
         site.time.pass_(HOUR)
-        reported = cost.scaled(_during(site, steady), HOURS / steady)
+        reported = charges.scaled(_during(site, steady), HOURS / steady)
         changed, _ = _announced(site)
         a_sync = site.meter.counts["write", "agent_sync"] / site.meter.counts["lambda", "agent_sync"]
-        an_instance = cost.scaled(cost.less(reported, standing), 1 / machines)
+        an_instance = charges.scaled(charges.less(reported, standing), 1 / machines)
         worked, hours = _runs(site, stage, machines)
         told, _ = _announced(site)
-        beside = cost.scaled(cost.less(standing, an_instance, -machines), hours / HOURS)
-        a_run = cost.scaled(cost.less(worked, beside), 1 / machines)
+        beside = charges.scaled(charges.less(standing, an_instance, -machines), hours / HOURS)
+        a_run = charges.scaled(charges.less(worked, beside), 1 / machines)
         site.meter.take()
         steps, erased = _steps(site, stage)
         alone, calls = _announced(site)  # of a run by itself, whose changes no others' are announced with
@@ -113,7 +113,7 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
         site.open_account()
         rates |= _services(site, stage)
     plays.append(f"{REPLICA}, {DOOR}, {BUSY}: {TURN} h × {HOURS / TURN:.4g}, less {TURN} h before it was there")
-    rates[CHANGE] = cost.announced(alone, calls)
+    rates[CHANGE] = charges.announced(alone, calls)
     return Measured(rates, steps, erased, a_sync, changes, plays)
 
 
@@ -125,7 +125,7 @@ def _announced(site: MeteredSite) -> tuple[float, float]:
 def _during(site: MeteredSite, hours: float) -> dict[str, float]:
     site.meter.take()
     site.time.pass_(hours * HOUR)
-    return cost.usage(site.meter.counts)
+    return charges.usage(site.meter.counts)
 
 
 def _apply(stage: Virtual, name: str, text: str) -> None:
@@ -150,9 +150,9 @@ def _runs(site: MeteredSite, stage: Virtual, count: int) -> tuple[dict[str, floa
     assert [task.exit_status for task in site.hosts.tasks.values()] == [0] * count
     for name in names:
         assert stage.dstack(["logs", name]) == (f"{LINE}\n" * 60, 0)
-    used = cost.usage(site.meter.counts)
-    left = cost.usage({(what, ""): amount - before[what] for what, amount in _kept(site).items()})
-    return {**used, **cost.scaled(left, KEPT_MONTHS)}, (site.time.at - began) / SECOND / HOUR
+    used = charges.usage(site.meter.counts)
+    left = charges.usage({(what, ""): amount - before[what] for what, amount in _kept(site).items()})
+    return {**used, **charges.scaled(left, KEPT_MONTHS)}, (site.time.at - began) / SECOND / HOUR
 
 
 def _nodes(site: MeteredSite, stage: Virtual, changes: dict[str, float]) -> dict[str, Usage]:
@@ -168,11 +168,11 @@ def _nodes(site: MeteredSite, stage: Virtual, changes: dict[str, float]) -> dict
         site.time.pass_(HOUR + 600)
         assert stage.ask("runs/get", {"run_name": name})["status"] == "done"
         told.append(_announced(site)[0])
-        used.append(cost.usage(site.meter.counts))
+        used.append(charges.usage(site.meter.counts))
     one, two, three = used
-    further = cost.less(three, two)
+    further = charges.less(three, two)
     changes |= {NODE: told[2] - told[1], START: 2 * told[1] - told[0] - told[2]}
-    return {NODE: further, START: cost.less(cost.less(two, one), further)}
+    return {NODE: further, START: charges.less(charges.less(two, one), further)}
 
 
 def _services(site: MeteredSite, stage: Virtual) -> dict[str, Usage]:
@@ -193,8 +193,10 @@ def _services(site: MeteredSite, stage: Virtual) -> dict[str, Usage]:
     site.time.every(PAUSE, lambda: door.report(run_id))
     site.time.pass_(600)
     stretches.append(_during(site, TURN))
-    added = (cost.less(more, part) for part, more in pairwise(stretches))
-    return {driver: cost.scaled(used, HOURS / TURN) for driver, used in zip((REPLICA, DOOR, BUSY), added, strict=True)}
+    added = (charges.less(more, part) for part, more in pairwise(stretches))
+    return {
+        driver: charges.scaled(used, HOURS / TURN) for driver, used in zip((REPLICA, DOOR, BUSY), added, strict=True)
+    }
 
 
 class _Door:
@@ -225,7 +227,7 @@ class _Door:
 
 
 def _kept(site: MeteredSite) -> dict[str, float]:
-    table = sum(units.size(record) + units.OVERHEAD for record in site.store.below.records())
+    table = sum(request_units.size(record) + request_units.OVERHEAD for record in site.store.below.records())
     return {"table-bytes": table, "kept-bytes": site.blobs.bytes("logs/")}
 
 

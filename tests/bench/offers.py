@@ -48,8 +48,8 @@ def catalog(size: int = 50_000, seed: int = 1) -> list[Offer]:
 
 
 def main() -> None:
+    from chalicelib.planning.matching.machine_index import Query
     from chalicelib.planning.matching.offer_book import OfferBook
-    from chalicelib.planning.matching.stock import Query
 
     book = OfferBook(catalog(), taken_at=0)
     asked = ResourcesSpec.model_validate({"gpu": "24GB..80GB:1..4", "cpu": "8..", "memory": "32GB.."})

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.runtime.chalice_app import ControlPlane
 from tests.bench.measure import cpu_ms, report
 from tests.emulators import ministack
 from tests.harness.lambda_host import api_event

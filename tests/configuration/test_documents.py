@@ -30,7 +30,7 @@ from chalicelib.configuration.schema import (
 )
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid
-from chalicelib.planning.runs.support import privileged, refusals
+from chalicelib.planning.runs.field_support import privileged, refusals
 from tests.configuration.test_recorded import KINDER, STRICTER, recorded
 from tests.wire.corpus import corpus
 from tests.wire.test_corpus import models

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.loops import LoopDrives
-from chalicelib.backends.simulated.shelf import FolderShelf
+from chalicelib.backends.simulated.state import FolderShelf
 from tests.e2e.peer import Peer
 from tests.harness.server import Server, until
 

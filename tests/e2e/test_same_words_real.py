@@ -19,13 +19,13 @@ from chalicelib.configuration import error_catalogue
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.errors import Invalid
-from chalicelib.planning.runs.support import FLEET_NOT_BUILT, RUN_NOT_BUILT
+from chalicelib.planning.runs.field_support import FLEET_NOT_BUILT, RUN_NOT_BUILT
 from cli.connection.config import ProjectEntry, config_path, save_projects
 from cli.main import invoke
 from cli.screen.terminal import Terminal
 from tests.e2e.peer import Peer
 from tests.harness.server import HttpError, Server
-from tests.planning.runs.test_support import raw_with
+from tests.planning.runs.test_field_support import raw_with
 from tests.wire.corpus import corpus
 
 RUNS = ("task", "service", "dev-environment")

@@ -19,8 +19,8 @@ from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import CPUSpec, ResourcesSpec
 from chalicelib.engine.ports import Age
 from chalicelib.errors import InvalidCredentials, Refused, Throttled, Transient
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.matching.stock import Query
 from tests.world.engine import Engine
 from tests.world.nouns import PROJECT
 

@@ -18,7 +18,6 @@ from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.engine.about import ids
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.purchases import Purchases
@@ -26,6 +25,7 @@ from chalicelib.engine.effects.table import from_message, to_message
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
+from chalicelib.engine.log_context import ids
 from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, Bug, InsufficientCapacity
 from chalicelib.planning.kernel.failures import MEANINGS

@@ -15,20 +15,20 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine import asl
-from chalicelib.engine.about import ids
-from chalicelib.engine.driving import Starting
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.executions import say
 from chalicelib.engine.execute import Executor
+from chalicelib.engine.executions import Starting
 from chalicelib.engine.load import Loader
+from chalicelib.engine.log_context import ids
 from chalicelib.engine.read import Reader
 from chalicelib.machines.gang import LONGEST_WAIT, TO_MEET
 from chalicelib.machines.job import PULL_TIMEOUT, TO_START
 from chalicelib.machines.volume import TO_ATTACH
 from chalicelib.planning.kernel.executions import CANCELLED, AnswerExecution, StartExecution, StepCall
 from chalicelib.planning.kernel.plan import Effect
-from chalicelib.planning.placing.cluster_start import START_CLUSTER, GangStart, reached, stage
-from chalicelib.planning.runs.gang_start import start_answered
+from chalicelib.planning.placing.gang_workflow import START_CLUSTER, GangStart, reached, stage
+from chalicelib.planning.runs.gang_executions import start_answered
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from chalicelib.store.port import Change, Put
 from tests.engine.test_gang_purchases import SMALL, World, gang

@@ -13,11 +13,11 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine import asl
-from chalicelib.engine.driving import Driving
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.executions import Driven
 from chalicelib.engine.effects.workflows import StepEffects
 from chalicelib.engine.execute import Executor
+from chalicelib.engine.executions import Driving
 from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Performer
 from chalicelib.engine.read import Reader

@@ -23,7 +23,7 @@ from chalicelib.runtime.lambda_ import SOURCE
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.runs.automations import LARGEST
-from chalicelib.usecases.runs.rules import carry_out
+from chalicelib.usecases.runs.rule_actions import carry_out
 from functions import automate
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import create

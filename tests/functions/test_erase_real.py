@@ -11,7 +11,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import DAY, SECOND
-from chalicelib.engine.renewing import Renewal
+from chalicelib.engine.record_upgrades import Renewal
 from chalicelib.store import nouns
 from chalicelib.store.port import Put
 from functions import erase_unused

@@ -25,7 +25,7 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Bug, Transient
-from chalicelib.runtime import observing
+from chalicelib.runtime import telemetry
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lambda_ import WakeUps
@@ -244,4 +244,4 @@ def test_failures_are_raised_for_lambda_and_counted_for_the_operator(stack: Stac
     with pytest.raises(Bug, match="no effect is called 'Nonsense'"):
         provider.handler({"effect": "Nonsense"}, None, root)
     reap_idle.handler(scheduled_event("reap"), None, root)
-    assert counted == {observing.EFFECTS_FAILED: 1, observing.UNITS_FAILED: 0}
+    assert counted == {telemetry.EFFECTS_FAILED: 1, telemetry.UNITS_FAILED: 0}

@@ -44,7 +44,7 @@ from tests.api.test_runs import job_of
 from tests.api.uploads import multipart, send, tar, upload
 from tests.engine.test_erasing import archive, closed, ended, later, settle
 from tests.engine.test_erasing_fleets import end, end_fleet
-from tests.engine.test_leftovers import dated, release
+from tests.engine.test_stray_blobs import dated, release
 from tests.functions.test_handlers import Stack
 from tests.harness.lambda_host import scheduled_event
 from tests.usecases.cluster import FACTS as HOST

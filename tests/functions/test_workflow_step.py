@@ -13,7 +13,7 @@ import pytest
 from chalicelib.domain.gangs import GangStatus
 from chalicelib.engine import asl
 from chalicelib.planning.kernel.executions import CANCELLED
-from chalicelib.planning.placing.cluster_start import START_CLUSTER
+from chalicelib.planning.placing.gang_workflow import START_CLUSTER
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store.port import Change, Put

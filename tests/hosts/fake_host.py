@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from chalicelib.errors import Transient
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import File, HostLogin, Ran
-from chalicelib.hosts.look import OWNER, RELAYING, SHORT, HostReport
+from chalicelib.hosts.inspection import OWNER, RELAYING, SHORT, HostReport
 
 KEY = "ssh-ed25519 AAAAHOST"
 

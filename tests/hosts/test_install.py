@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.hosts import install
-from chalicelib.hosts.look import HOME, OWNER
+from chalicelib.hosts.inspection import HOME, OWNER
 
 OURS, THEIRS = "install/one", "install/two"
 

@@ -18,7 +18,7 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import HostLogin, Ran
-from chalicelib.hosts.look import OWNER
+from chalicelib.hosts.inspection import OWNER
 from chalicelib.hosts.steps import QUIET, STARTED, HostSteps
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, workflow_of
 from chalicelib.store import nouns

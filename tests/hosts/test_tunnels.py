@@ -15,7 +15,7 @@ import pytest
 
 from chalicelib.domain.contacts import Contact
 from chalicelib.hosts.connection import HostLogin, Ran
-from chalicelib.hosts.look import HostReport
+from chalicelib.hosts.inspection import HostReport
 from chalicelib.hosts.tunnels import LEAST_CALLS, MOST_CALLS, Carrier, Spare, Tunnels
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from infra import cost, stateless
+from infra import charges, stateless
 from infra.functions import FUNCTIONS, UNNAMED
 from tests.infra.test_packaging import POLICIES, ROOT
 
@@ -70,7 +70,7 @@ def test_the_zip_runs_by_itself(package: Path, tmp_path: Path) -> None:
 
 def test_nothing_of_chalices_has_a_standing_charge(package: Path) -> None:
     made = {"Resources": resources(package)}
-    assert cost.unknown(made) == cost.standing(made) == []
+    assert charges.unknown(made) == charges.standing(made) == []
 
 
 def test_each_function_has_its_own_role_with_its_own_policy(package: Path) -> None:

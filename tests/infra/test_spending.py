@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.billing import plane
 from chalicelib.billing.plane_rates import RATES
-from infra import cost, spending, stateless
+from infra import charges, spending, stateless
 
 TEMPLATE = spending.template("dev")
 
@@ -18,7 +18,7 @@ def test_a_days_spending_is_watched_unless_somebody_chose_otherwise() -> None:
     assert notice["Subscribers"] == [{"SubscriptionType": "SNS", "Address": {"Ref": "SpendingTopic"}}]
     ours = [each for name, each in TEMPLATE["Resources"].items() if name.startswith("Spending")]
     assert {each["Condition"] for each in ours} == set(spending.conditions()) <= set(TEMPLATE["Conditions"])
-    assert all(each["Type"] in cost.CHARGES for each in ours)
+    assert all(each["Type"] in charges.CHARGES for each in ours)
 
 
 def test_what_parameters_switch_on_is_counted_too() -> None:

@@ -66,7 +66,7 @@ TOO = {  # about files by other names
         "agent/runtimes/process.py",
         *(f"agent/volumes/{name}.py" for name in ("bound_folders", "disks", "folders")),
     ),
-    "tests/functions/test_dead_letters.py": ("engine/given_up.py",),
+    "tests/functions/test_dead_letters.py": ("engine/dead_letters.py",),
     "tests/serving/test_gateway_program_real.py": tuple(
         f"agent/gateway/{name}.py" for name in ("command", "control", "plane", "program", "worker_requests")
     ),

@@ -21,10 +21,10 @@ from chalicelib.planning.jobs.jobs import agent_task, effective, job_specs
 from chalicelib.planning.jobs.replica_groups import first_replicas, first_scales
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.snapshots import FleetSnapshot
+from chalicelib.planning.matching.instance_selectors import selects
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.requirements import Wants, fleet_query, merged_fleet, wants_of
-from chalicelib.planning.matching.selecting import selects
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.runs.endings import grace_of
 from chalicelib.planning.volumes.mounts import named_volumes

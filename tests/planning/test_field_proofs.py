@@ -17,9 +17,9 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
-from chalicelib.planning.gateways.support import GATEWAY_NOT_BUILT
+from chalicelib.planning.gateways.field_support import GATEWAY_NOT_BUILT
 from chalicelib.planning.kernel.field_support import NotBuilt
-from chalicelib.planning.runs.support import FLEET_NOT_BUILT, RUN_NOT_BUILT
+from chalicelib.planning.runs.field_support import FLEET_NOT_BUILT, RUN_NOT_BUILT
 from tests.planning.field_proofs import FLEET_PROOFS, GATEWAY_PROOFS, RUN_PROOFS
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ from chalicelib.runtime.clock import SystemClock
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns
+from chalicelib.usecases.audit_events import told, user_target
 from chalicelib.usecases.operator.events import EventFilter, list_events
-from chalicelib.usecases.trail import told, user_target
 
 START = 1_800_000_000 * SECOND
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from chalicelib.runtime.accept import most_connections
+from chalicelib.runtime.connection_admission import most_connections
 from tests.harness.server import PATIENCE, Server
 
 DESCRIPTORS, CLIENTS = 256, 300

@@ -12,7 +12,7 @@ from chalicelib.backends.aws.permissions import ANY
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Bug, NotDeployed
-from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.runtime.chalice_app import ControlPlane
 from chalicelib.runtime.lambda_ import Boto, parameters
 from chalicelib.runtime.settings import LambdaSettings
 from chalicelib.store.seal import NoSealer

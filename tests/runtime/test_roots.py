@@ -28,9 +28,9 @@ from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.settings import MOST_LOCAL_HOSTS, LambdaSettings, ServerSettings
 from chalicelib.store import nouns
 from chalicelib.store.dynamo import DynamoStore
-from chalicelib.store.heard import HeardStore
 from chalicelib.store.history import HistoryStore
 from chalicelib.store.sqlite import SqliteStore
+from chalicelib.store.write_announcements import HeardStore
 from chalicelib.usecases.operator.first_start import first_start
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
 from chalicelib.usecases.services.traffic import report

@@ -22,7 +22,7 @@ from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.domain.keys import Key
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
-from chalicelib.engine.following import EventFollower
+from chalicelib.engine.subscriptions import EventFollower
 from chalicelib.errors import Invalid, Refused
 from chalicelib.planning.projects import subscriptions
 from chalicelib.runtime.subscribers import Subscribers

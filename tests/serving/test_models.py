@@ -14,7 +14,7 @@ from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.serving import models
 from chalicelib.serving.models import Makers, ModelCall, ModelListing, One, Stored
 from chalicelib.serving.problems import HttpProblem
-from chalicelib.serving.usage import KEPT, Tail, Tokens
+from chalicelib.serving.token_usage import KEPT, Tail, Tokens
 from tests.harness.examples import many
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from chalicelib.domain.instants import SECOND
 from chalicelib.engine import asl
-from chalicelib.engine.driving import Driving, Starting
 from chalicelib.engine.effects.executions import say
 from chalicelib.engine.execute import Executor
+from chalicelib.engine.executions import Driving, Starting
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import StorageFull

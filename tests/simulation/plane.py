@@ -22,8 +22,8 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Effects, Performer
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
+from chalicelib.engine.silent_agents import silent
 from chalicelib.engine.sweep import Sweeper
-from chalicelib.engine.watching import silent
 from chalicelib.errors import StorageFull
 from chalicelib.planning.kernel.executions import AnswerExecution, StartExecution
 from chalicelib.planning.kernel.plan import Effect

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from chalicelib.backends.registry import CLOUDS
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.domain.instants import SECOND
-from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.runtime.chalice_app import ControlPlane
 from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import LambdaSettings

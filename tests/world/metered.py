@@ -1,8 +1,8 @@
 """The functions in AWS on the world's time, with every billed call counted.
 
 Which functions schedules call, and how often, is the stack's to say. The table and the bucket are in memory, so that an
-hour of a hundred machines takes seconds; what each call would cost is computed as DynamoDB does (`store/units.py`). The
-functions and the agents' sessions are the real ones.
+hour of a hundred machines takes seconds; what each call would cost is computed as DynamoDB does
+(`store/request_units.py`). The functions and the agents' sessions are the real ones.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.usage import StorageUsage
 from chalicelib.engine import asl
 from chalicelib.errors import Conflict
-from chalicelib.planning.placing.cluster_start import START_CLUSTER
+from chalicelib.planning.placing.gang_workflow import START_CLUSTER
 from chalicelib.runtime.chains import Chain
-from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.runtime.chalice_app import ControlPlane
 from chalicelib.runtime.lambda_ import DeadLetters, WakeUps, nobody_waits
-from chalicelib.runtime.observing import structured
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
-from chalicelib.store import units
+from chalicelib.runtime.telemetry import structured
+from chalicelib.store import request_units
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.history import HistoryStore, events_in
 from chalicelib.store.log_blobs import BlobLogs
@@ -139,7 +139,7 @@ class Written:
     """A commit of a function."""
 
     within: str
-    items: tuple[units.Item, ...]
+    items: tuple[request_units.Item, ...]
 
     @property
     def units(self) -> int:
@@ -169,22 +169,22 @@ class MeteredStore:
 
     def get(self, key: Key) -> Record | None:
         record: Record | None = self.below.get(key)
-        self._meter.add("read", units.got([record]))
+        self._meter.add("read", request_units.got([record]))
         return record
 
     def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
         records: list[Record | None] = self.below.get_many(keys)
-        self._meter.add("read", units.got(records))
+        self._meter.add("read", request_units.got(records))
         return records
 
     def query(self, index: Index, partition: str, **more: Any) -> Page:
         page: Page = self.below.query(index, partition, **more)
-        self._meter.add("read", units.listed(page.records, index=index != "main"))
+        self._meter.add("read", request_units.listed(page.records, index=index != "main"))
         return page
 
     def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
         records: list[Record] = self.below.scan(after, limit=limit)
-        self._meter.add("read", units.listed(records, index=False))
+        self._meter.add("read", request_units.listed(records, index=False))
         return records
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -194,16 +194,16 @@ class MeteredStore:
         try:
             self.below.commit(changes)
         except Conflict:
-            self._meter.add("write", units.refused(changes, before))
+            self._meter.add("write", request_units.refused(changes, before))
             raise
-        commit = Written(self._meter.within, tuple(units.items(changes, before)))
+        commit = Written(self._meter.within, tuple(request_units.items(changes, before)))
         self._meter.add("write", commit.units)
         self._announced(changes)
         self.log.append(commit)
 
     def due(self, kinds: Sequence[str], shard: int, now: int, limit: int) -> list[Due]:
         found: list[Due] = self.below.due(kinds, shard, now, limit)
-        self._meter.add("read", units.entries(len(found)))
+        self._meter.add("read", request_units.entries(len(found)))
         return found
 
 

@@ -22,7 +22,7 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import Wants, wants_of
-from chalicelib.planning.placing.listing import with_sites
+from chalicelib.planning.placing.plan_offers import with_sites
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.planning.volumes.sites import Volumes
 from tests.world import time

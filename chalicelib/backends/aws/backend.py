@@ -16,7 +16,7 @@ from chalicelib.backends.aws.machines import Machines
 from chalicelib.backends.aws.network import Networks
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.volumes import AwsVolumes
-from chalicelib.backends.offline import OfflinePrices
+from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.backends.spi import (
     CreateRequest,
     GroupRequest,

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.places import usual_zone
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.backends.offline import OfflinePrices
+from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.errors import MissingPermission
 

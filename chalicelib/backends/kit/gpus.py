@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from chalicelib.domain.cards import sold_as, squeeze, vendor_of
+from chalicelib.domain.gpu_names import sold_as, squeeze, vendor_of
 from chalicelib.domain.offers import Gpu
 
 GIB = 1024

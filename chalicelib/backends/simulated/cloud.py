@@ -21,7 +21,7 @@ from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.simulated import WIRE_NAME, catalogue
 from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of
 from chalicelib.backends.simulated.script import Call, Script, When
-from chalicelib.backends.simulated.shelf import MachineShelf, MemoryShelf
+from chalicelib.backends.simulated.state import MachineShelf, MemoryShelf
 from chalicelib.backends.spi import (
     CreateRequest,
     GroupRequest,

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.simulated import catalogue
 from chalicelib.backends.simulated.script import Call, Script, When
-from chalicelib.backends.simulated.shelf import MachineShelf
+from chalicelib.backends.simulated.state import MachineShelf
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros

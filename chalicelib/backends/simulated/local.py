@@ -10,7 +10,7 @@ from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
 from chalicelib.backends.simulated.launch import LocalLauncher
 from chalicelib.backends.simulated.loops import LoopDrives
 from chalicelib.backends.simulated.script import Script, ScriptFile
-from chalicelib.backends.simulated.shelf import FolderShelf
+from chalicelib.backends.simulated.state import FolderShelf
 from chalicelib.domain.instants import SECOND, Micros
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from chalicelib.domain import keys
 from chalicelib.domain.workflows import Workflow
-from chalicelib.engine.about import about
 from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.engine.log_context import about
 from chalicelib.errors import BackendError, NotYet
 from chalicelib.planning.kernel.plan import Effect, Outcome
 from chalicelib.planning.kernel.workflows import DoStep, StepDone, StepFailed, StepWaits

@@ -25,8 +25,8 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.fleet import PAUSES
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.options import LOOK_FOR_OFFERS
 
 MOST_TRIED = 3  # offers that fail before a pause

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol
 
-from chalicelib.domain.cards import vendor_of
+from chalicelib.domain.gpu_names import vendor_of
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, RetryPolicy, UnixUser, own_of

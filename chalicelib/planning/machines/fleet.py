@@ -27,8 +27,8 @@ from chalicelib.planning.machines.placement_groups import sooner, take_leave
 from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster, place_of
 from chalicelib.planning.matching.fitting import Misfit
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.requirements import fleet_query, idle_seconds, merged_fleet
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.buying import in_zones
 from chalicelib.planning.placing.new_machine import new_instance
 from chalicelib.planning.placing.options import LOOK_FOR_OFFERS

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from chalicelib.domain.cards import sold_as
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gpu_names import sold_as
 from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job

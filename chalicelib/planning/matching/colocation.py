@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.planning.matching.stock import Query
+from chalicelib.planning.matching.machine_index import Query
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
-from chalicelib.domain.cards import COMPUTE_CAPABILITY, WITH_ARM, squeeze, vendor_of
+from chalicelib.domain.gpu_names import COMPUTE_CAPABILITY, WITH_ARM, squeeze, vendor_of
 from chalicelib.domain.offers import Resources
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import DiskSpec, GPUSpec, ResourcesSpec

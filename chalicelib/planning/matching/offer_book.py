@@ -21,7 +21,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.planning.matching.bitmaps import rows_of
 from chalicelib.planning.matching.fitting import Blocks, blocks_needed, measured, share, total_blocks
-from chalicelib.planning.matching.stock import Query, Stock
+from chalicelib.planning.matching.machine_index import Query, Stock
 
 DISK_SIZES = 8  # shelves that are kept for disks made to order
 

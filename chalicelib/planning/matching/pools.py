@@ -17,10 +17,10 @@ from chalicelib.planning.kernel.journal import Journal
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.bitmaps import first_of
 from chalicelib.planning.matching.fitting import blocks_needed, measured
+from chalicelib.planning.matching.instance_selectors import selects
 from chalicelib.planning.matching.isolation import unisolated, without_docker
+from chalicelib.planning.matching.machine_index import Query, Stock
 from chalicelib.planning.matching.requirements import Fence, Wants
-from chalicelib.planning.matching.selecting import selects
-from chalicelib.planning.matching.stock import Query, Stock
 from chalicelib.planning.volumes.mounts import has_folders
 
 READY = (InstanceStatus.idle, InstanceStatus.busy)

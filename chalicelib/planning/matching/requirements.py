@@ -24,9 +24,9 @@ from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.fitting import Misfit
+from chalicelib.planning.matching.instance_selectors import Selector, selectors
 from chalicelib.planning.matching.isolation import barred, without_docker
-from chalicelib.planning.matching.selecting import Selector, selectors
-from chalicelib.planning.matching.stock import Query, lowered
+from chalicelib.planning.matching.machine_index import Query, lowered
 from chalicelib.planning.volumes.mounts import needs_host
 from chalicelib.planning.volumes.sites import Site
 

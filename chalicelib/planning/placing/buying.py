@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Offer
 from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.matching.stock import Query
 
 MOST_TRIED = 25  # offers tried for one submission before it counts as out of capacity
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.colocation import beside, first_of, is_cluster
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool, PoolShare
 from chalicelib.planning.matching.requirements import Wants, within
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.buying import Buy, best_buy
 
 

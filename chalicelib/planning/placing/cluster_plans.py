@@ -10,9 +10,9 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.gang_needs import Needs
 from chalicelib.planning.placing.gang_placement import seek
 from chalicelib.planning.placing.gang_purchases import order
-from chalicelib.planning.placing.gangs import Needs
 from chalicelib.planning.placing.options import Hopeless
 from chalicelib.planning.placing.queue import located
 from chalicelib.planning.volumes.sites import Volumes

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from chalicelib.planning.matching.bitmaps import first_of, rows_of
 from chalicelib.planning.matching.colocation import is_cluster
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.pools import Pool, unheard
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.capacity import Floor
 
 

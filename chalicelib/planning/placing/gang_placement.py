@@ -33,10 +33,10 @@ from chalicelib.planning.placing.all_or_none import Unplaced, nowhere
 from chalicelib.planning.placing.buying import Buy
 from chalicelib.planning.placing.capacity import Floor
 from chalicelib.planning.placing.claims import claim_of
-from chalicelib.planning.placing.cluster_start import begin_start
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use, share_out, undecided_rows
+from chalicelib.planning.placing.gang_needs import Needs, complete, is_gang, no_cluster
 from chalicelib.planning.placing.gang_purchases import Ordered, Retreat, order, retreat
-from chalicelib.planning.placing.gangs import Needs, complete, is_gang, no_cluster
+from chalicelib.planning.placing.gang_workflow import begin_start
 from chalicelib.planning.placing.new_machine import order_for
 from chalicelib.planning.placing.options import Hopeless, Waits, hopeless
 from chalicelib.planning.placing.quotas import Allowance, needed

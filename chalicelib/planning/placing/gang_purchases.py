@@ -21,12 +21,12 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.bitmaps import first_of as first_row
 from chalicelib.planning.matching.colocation import first_of, is_cluster, place_of
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.pools import COMING, READY, Pool
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.buying import MOST_TRIED, Buy, in_zones, may_grow, tried_by
 from chalicelib.planning.placing.capacity import Floor
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use
-from chalicelib.planning.placing.gangs import Needs
+from chalicelib.planning.placing.gang_needs import Needs
 from chalicelib.planning.placing.options import Waits
 
 OFFERS_READ = 200  # for the first machine

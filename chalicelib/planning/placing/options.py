@@ -18,10 +18,10 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.bitmaps import rows_of
 from chalicelib.planning.matching.colocation import is_cluster
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import slice_of
 from chalicelib.planning.matching.pools import Pool
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.buying import Buy, is_full, may_grow, tried_by
 from chalicelib.planning.placing.capacity import Floor
 from chalicelib.planning.placing.why_not import refusals

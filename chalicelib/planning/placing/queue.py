@@ -29,8 +29,8 @@ from chalicelib.planning.placing.all_or_none import Unplaced, place_together
 from chalicelib.planning.placing.buying import Buy
 from chalicelib.planning.placing.capacity import Floor
 from chalicelib.planning.placing.claims import assignment_to, claim_of
+from chalicelib.planning.placing.gang_needs import is_gang
 from chalicelib.planning.placing.gang_placement import Gathering
-from chalicelib.planning.placing.gangs import is_gang
 from chalicelib.planning.placing.new_machine import order_for
 from chalicelib.planning.placing.options import Spot, Waits
 from chalicelib.planning.placing.quotas import Allowance, Amounts, gpus_of

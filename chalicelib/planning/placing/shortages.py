@@ -9,7 +9,7 @@ from chalicelib.planning.matching.colocation import is_cluster
 from chalicelib.planning.matching.requirements import Wants
 from chalicelib.planning.placing.capacity import Floor
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use
-from chalicelib.planning.placing.gangs import Needs
+from chalicelib.planning.placing.gang_needs import Needs
 
 # What a run may limit itself by, the wants without it, and how to widen it.
 _LIMITS: tuple[tuple[str, Callable[[Wants], Wants], str], ...] = (

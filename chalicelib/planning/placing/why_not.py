@@ -16,12 +16,12 @@ from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.colocation import first_of, is_cluster, place_of
 from chalicelib.planning.matching.fitting import Misfit, blocks_needed, misfits, total_blocks
+from chalicelib.planning.matching.instance_selectors import selects
 from chalicelib.planning.matching.isolation import UNISOLATED, unisolated, without_docker
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool, there
 from chalicelib.planning.matching.requirements import NOT_NAMED, Wants, within
-from chalicelib.planning.matching.selecting import selects
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.buying import may_grow
 from chalicelib.planning.placing.capacity import Floor
 from chalicelib.planning.volumes.mounts import has_folders

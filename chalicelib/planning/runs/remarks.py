@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from chalicelib.domain.cards import vendor_of
 from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.gpu_names import vendor_of
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.specs.gateways import GatewayConfiguration

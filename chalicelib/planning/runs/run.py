@@ -16,8 +16,8 @@ from chalicelib.machines.run import BACKOFF, LOOK, SETTLED
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.step_parts import in_parts
 from chalicelib.planning.runs.endings import bury, end_jobs
-from chalicelib.planning.runs.gang_start import tell_executions
-from chalicelib.planning.runs.releasing import await_nodes, holds, settle
+from chalicelib.planning.runs.gang_executions import tell_executions
+from chalicelib.planning.runs.gangs import await_nodes, holds, settle
 from chalicelib.planning.runs.replicas import Replica, complete, refusal, replicas, retire, submit_again, why
 from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.schedule import start, wait_again

@@ -12,7 +12,7 @@ from chalicelib.domain.runs import RunStatus
 from chalicelib.machines.run import RUN, observe
 from chalicelib.machines.table import allows
 from chalicelib.planning.runs.endings import bury, end_jobs
-from chalicelib.planning.runs.gang_start import at_stage
+from chalicelib.planning.runs.gang_executions import at_stage
 from chalicelib.planning.runs.replicas import Replica, why
 from chalicelib.planning.runs.run_pass import RunPass
 

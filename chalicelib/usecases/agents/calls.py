@@ -30,7 +30,7 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Volume
-from chalicelib.engine.about import about
+from chalicelib.engine.log_context import about
 from chalicelib.errors import Bug, Conflict, Invalid, Refused
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
@@ -48,7 +48,7 @@ from chalicelib.usecases.agents.logs import take_chunks, take_logs
 from chalicelib.usecases.agents.tasks import task_of
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.machines.health import check_put, health_of
-from chalicelib.usecases.people import rights
+from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.runs import job_keys
 from chalicelib.usecases.runs.metrics import metric_puts
 from chalicelib.usecases.services import router_workers
@@ -157,7 +157,7 @@ class _Exchange:
         found = self.plane.store.get_many([*wanted, keys.rights()] if told else wanted)
         records, moved = found[: len(wanted)], found[len(wanted) :]
         read = self.plane.read
-        revision = rights.revision_of(moved[0]) if moved else ""
+        revision = rights_revision.revision_of(moved[0]) if moved else ""
         return [None if each is None else read.parse(Job, each) for each in records], revision
 
     # --- up -----------------------------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from chalicelib.errors import AlreadyExists, Conflict, Contended, Forbidden, Inv
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete
+from chalicelib.usecases.audit_events import project_target, told
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.machines import fleets
 from chalicelib.usecases.people.projects import undeleted
-from chalicelib.usecases.trail import project_target, told
 
 
 @dataclass(frozen=True)

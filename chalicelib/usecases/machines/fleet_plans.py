@@ -26,8 +26,8 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.hosts import match_hosts
 from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.requirements import fleet_query, merged_fleet
-from chalicelib.planning.placing import listing
-from chalicelib.planning.runs import support
+from chalicelib.planning.placing import plan_offers
+from chalicelib.planning.runs import field_support
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import pages, specs
 from chalicelib.usecases.context import TRIES, Plane
@@ -64,7 +64,7 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
     fleet = None if name is None else named(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
     book = plane.catalog.book(project.id)
-    offers, total = listing.fleet_offers(spec, book, pages.DEFAULT_OFFERS)
+    offers, total = plan_offers.fleet_offers(spec, book, pages.DEFAULT_OFFERS)
     return FleetPlan(
         spec=specs.text_of(sealed_specs.to_client(plane.seal, FleetSpec, _complete(raw, name), project.id, user.id)),
         offers=tuple(offers),
@@ -106,7 +106,7 @@ def apply_plan(
 def _problems(plane: Plane, project: Project, spec: FleetSpec) -> list[Problem]:
     facts = plane.backends.facts(project.id).values()
     found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
-    found += [*support.fleet_refusals(spec), *support.reservation_refusals(spec, facts)]
+    found += [*field_support.fleet_refusals(spec), *field_support.reservation_refusals(spec, facts)]
     return [*found, *hosts.problems(spec, reachable=plane.hosts)]
 
 

@@ -32,9 +32,9 @@ from chalicelib.errors import AlreadyExists, BackendError, Invalid, NotFound, No
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete, Store
+from chalicelib.usecases.audit_events import backend_target, project_target, told
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people.projects import undeleted
-from chalicelib.usecases.trail import backend_target, project_target, told
 
 Raw = dict[str, Any]
 NEWEST = 200  # instances of a fleet, more than are bought within the lag of an index

@@ -17,10 +17,10 @@ from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, 
 from chalicelib.errors import Bug, Conflict, Invalid
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Store
+from chalicelib.usecases.audit_events import project_target, told, user_target
 from chalicelib.usecases.context import TRIES, Plane
-from chalicelib.usecases.people import rights
+from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.users import make_user, move_token
-from chalicelib.usecases.trail import project_target, told, user_target
 
 N = TypeVar("N", bound=Noun)
 
@@ -48,7 +48,7 @@ def _ensure(plane: Plane, token: str | None) -> tuple[str | None, Project]:
     if admin is None:
         shown = token or plane.random_token()
         admin, made = make_user(plane.seal, plane.random_id(), ADMIN, GlobalRole.admin, token=shown, now=now)
-        changes += [*made, *rights.admins_after(store, admin)]
+        changes += [*made, *rights_revision.admins_after(store, admin)]
     elif token is not None and hash_token(token) != admin.token_hash:
         shown = token
         changes += move_token(admin, token)

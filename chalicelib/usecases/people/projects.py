@@ -21,10 +21,10 @@ from chalicelib.errors import AlreadyExists, Conflict, Contended, Forbidden, Inv
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Put, Record, Store
+from chalicelib.usecases.audit_events import project_target, told
 from chalicelib.usecases.context import TRIES, Plane
-from chalicelib.usecases.people import rights
+from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.users import memberships, named_user
-from chalicelib.usecases.trail import project_target, told
 
 log = logging.getLogger(__name__)
 
@@ -291,7 +291,7 @@ def _save(
     if changes:
         # The project is written too, so that if two callers remove the last two admins, one gets a conflict.
         event = _told(plane, EventType.members_changed, project, actor)
-        rights.commit(plane, [*changes, nouns.put(project), event])
+        rights_revision.commit(plane, [*changes, nouns.put(project), event])
 
 
 def _need(actor: User, role: ProjectRole | None, *enough: ProjectRole) -> None:

@@ -11,9 +11,9 @@ from chalicelib.errors import AlreadyExists, Invalid, NotFound, Problem, Refused
 from chalicelib.printable import printable
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
+from chalicelib.usecases.audit_events import told, user_target
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.people import rights
-from chalicelib.usecases.trail import told, user_target
+from chalicelib.usecases.people import rights_revision
 
 MOST = 20  # of one user: each host has them in its records, of everybody who may log in there
 MOST_CHARACTERS = 8_000  # the longest key that OpenSSH reads is about as long
@@ -40,7 +40,7 @@ def add_key(plane: Plane, user: User, text: str, name: str | None = None) -> Pub
     if len(known.public_keys) >= MOST:
         raise Refused(f"You have {MOST} public keys, as many as one user may.", hint="Delete one first.")
     changed = known.with_(public_keys=(*known.public_keys, key))
-    rights.commit(plane, [nouns.put(changed), _told(plane, EventType.key_added, known, user, (key,))])
+    rights_revision.commit(plane, [nouns.put(changed), _told(plane, EventType.key_added, known, user, (key,))])
     return key
 
 
@@ -54,7 +54,7 @@ def delete_keys(plane: Plane, user: User, ids: Sequence[str]) -> None:
     if gone:
         left = tuple(key for key in known.public_keys if key not in gone)
         event = _told(plane, EventType.key_deleted, known, user, gone)
-        rights.commit(plane, [nouns.put(known.with_(public_keys=left)), event])
+        rights_revision.commit(plane, [nouns.put(known.with_(public_keys=left)), event])
 
 
 def _current(plane: Plane, user: User) -> User:

@@ -23,10 +23,10 @@ from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.quotas import Amounts, QuotaUsage, refusal, shown
 from chalicelib.store import nouns
+from chalicelib.usecases.audit_events import project_target, told
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.people.users import named_user
-from chalicelib.usecases.trail import project_target, told
 
 AT_ONCE = 40  # waiting runs that a changed quota makes due with its own commit; looking at one looks at all
 

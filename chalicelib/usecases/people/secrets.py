@@ -14,8 +14,8 @@ from chalicelib.errors import Invalid, NotFound, Problem
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
+from chalicelib.usecases.audit_events import secret_target, told
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.trail import secret_target, told
 
 MOST_NAMED = 200  # by one configuration
 

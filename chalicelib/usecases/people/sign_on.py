@@ -30,12 +30,12 @@ from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, ha
 from chalicelib.errors import Conflict, Contended, NotFound, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
+from chalicelib.usecases.audit_events import told, user_target
 from chalicelib.usecases.context import DeviceCode, Plane, SignsOn
 from chalicelib.usecases.loopback import is_loopback
-from chalicelib.usecases.people import rights
+from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.projects import give_role
 from chalicelib.usecases.people.users import make_user, memberships, sign_on
-from chalicelib.usecases.trail import told, user_target
 
 log = logging.getLogger(__name__)
 
@@ -210,8 +210,8 @@ def _user(plane: Plane, provider: SignsOn, claims: Claims, role: GlobalRole) -> 
     given = provider.rules.name if role is GlobalRole.admin else ""
     user = made.with_(identities=(identity,), admin_by=given)
     changes = [nouns.put(user), *beside, nouns.pointer(keys.identity(identity), user.id)]
-    if admins := rights.admins_after(plane.store, user):
-        rights.commit(plane, [*changes, *admins])
+    if admins := rights_revision.admins_after(plane.store, user):
+        rights_revision.commit(plane, [*changes, *admins])
     else:
         plane.store.commit(changes)  # of no project yet, so nobody's jobs are theirs
     return user.with_(version=1)
@@ -271,11 +271,11 @@ def _promoted(plane: Plane, provider: str, user: User, admin: bool | None) -> Us
         EventType.changed, plane.clock.now(), target, project_id=EVERYWHERE, seed=seed, actor=user, detail=said
     )
     try:
-        admins = rights.admins_after(plane.store, changed)
+        admins = rights_revision.admins_after(plane.store, changed)
     except Refused as refused:  # the last one
         log.warning("%s stays an admin, although groups at %s don't say so: %s", user.name, provider, refused)
         return user
-    rights.commit(plane, [nouns.put(changed), nouns.put(event), *admins])
+    rights_revision.commit(plane, [nouns.put(changed), nouns.put(event), *admins])
     return changed.with_(version=user.version + 1)
 
 

@@ -17,9 +17,9 @@ from chalicelib.errors import AlreadyExists, Forbidden, Invalid, NotFound, Probl
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
+from chalicelib.usecases.audit_events import told, user_target
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.people import rights
-from chalicelib.usecases.trail import told, user_target
+from chalicelib.usecases.people import rights_revision
 
 if TYPE_CHECKING:
     from chalicelib.domain.sign_on import SignOn
@@ -144,8 +144,8 @@ def create_user(
     )
     if nouns.find_target(plane.store, keys.user_name(name)) is not None:
         raise AlreadyExists(f"There is a user {name!r} already.", hint="Choose another name.")
-    if admins := rights.admins_after(plane.store, user):
-        rights.commit(plane, [*changes, *admins])
+    if admins := rights_revision.admins_after(plane.store, user):
+        rights_revision.commit(plane, [*changes, *admins])
     else:
         plane.store.commit(changes)  # of no project yet, so nobody's jobs are theirs
     return user, token
@@ -165,7 +165,7 @@ def update_user(
         if (user.role, user.active) == (role, active):
             plane.store.commit(changes)  # an address is nobody's right
         else:
-            rights.commit(plane, [*changes, *rights.admins_after(plane.store, changed)])
+            rights_revision.commit(plane, [*changes, *rights_revision.admins_after(plane.store, changed)])
     return changed
 
 
@@ -177,7 +177,7 @@ def refresh_token(plane: Plane, actor: User, name: str, used: str) -> tuple[User
     """
     user, now, token = own_or_admin(plane, actor, name), plane.clock.now(), plane.random_token()
     own = user.id == actor.id
-    entry = rights.signed_on(plane.store, user, used, now) if own else None
+    entry = rights_revision.signed_on(plane.store, user, used, now) if own else None
     if own and entry is None and used != user.token_hash:
         raise Forbidden("Invalid token")  # it was replaced meanwhile
     off = user.with_(signed_off_at=now)
@@ -197,7 +197,7 @@ def refresh_ssh_key(plane: Plane, actor: User, name: str) -> User:
     public, private = ssh_key_pair()
     sealed = plane.seal.seal(private, context=f"user/{user.id}")
     changed = user.with_(ssh_public_key=public, ssh_private_key=sealed)
-    rights.commit(plane, [nouns.put(changed), _told(plane, EventType.keys_replaced, user, actor)])
+    rights_revision.commit(plane, [nouns.put(changed), _told(plane, EventType.keys_replaced, user, actor)])
     return changed
 
 
@@ -218,8 +218,8 @@ def _delete(plane: Plane, actor: User, user: User) -> None:
     # Delete the token first, and with it all access; memberships left by a crash let nobody in.
     gone: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
     gone += [Delete(keys.identity(each)) for each in user.identities]
-    beside = [*rights.admins_after(plane.store, user, gone=True), _told(plane, EventType.deleted, user, actor)]
-    rights.commit(plane, [*gone, Delete(keys.user_name(user.name)), *beside])
+    beside = [*rights_revision.admins_after(plane.store, user, gone=True), _told(plane, EventType.deleted, user, actor)]
+    rights_revision.commit(plane, [*gone, Delete(keys.user_name(user.name)), *beside])
     _sign_off(plane, user)
     found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
     for start in range(0, len(found), MAX_CHANGES):

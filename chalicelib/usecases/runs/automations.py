@@ -20,12 +20,12 @@ from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import Change, Delete
+from chalicelib.usecases.audit_events import project_target, told
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.machines import fleet_plans, volumes
 from chalicelib.usecases.machines.fleets import refuse_ssh
 from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.runs import plans
-from chalicelib.usecases.trail import project_target, told
 
 RUNS = ("task", "dev-environment", "service")
 TYPES = (*RUNS, "fleet", "volume")

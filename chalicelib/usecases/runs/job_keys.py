@@ -15,7 +15,7 @@ from chalicelib.domain.tenants import Member, User, may_reach
 from chalicelib.engine.read import Reader
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
-from chalicelib.usecases.people import rights
+from chalicelib.usecases.people import rights_revision
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class LoginAccess:
 
 
 def access(read: Reader, job: Job) -> LoginAccess:
-    revision = rights.revision_of(read.store.get(keys.rights()))
+    revision = rights_revision.revision_of(read.store.get(keys.rights()))
     return LoginAccess(revision, tuple(keys_of(read, job)))
 
 
@@ -38,7 +38,7 @@ def keys_of(read: Reader, job: Job) -> list[str]:
     owner = None if run is None else run.user_id
     members = [nouns.read(Member, record) for record in every(store, f"project/{job.project_id}", "member/")]
     roles = {member.user_id: member.role for member in members}
-    wanted = dict.fromkeys([*([owner] if owner else []), *roles, *rights.admins(store).ids])
+    wanted = dict.fromkeys([*([owner] if owner else []), *roles, *rights_revision.admins(store).ids])
     users = nouns.find_many(store, User, [keys.user(user_id) for user_id in wanted])
     lines: list[str] = []
     for user in users:

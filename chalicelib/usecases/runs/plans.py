@@ -35,12 +35,12 @@ from chalicelib.planning.jobs import replica_groups
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import Wants, as_placed, combined, wants_of
-from chalicelib.planning.matching.stock import Query
-from chalicelib.planning.placing import cluster_plans, listing
-from chalicelib.planning.runs import schedule, support
+from chalicelib.planning.placing import cluster_plans, plan_offers
+from chalicelib.planning.runs import field_support, schedule
 from chalicelib.planning.runs.remarks import remarks
 from chalicelib.planning.volumes.sites import Volumes
 from chalicelib.store import nouns, sealed_specs
@@ -198,7 +198,7 @@ def get_plan(
         replaces=_replaced(plane, row, draft) if row is not None and updates else (),
         notes=tuple(notes),
         delays=plane.pace.delays(),
-        isolation=tuple(listing.separation(_open_to(draft, views), draft.job_specs[0])),
+        isolation=tuple(plan_offers.separation(_open_to(draft, views), draft.job_specs[0])),
         remarks=tuple(
             remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned], draft.door.gateway)
         ),
@@ -225,14 +225,14 @@ def _job_plan(
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
     job_spec = group.first
     limit = pages.MANY_OFFERS if look.reverse else look.limit
-    wants = listing.with_sites(group.wants, job_spec, volumes)
-    offers, total, notes = listing.plan_offers(wants, views, book, limit, whole=look.whole, facts=facts)
+    wants = plan_offers.with_sites(group.wants, job_spec, volumes)
+    offers, total, notes = plan_offers.plan_offers(wants, views, book, limit, whole=look.whole, facts=facts)
     buying = [view for view in views if view.spec.configuration.nodes is not None]  # others are what they are
     queries: list[Query] = [query for view in buying if isinstance(query := combined(wants, view), Query)]
     if look.beyond_fleets:
         there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
         to_buy, count = book.match(wants.query, limit)
-        offers, total, queries = listing.as_tried(there, to_buy), len(there) + count, [wants.query]
+        offers, total, queries = plan_offers.as_tried(there, to_buy), len(there) + count, [wants.query]
     highest = pages.highest_price(offers)
     if total > len(offers):
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
@@ -258,7 +258,7 @@ def _refuse_large(draft: _Draft) -> None:
 def _refuse_plain(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
     """A run that only hosts without containers could take, which mustn't run it as a plain process."""
     for group in draft.groups:
-        if found := listing.only_plain(group.wants, views, book):
+        if found := plan_offers.only_plain(group.wants, views, book):
             name, why = found
             raise Refused(f"{name} {why.text}.", hint=f"{why.hint[0].upper()}{why.hint[1:]}.")
 
@@ -279,16 +279,16 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     )
     effective = planned_jobs.effective(filled)
     found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
-    found += [*support.refusals(effective), *files.missing(plane, user, effective)]
+    found += [*field_support.refusals(effective), *files.missing(plane, user, effective)]
     found += repos.refusals(plane, user, project, effective)
-    found += support.reservation_refusals(effective, plane.backends.facts(project.id).values())
+    found += field_support.reservation_refusals(effective, plane.backends.facts(project.id).values())
     door = service_gateways.find(plane, project, effective)
     found += door.problems
     if not plane.serves and door.gateway is None:
-        found += support.doorless(effective)
+        found += field_support.doorless(effective)
     permitted = plane.permissions.run_privileged(user, role)
     if not permitted:
-        found += support.privileged(effective)
+        found += field_support.privileged(effective)
     specs.refuse(effective, found)
     isolated = not plane.permissions.run_unisolated(user, role)
     derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key, isolated=isolated)

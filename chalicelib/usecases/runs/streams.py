@@ -18,7 +18,7 @@ from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, 
 from chalicelib.errors import Invalid, NotSupported, Refused
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.people import rights
+from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.runs.jobs import newest_job
 
 _TARGETS = "`logs`, `ssh`, or a port as `port:8000`"
@@ -81,7 +81,7 @@ def still_may(plane: Plane, user_id: str, token_hash: str, project: Project, job
     places = (keys.user(user_id), keys.project(project.id), keys.member(project.id, user_id), keys.run(job.run_id))
     who, where, member, run = plane.store.get_many(places)
     known = None if who is None else nouns.read(User, who)
-    if known is None or not known.active or not rights.good(plane.store, known, token_hash, plane.clock.now()):
+    if known is None or not known.active or not rights_revision.good(plane.store, known, token_hash, plane.clock.now()):
         return False
     if where is None or nouns.read(Project, where).deleted:
         return False

@@ -26,7 +26,7 @@ from chalicelib.planning.machines import host_networks
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.people import rights
+from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.services import service_tokens
 from chalicelib.usecases.services.service_tokens import Bearer
 
@@ -221,5 +221,5 @@ def _bearer_of(plane: Plane, token_hash: str) -> Bearer | None:
         return None
     if user.token_hash == token_hash:
         return Bearer(user)
-    entry = rights.signed_on(plane.store, user, token_hash, plane.clock.now())
+    entry = rights_revision.signed_on(plane.store, user, token_hash, plane.clock.now())
     return None if entry is None else Bearer(user, entry.ends_at)

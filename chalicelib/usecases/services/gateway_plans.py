@@ -20,7 +20,7 @@ from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec, GivenGatewayCertificate
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, Problem, Refused
-from chalicelib.planning.gateways.support import gateway_refusals
+from chalicelib.planning.gateways.field_support import gateway_refusals
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.runs import remarks

@@ -15,13 +15,13 @@ from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import ADDRESSES, availability, code_of
-from chalicelib.backends.offline import OfflinePrices
+from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import MissingPermission, Throttled, Unfit
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.why_not import no_offers
 from tests.backends.aws.account import Account, Fault, Script
 from tests.backends.aws.shop import disk_price, price, volume_price

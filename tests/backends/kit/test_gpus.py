@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.backends.kit.gpus import GIB, SOLD_WITH, gpu
-from chalicelib.domain.cards import vendor_of
+from chalicelib.domain.gpu_names import vendor_of
 
 # As eleven clouds say it: the name, its memory if it is given apart, and ours.
 NAMES = [

@@ -11,8 +11,8 @@ import pytest
 
 from chalicelib.agent.gateway.relays import FRESH
 from chalicelib.agent.gateway.role import folder_of
+from chalicelib.hosts.inspection import HOME
 from chalicelib.hosts.install import UNIT
-from chalicelib.hosts.look import HOME
 from tests.e2e.hosts import snapshot
 from tests.e2e.hosts.host import Host
 from tests.e2e.hosts.spec import workers

@@ -14,7 +14,7 @@ from chalicelib.planning.gateways.certificates import (
     LookAtOrder,
     PlaceOrder,
 )
-from chalicelib.planning.gateways.rules import certificates
+from chalicelib.planning.gateways.invariants import certificates
 from chalicelib.planning.kernel.lint import Known
 from chalicelib.planning.kernel.plan import Step
 from tests.planning.situations.certificates import ORDER, PAIR, PROVED, certificate

@@ -16,7 +16,7 @@ from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.retention import Retention
 from chalicelib.machines.gateway import LOOK_AT_IT, LOOK_FOR_HOSTS, TO_LEAVE
 from chalicelib.planning.gateways.gateways import decide_gateway, heard, staying
-from chalicelib.planning.gateways.rules import gateways
+from chalicelib.planning.gateways.invariants import gateways
 from chalicelib.planning.gateways.snapshots import GatewaySnapshot
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.requests import delete_gateway

@@ -11,7 +11,7 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.jobs import command_lists
 from chalicelib.planning.jobs.jobs import agent_task
-from chalicelib.planning.runs.support import refusals
+from chalicelib.planning.runs.field_support import refusals
 from tests.planning.shells import SHELLS, ended, execute, placed, sent
 from tests.world import nouns as b
 

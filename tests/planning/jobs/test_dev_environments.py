@@ -14,7 +14,7 @@ import pytest
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.planning.runs.support import refusals
+from chalicelib.planning.runs.field_support import refusals
 from tests.planning.runs.test_run import World
 from tests.planning.shells import SHELLS, execute, placed, sent
 from tests.world import nouns as b

@@ -17,10 +17,10 @@ from chalicelib.planning.jobs.jobs import agent_task, job_specs
 from chalicelib.planning.jobs.neighbours import ROUTER_IP, filled, members, needed, unknown
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import combined, wants_of
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.planning.runs.test_service_run import world

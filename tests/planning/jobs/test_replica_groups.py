@@ -16,8 +16,8 @@ from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.planning.jobs.replica_groups import first_scales, networked, next_scales
 from chalicelib.planning.kernel.plan import Note, Plan
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.requirements import combined, wants_of
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.runs.run import decide_run
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.planning.situations.kit import placed

@@ -17,8 +17,8 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.workflows import DoStep
+from chalicelib.planning.placing.invariants import claims, gangs
 from chalicelib.planning.placing.queue import decide_queue
-from chalicelib.planning.placing.rules import claims, gangs
 from tests.planning.situations.kit import placed
 from tests.world import nouns as b
 from tests.world.nouns import lint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.domain.cards import COMPUTE_CAPABILITY, sold_as
+from chalicelib.domain.gpu_names import COMPUTE_CAPABILITY, sold_as
 from chalicelib.domain.instances import GpuSeen
 from chalicelib.planning.machines.instance import resources_of
 from chalicelib.planning.matching.fitting import misfits

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.domain.cards import vendor_of
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.gpu_names import vendor_of
 from chalicelib.domain.offers import Availability, Disk, Gpu, Offer, Resources
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.fitting import blocks_needed, misfits, share, total_blocks
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook, OfferShelf
 from chalicelib.planning.matching.requirements import combined, idle_seconds, wants_of
-from chalicelib.planning.matching.stock import Query
-from chalicelib.planning.placing.listing import fleet_offers, plan_offers
+from chalicelib.planning.placing.plan_offers import fleet_offers, plan_offers
 from tests.world import nouns as b
 
 ANY = ResourcesSpec.model_validate({"cpu": "1..", "memory": "0GB..", "disk": None})

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.planning.matching.instance_selectors import selectors
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.requirements import as_placed, combined, idle_seconds, meet_resources, wants_of
-from chalicelib.planning.matching.selecting import selectors
-from chalicelib.planning.matching.stock import Query
 from tests.world import nouns as b
 
 

@@ -13,8 +13,8 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.listing import plan_offers
 from chalicelib.planning.placing.options import LOOK_FOR_OFFERS, TO_BE_HEARD
+from chalicelib.planning.placing.plan_offers import plan_offers
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.world import nouns as b

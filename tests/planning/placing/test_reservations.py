@@ -13,9 +13,9 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.listing import fleet_offers, plan_offers
+from chalicelib.planning.placing.plan_offers import fleet_offers, plan_offers
 from chalicelib.planning.placing.queue import decide_queue
-from chalicelib.planning.runs.support import reservation_refusals
+from chalicelib.planning.runs.field_support import reservation_refusals
 from tests.world import nouns as b
 
 RESERVED = b.offer("big", 3.0, backend_data={"reservation": "cr-1"}, availability_zones=("eu-b",))

@@ -18,8 +18,8 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.services import Traffic
 from chalicelib.planning.jobs.replica_groups import ASLEEP
 from chalicelib.planning.kernel.plan import Plan, Step
+from chalicelib.planning.runs.invariants import replica_counts
 from chalicelib.planning.runs.rollout import DRAIN, TO_LOAD, UNKNOWN
-from chalicelib.planning.runs.rules import replica_counts
 from chalicelib.planning.runs.run import decide_run
 from chalicelib.planning.runs.service_run import REST
 from chalicelib.planning.runs.snapshot import RunSnapshot

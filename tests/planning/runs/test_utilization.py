@@ -11,9 +11,9 @@ from chalicelib.api.wire.runs import _job_message
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
+from chalicelib.planning.runs.field_support import refusals
 from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import Sample
-from chalicelib.planning.runs.support import refusals
 from chalicelib.planning.runs.utilization import AGAIN, HOLE, STALE, inactive, quiet_since, underused
 from tests.planning.runs.test_run import World
 from tests.world import nouns as b

@@ -8,10 +8,10 @@ import pytest
 
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.offers import Disk, Offer
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.requirements import fleet_query, merged_fleet, wants_of
-from chalicelib.planning.matching.stock import Query
-from chalicelib.planning.placing.listing import plan_offers
+from chalicelib.planning.placing.plan_offers import plan_offers
 from chalicelib.planning.placing.queue import decide_queue
 from tests.world import nouns as b
 

@@ -9,9 +9,9 @@ import pytest
 from chalicelib.domain.instances import Instance
 from chalicelib.planning.jobs.jobs import agent_task, by_group, job_specs
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.listing import plan_offers
+from chalicelib.planning.placing.plan_offers import plan_offers
 from chalicelib.planning.placing.queue import decide_queue
-from chalicelib.planning.runs.support import refusals
+from chalicelib.planning.runs.field_support import refusals
 from chalicelib.planning.volumes.mounts import first_folder
 from tests.world import nouns as b
 

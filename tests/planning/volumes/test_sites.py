@@ -13,7 +13,7 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.listing import plan_offers
+from chalicelib.planning.placing.plan_offers import plan_offers
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.planning.volumes.sites import Site, busy, chosen_for, sites, together

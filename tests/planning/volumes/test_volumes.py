@@ -18,7 +18,7 @@ from chalicelib.planning.kernel.requests import delete_volume
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.projects.deletion import LOOK_CLOSING, ClosingSnapshot, decide_closing
 from chalicelib.planning.projects.erasure import volume_goes
-from chalicelib.planning.volumes.rules import volumes
+from chalicelib.planning.volumes.invariants import volumes
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import (
     CreateVolume,

@@ -13,7 +13,7 @@ from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Transient
 from chalicelib.hosts.connection import File, HostLogin, Ran
-from chalicelib.hosts.look import OWNER
+from chalicelib.hosts.inspection import OWNER
 from chalicelib.hosts.steps import HostSteps
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.usecases.machines import fleet_plans, fleets

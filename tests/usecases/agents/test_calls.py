@@ -20,8 +20,8 @@ from chalicelib.domain.runs import RunStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Invalid
 from chalicelib.store import nouns
-from chalicelib.store.gathered import Gathered
 from chalicelib.store.port import Delete
+from chalicelib.store.write_batches import Gathered
 from chalicelib.usecases.agents.calls import JOBS_A_COMMIT, has_news, sync
 from chalicelib.usecases.pace import PER_CALL
 from chalicelib.usecases.people.secrets import set_secret

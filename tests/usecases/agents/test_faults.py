@@ -24,7 +24,7 @@ from chalicelib.store.log_files import FileLogs
 from chalicelib.store.port import MAX_CHANGES, Change, Index
 from chalicelib.usecases.agents.calls import JOBS_A_COMMIT, has_news, sync
 from chalicelib.usecases.pace import EMBEDDED
-from chalicelib.usecases.people.rights import revision_of
+from chalicelib.usecases.people.rights_revision import revision_of
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Cluster, exited, logs, running, wants
 from tests.world.plane import World
 from tests.world.time import NOW

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.isolation import NOT_PERMITTED, SYSTEMS_OWN, UNISOLATED
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.listing import only_plain, plan_offers, separation
+from chalicelib.planning.placing.plan_offers import only_plain, plan_offers, separation
 from tests.world import nouns as b
 
 LAB = b.fleet("lab")

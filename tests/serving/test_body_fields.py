@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.serving.heads import LONGEST, PARTS, PARTS_AT_ONCE, STEPS, BodyFields, FormHead, JsonHead
+from chalicelib.serving.body_fields import LONGEST, PARTS, PARTS_AT_ONCE, STEPS, BodyFields, FormHead, JsonHead
 from tests.harness.examples import many
 
 NAMES = st.text(max_size=8) | st.just("model")

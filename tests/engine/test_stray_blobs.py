@@ -15,8 +15,8 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import DAY, MINUTE, SECOND
 from chalicelib.domain.programs import NEWEST, blob_of
 from chalicelib.domain.tenants import Archive
-from chalicelib.engine import leftovers
-from chalicelib.engine.leftovers import Leftovers
+from chalicelib.engine import stray_blobs
+from chalicelib.engine.stray_blobs import Leftovers
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
@@ -130,7 +130,7 @@ def test_code_is_looked_at_too(rig: Rig) -> None:
 
 def test_a_round_goes_on_page_by_page_and_begins_again_a_day_later(rig: Rig) -> None:
     plane = rig.world.plane
-    names = [f"archives/{rig.project.id}/{n:064x}-x" for n in range(leftovers.BATCH + 2)]
+    names = [f"archives/{rig.project.id}/{n:064x}-x" for n in range(stray_blobs.BATCH + 2)]
     for name in names:
         path = rig.world.folder / "blobs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,8 +138,8 @@ def test_a_round_goes_on_page_by_page_and_begins_again_a_day_later(rig: Rig) -> 
     dated(rig)
     later(rig, 2)
     one = Leftovers(plane.store, plane.blobs, rig.world.clock, list)
-    assert one.run() == names[: leftovers.BATCH]
-    assert Leftovers(plane.store, plane.blobs, rig.world.clock, list).run() == names[leftovers.BATCH :]
+    assert one.run() == names[: stray_blobs.BATCH]
+    assert Leftovers(plane.store, plane.blobs, rig.world.clock, list).run() == names[stray_blobs.BATCH :]
     assert one.run() == []
     at = rig.record(keys.ROUND)
     later(rig, 0.9)

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.domain.instants import HOUR, MINUTE, Micros
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
-from chalicelib.engine.about import ids
+from chalicelib.engine.log_context import ids
 from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.machines.workflow import COMES_WITHIN, MOST_STARTS
 from chalicelib.planning.kernel.executions import CANCELLED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import HOUR, MINUTE
-from chalicelib.engine.watching import silent
+from chalicelib.engine.silent_agents import silent
 from chalicelib.store import nouns
 from tests.world import nouns as b
 from tests.world.engine import Engine

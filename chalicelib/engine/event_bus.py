@@ -20,7 +20,7 @@ from chalicelib.engine.ports import Bus
 from chalicelib.store import nouns
 from chalicelib.store.history import events_in
 from chalicelib.store.port import Record, Store
-from chalicelib.store.streamed import streamed
+from chalicelib.store.stream_records import streamed
 
 log = logging.getLogger(__name__)
 

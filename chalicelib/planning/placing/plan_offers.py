@@ -13,10 +13,10 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster
 from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.isolation import UNISOLATED, text_of, unisolated, without_docker
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook, slice_of
 from chalicelib.planning.matching.pools import READY, blocks_for
 from chalicelib.planning.matching.requirements import Wants, combined, fleet_query, merged_fleet
-from chalicelib.planning.matching.stock import Query
 from chalicelib.planning.placing.why_not import closed_to, nearest, no_offers, out_of_reach, telling
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import Volumes, sites

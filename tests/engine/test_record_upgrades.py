@@ -20,7 +20,7 @@ from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Archive
-from chalicelib.engine.renewing import BATCH, PAGES, Renewal, Renewer
+from chalicelib.engine.record_upgrades import BATCH, PAGES, Renewal, Renewer
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Delete, Put, Record
 from tests.api.rig import Rig, fleet, submit, task

@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 
-from chalicelib.runtime.accept import AT_ONCE, ENOUGH, MOST, Acceptor, Seats, doors_share, enough, most_connections
+from chalicelib.runtime.connection_admission import (
+    AT_ONCE,
+    ENOUGH,
+    MOST,
+    Acceptor,
+    Seats,
+    doors_share,
+    enough,
+    most_connections,
+)
 
 
 @dataclass(eq=False)

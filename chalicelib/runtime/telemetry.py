@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from chalicelib.engine.about import ids
+from chalicelib.engine.log_context import ids
 
 UNITS_FAILED = "UnitsFailed"  # of a pass: each is tried again, and has an event
 EFFECTS_FAILED = "EffectsFailed"  # calls to a provider that raised what nobody expected: Lambda repeats them

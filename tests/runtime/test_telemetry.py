@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from chalicelib.engine.about import about, ids
-from chalicelib.runtime import observing
+from chalicelib.engine.log_context import about, ids
+from chalicelib.runtime import telemetry
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -21,7 +21,7 @@ def logger(*handlers: logging.Handler) -> logging.Logger:
     """One that nobody else listens to."""
     made = logging.Logger("made")
     made.handlers[:] = handlers
-    observing.structure_logs(made)
+    telemetry.structure_logs(made)
     return made
 
 
@@ -81,7 +81,7 @@ def test_units_at_work_are_forgotten_when_they_are_left() -> None:
 
 
 def test_a_metric_is_one_line_without_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
-    observing.count("dstack-dev", observing.SET_ASIDE, 3)
+    telemetry.count("dstack-dev", telemetry.SET_ASIDE, 3)
     (line,) = lines(capsys)
     (told,) = line["_aws"]["CloudWatchMetrics"]  # type: ignore[index]
     assert told["Namespace"] == "dstack-dev" and told["Dimensions"] == [[]]
@@ -89,5 +89,5 @@ def test_a_metric_is_one_line_without_dimensions(capsys: pytest.CaptureFixture[s
 
 
 def test_what_didnt_happen_costs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    observing.count("dstack-dev", observing.SET_ASIDE, 0)
+    telemetry.count("dstack-dev", telemetry.SET_ASIDE, 0)
     assert lines(capsys) == []

@@ -31,10 +31,10 @@ from chalicelib.errors import (
 )
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
+from chalicelib.usecases.audit_events import project_target, told
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.machines import fleet_plans, fleets, volumes
 from chalicelib.usecases.runs import automations, plans, runs
-from chalicelib.usecases.trail import project_target, told
 
 DONE = {"apply": "applied", "stop": "stopped", "delete": "deleted"}
 _LASTING = (AlreadyExists, Forbidden, Invalid, NotFound, Refused)

@@ -9,8 +9,8 @@ import pytest
 from chalicelib.domain.gangs import Gang
 from chalicelib.planning.kernel.executions import CANCELLED, NOT_YET, StepAnswer, StepCall
 from chalicelib.planning.kernel.plan import Plan
-from chalicelib.planning.placing.cluster_start import GangStart
-from chalicelib.planning.runs.gang_start import await_stage, start_answered
+from chalicelib.planning.placing.gang_workflow import GangStart
+from chalicelib.planning.runs.gang_executions import await_stage, start_answered
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.planning.situations.gangs import gang_of, nodes
 from tests.world import nouns as b

@@ -13,11 +13,11 @@ from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
 from chalicelib.domain.specs.gateways import GatewaySpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Problem
-from chalicelib.planning.gateways import support as gateway_support
-from chalicelib.planning.gateways.support import GATEWAY_NOT_BUILT
+from chalicelib.planning.gateways import field_support as gateway_support
+from chalicelib.planning.gateways.field_support import GATEWAY_NOT_BUILT
 from chalicelib.planning.jobs.jobs import effective
-from chalicelib.planning.runs import support
-from chalicelib.planning.runs.support import FLEET_NOT_BUILT, RUN_NOT_BUILT
+from chalicelib.planning.runs import field_support
+from chalicelib.planning.runs.field_support import FLEET_NOT_BUILT, RUN_NOT_BUILT
 from tests.world.nouns import fleet_spec, run_spec
 
 
@@ -32,8 +32,8 @@ def with_hints(refuse: Callable[..., Iterable[Problem]]) -> Callable[..., list[P
     return refused
 
 
-refusals, fleet_refusals = with_hints(support.refusals), with_hints(support.fleet_refusals)
-privileged, reservation_refusals = with_hints(support.privileged), with_hints(support.reservation_refusals)
+refusals, fleet_refusals = with_hints(field_support.refusals), with_hints(field_support.fleet_refusals)
+privileged, reservation_refusals = with_hints(field_support.privileged), with_hints(field_support.reservation_refusals)
 gateway_refusals = with_hints(gateway_support.gateway_refusals)
 
 

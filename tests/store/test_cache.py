@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.store.kept import Lru
+from chalicelib.store.cache import Lru
 
 
 def test_the_least_recently_used_is_made_again_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ from chalicelib.billing import plane
 from chalicelib.billing.plane import ACCOUNT, BUSY, CHANGE, DOOR, INSTANCE, NODE, PRICES, REPLICA, RUN, SCHEDULES, START
 from chalicelib.billing.plane_rates import CHANGES, RATES
 from docs import cost_page
-from infra import cost, spending, stateful, stateless
+from infra import charges, spending, stateful, stateless
 from tests.bench import month
 from tests.bench.cost import over
 from tests.world.metered import OF_A_LINE, Meter, heard
@@ -24,19 +24,19 @@ TEMPLATES = {
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_every_resource_type_is_one_whose_charge_is_known_to_be_none(name: str) -> None:
-    assert cost.unknown(TEMPLATES[name]) == []
-    assert cost.standing(TEMPLATES[name]) == []
+    assert charges.unknown(TEMPLATES[name]) == []
+    assert charges.standing(TEMPLATES[name]) == []
 
 
 def test_a_type_that_nobody_looked_up_is_named() -> None:
     resources = {"Way": {"Type": "AWS::EC2::NatGateway"}, "Alarm": {"Type": "AWS::CloudWatch::Alarm"}, "Part": {}}
-    assert cost.unknown({"Resources": resources}) == ["AWS::CloudWatch::Alarm", "AWS::EC2::NatGateway"]
+    assert charges.unknown({"Resources": resources}) == ["AWS::CloudWatch::Alarm", "AWS::EC2::NatGateway"]
 
 
 def test_a_property_with_a_standing_charge_is_named() -> None:
     table = {"Type": "AWS::DynamoDB::Table", "Properties": {"ProvisionedThroughput": {"ReadCapacityUnits": 5}}}
     warm = {"Properties": {"SnapStart": {"ApplyOn": "PublishedVersions"}}}  # completes a function of Chalice's
-    found = cost.standing({"Resources": {"Table": table, "APIHandler": warm}})
+    found = charges.standing({"Resources": {"Table": table, "APIHandler": warm}})
     assert found == ["Table: ProvisionedThroughput", "Table: its billing mode", "APIHandler: SnapStart"]
 
 
@@ -49,7 +49,7 @@ def test_calls_become_what_is_billed() -> None:
         ("lambda", "provider_clouds"): 2.0,
         ("lambda", "provider_clouds/refresh"): 1.0,
     }
-    used = cost.usage(counted)
+    used = charges.usage(counted)
     assert used["Lambda requests"] == 1_000_003
     assert used["Lambda time"] == pytest.approx(1_000_000 * 0.015 * 0.25 + (2 * 0.15 + 10) * 0.5)
     assert (used["table reads"], used["queue requests"]) == (7, 6)
@@ -59,7 +59,7 @@ def test_state_changes_are_billed_where_they_are_announced() -> None:
     changes = {INSTANCE: 2.0, RUN: 12.0}
     assert CHANGE not in plane.counts(10, 100)
     assert plane.counts(10, 100, changes)[CHANGE] == 2 * 10 + 12 * 100
-    one = cost.announced(changes=8, calls=2)
+    one = charges.announced(changes=8, calls=2)
     assert one == {"bus events": 1, "Lambda requests": 0.25, "Lambda time": pytest.approx(0.25 * 0.15 * 0.25)}
 
 
@@ -110,7 +110,7 @@ def test_what_functions_log_is_counted() -> None:
             log.debug("not logged there")
     (counted,) = meter.counts.items()
     assert counted[0] == ("log-bytes", "api") and OF_A_LINE + len("hello") < counted[1] < 500
-    assert cost.usage(meter.counts) == {"function logs": counted[1] / cost.GB}
+    assert charges.usage(meter.counts) == {"function logs": counted[1] / charges.GB}
 
 
 def test_bills_are_within_their_budgets_and_one_that_is_not_is_named() -> None:
@@ -141,4 +141,6 @@ def test_what_is_recorded_is_what_a_month_in_small_measures() -> None:
 
 def test_prices_are_those_of_the_list() -> None:
     assert plane.price("Lambda requests") * 1e6 == pytest.approx(0.20)
-    assert {name for name, _ in cost.BILLED.values()} | {"Lambda requests", "Lambda time", "bus events"} == set(PRICES)
+    assert {name for name, _ in charges.BILLED.values()} | {"Lambda requests", "Lambda time", "bus events"} == set(
+        PRICES
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.hosts.look import LEAVES, Lack
+from chalicelib.hosts.inspection import LEAVES, Lack
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
 

@@ -8,9 +8,9 @@ import pytest
 
 from chalicelib.domain.keys import Key
 from chalicelib.errors import StorageFull
-from chalicelib.store.gathered import Gathered
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record
+from chalicelib.store.write_batches import Gathered
 
 
 class Counting(MemoryStore):

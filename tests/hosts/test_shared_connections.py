@@ -12,8 +12,8 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.errors import Transient
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import SshLogins
-from chalicelib.hosts.look import OWNER, SHORT
-from chalicelib.hosts.shared import Shared
+from chalicelib.hosts.inspection import OWNER, SHORT
+from chalicelib.hosts.shared_connections import Shared
 from chalicelib.planning.machines.hosts import ADD_HOST, workflow_of
 from chalicelib.store import nouns
 from tests.harness.server import until

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.services import BUCKET, KEPT, Bucket, Traffic
 from chalicelib.domain.serving import Served
-from chalicelib.serving.usage import Tokens
+from chalicelib.serving.token_usage import Tokens
 
 
 @dataclass

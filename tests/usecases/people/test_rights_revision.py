@@ -13,7 +13,7 @@ from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, 
 from chalicelib.errors import Conflict, Refused
 from chalicelib.store import nouns
 from chalicelib.usecases.agents.calls import has_news
-from chalicelib.usecases.people import projects, public_keys, rights, users
+from chalicelib.usecases.people import projects, public_keys, rights_revision, users
 from chalicelib.usecases.runs import job_keys
 from tests.usecases.cluster import Cluster, exited, running
 from tests.world.nouns import PROJECT
@@ -85,7 +85,7 @@ def test_a_job_is_sent_with_them_and_with_their_revision(cluster: Cluster) -> No
     cluster.place()
     (task,) = cluster.agent.say()["tasks"]
     assert set(task["spec"]["authorized_keys"]) == both("ann", "eve", "pia", "root")
-    assert task["spec"]["access"] == rights.revision_of(world.store.get(keys.rights())) != ""
+    assert task["spec"]["access"] == rights_revision.revision_of(world.store.get(keys.rights())) != ""
 
 
 def started(cluster: Cluster) -> tuple[Job, str]:
@@ -191,16 +191,16 @@ def test_the_last_admin_stays_one(cluster: Cluster) -> None:
             refused()
     users.update_user(plane, again(cluster.world, ROOT), "idle", GlobalRole.admin, active=True)
     users.delete_users(plane, again(cluster.world, IDLE), ["root"])
-    assert rights.admins(cluster.world.store).ids == ("idle",)
+    assert rights_revision.admins(cluster.world.store).ids == ("idle",)
 
 
 def test_two_admins_who_end_each_others_rights_at_once_leave_one(cluster: Cluster) -> None:
     world = cluster.world
     users.update_user(world.plane, again(world, ROOT), "idle", GlobalRole.admin, active=True)
     changed = [again(world, each).with_(role=GlobalRole.user) for each in (ROOT, IDLE)]
-    plans = [[nouns.put(each), *rights.admins_after(world.store, each)] for each in changed]
+    plans = [[nouns.put(each), *rights_revision.admins_after(world.store, each)] for each in changed]
     world.store.commit(plans[0])
     with pytest.raises(Conflict):
         world.store.commit(plans[1])
     with pytest.raises(Refused):
-        rights.admins_after(world.store, changed[1])
+        rights_revision.admins_after(world.store, changed[1])

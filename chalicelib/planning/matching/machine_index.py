@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from chalicelib.domain.cards import squeeze
+from chalicelib.domain.gpu_names import squeeze
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.planning.matching.bitmaps import Column

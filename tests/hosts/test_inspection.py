@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.hosts.asking import ENGINE, reach
-from chalicelib.hosts.look import SHORT, HostReport, lacks, looking, report
+from chalicelib.hosts.inspection import SHORT, HostReport, lacks, looking, report
+from chalicelib.hosts.reachability import ENGINE, reach
 
 FINE = HostReport(
     sudo="yes",

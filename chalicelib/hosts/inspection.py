@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from chalicelib.hosts.asking import VERSION, asks
+from chalicelib.hosts.reachability import VERSION, asks
 
 HOME = "/var/lib/dstack"  # of the agent, on every host
 OWNER = f"{HOME}/owner"  # the installation and the instance that the host belongs to

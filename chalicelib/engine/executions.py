@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from chalicelib.engine.about import about
 from chalicelib.engine.execute import Executor
+from chalicelib.engine.log_context import about
 from chalicelib.planning.kernel.executions import CANCELLED, StepAnswer, StepCall
 from chalicelib.planning.kernel.workflows import answered, decide_call
-from chalicelib.planning.placing.cluster_start import GangStart
-from chalicelib.planning.runs.gang_start import await_stage, give_up, start_answered
+from chalicelib.planning.placing.gang_workflow import GangStart
+from chalicelib.planning.runs.gang_executions import await_stage, give_up, start_answered
 
 
 class Driving:

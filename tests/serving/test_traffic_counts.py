@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.services import BUCKET, KEPT, Traffic
-from chalicelib.serving.counting import Counts
+from chalicelib.serving.traffic_counts import Counts
 from tests.serving.door import service
 from tests.serving.test_choosing import replica
 

@@ -14,8 +14,8 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
+from chalicelib.engine.event_bus import Documents, legible
 from chalicelib.engine.ports import Clock, Feed
-from chalicelib.engine.publishing import Documents, legible
 from chalicelib.errors import DstackError, Refused
 from chalicelib.planning.projects import subscriptions
 from chalicelib.store import nouns

@@ -12,8 +12,8 @@ import json
 import logging
 
 from chalicelib.engine import postpone
-from chalicelib.engine.about import about
 from chalicelib.engine.kinds import KINDS, Kinds
+from chalicelib.engine.log_context import about
 from chalicelib.engine.ports import Clock
 from chalicelib.store.port import Store
 

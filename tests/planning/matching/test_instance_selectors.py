@@ -10,7 +10,7 @@ import pytest
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.listing import plan_offers
+from chalicelib.planning.placing.plan_offers import plan_offers
 from chalicelib.planning.placing.queue import decide_queue
 from tests.world import nouns as b
 from tests.world.nouns import lint

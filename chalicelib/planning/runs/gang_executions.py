@@ -13,7 +13,7 @@ from chalicelib.planning.kernel.executions import NOT_YET, StepAnswer, StepCall,
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.step_parts import in_parts
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.placing.cluster_start import START_CLUSTER, GangStart, reached, stage
+from chalicelib.planning.placing.gang_workflow import START_CLUSTER, GangStart, reached, stage
 from chalicelib.planning.runs.endings import bury, end
 from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import RunSnapshot
