@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.agent.program.build import build as agent
-from chalicelib.backends.aws.permissions import ANY
+from chalicelib.domain.owner import ANY
 from chalicelib.errors import Bug
 from infra import artefacts, installed, spending, stateful, stateless
 from infra.account import checked

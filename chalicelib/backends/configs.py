@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from chalicelib.backends.registry import keyed
 from chalicelib.domain.specs.credentials import ApiKeyCreds, Words
 from chalicelib.domain.specs.reading import Spec, fault
 
@@ -32,6 +33,12 @@ def shaped(pattern: str, what: str, example: str) -> Callable[[str], str]:
     return check
 
 
+if TYPE_CHECKING:
+    KeyedName = str
+else:
+    KeyedName = Literal[keyed()]
+
+
 class RegionalBackend(Spec):
     """A backend with regions."""
 
@@ -41,5 +48,5 @@ class RegionalBackend(Spec):
 class KeyBackendConfig(RegionalBackend):
     """Clouds that need only a key: CloudRift, Daytona, JarvisLabs, Lambda, Lium, Vultr."""
 
-    type: Literal["cloudrift", "daytona", "jarvislabs", "lambda", "lium", "vultr"] = Field(description="Which.")
+    type: KeyedName = Field(description="Which.")
     creds: ApiKeyCreds = Field(description=CREDS)

@@ -11,17 +11,20 @@ their functions and these functions' policies from the rows: a provider whose SD
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from chalicelib.backends.spi import Backend
-from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import NotSupported, Refused
+
+if TYPE_CHECKING:
+    from chalicelib.backends.spi import Backend
+    from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.specs.reading import Spec
 
 
 @dataclass(frozen=True)
@@ -35,18 +38,23 @@ class Row:
     sdk: tuple[str, ...] = ()  # and the modules that the provider's package imports from it
     artefact: str = ""  # of the functions that call it; CLOUDS unless it says otherwise
     permissions: str = ""  # in AWS, for accounts that use the credentials of that function
+    volume: str = ""  # the model of what users write for a volume there,
+    options: str = ""  # for the choice among its offers,
+    certificates: Mapping[str, str] = field(default_factory=dict)  # and for certificates that it keeps, by `type`
 
 
 _HERE = "chalicelib.backends"
-_KEY = Row(f"{_HERE}.configs:KeyBackendConfig")
+_KEY = f"{_HERE}.configs:KeyBackendConfig"
 
 CLOUDS = "clouds"  # the artefact of all providers that need no large SDK
 
 # Alphabetical. The simulated cloud isn't here: it has no configuration, and `dstack` is the hosted marketplace.
-BACKENDS: Mapping[str, Row] = {
+_ROWS: dict[str, Row] = {
     "amddevcloud": Row(f"{_HERE}.digitalocean.config:DigitalOceanBackendConfig"),
     "aws": Row(
         f"{_HERE}.aws.config:AWSBackendConfig",
+        volume=f"{_HERE}.aws.specs:AWSVolumeConfiguration",
+        certificates={"acm": f"{_HERE}.aws.specs:ACMGatewayCertificate"},
         facts=f"{_HERE}.aws.facts:FACTS",
         backend=f"{_HERE}.aws.backend:AwsBackend",
         extra="aws",
@@ -54,39 +62,87 @@ BACKENDS: Mapping[str, Row] = {
         permissions=f"{_HERE}.aws.permissions:PERMISSIONS",
     ),
     "azure": Row(f"{_HERE}.azure.config:AzureBackendConfig"),
-    "cloudrift": _KEY,
+    "cloudrift": Row(_KEY),
     "crusoe": Row(f"{_HERE}.crusoe.config:CrusoeBackendConfig"),
     "cudo": Row(f"{_HERE}.cudo.config:CudoBackendConfig"),
     "datacrunch": Row(f"{_HERE}.verda.config:VerdaBackendConfig"),
-    "daytona": _KEY,
+    "daytona": Row(_KEY, volume=f"{_HERE}.daytona.specs:DaytonaVolumeConfiguration"),
     "digitalocean": Row(f"{_HERE}.digitalocean.config:DigitalOceanBackendConfig"),
     "dstack": Row(f"{_HERE}.marketplace.config:SkyBackendConfig"),
-    "gcp": Row(f"{_HERE}.gcp.config:GCPBackendConfig"),
+    "gcp": Row(
+        f"{_HERE}.gcp.config:GCPBackendConfig",
+        volume=f"{_HERE}.gcp.specs:GCPVolumeConfiguration",
+        certificates={"gcp-cm": f"{_HERE}.gcp.specs:GCPCertificateManagerGatewayCertificate"},
+    ),
     "hotaisle": Row(f"{_HERE}.hotaisle.config:HotAisleBackendConfig"),
-    "jarvislabs": _KEY,
-    "kubernetes": Row(f"{_HERE}.kubernetes.config:KubernetesBackendConfig"),
-    "lambda": _KEY,
-    "lium": _KEY,
+    "jarvislabs": Row(_KEY),
+    "kubernetes": Row(
+        f"{_HERE}.kubernetes.config:KubernetesBackendConfig",
+        volume=f"{_HERE}.kubernetes.specs:KubernetesVolumeConfiguration",
+    ),
+    "lambda": Row(_KEY),
+    "lium": Row(_KEY, volume=f"{_HERE}.lium.specs:LiumVolumeConfiguration"),
     "nebius": Row(f"{_HERE}.nebius.config:NebiusBackendConfig"),
     "oci": Row(f"{_HERE}.oci.config:OCIBackendConfig"),
-    "runpod": Row(f"{_HERE}.runpod.config:RunpodBackendConfig"),
+    "runpod": Row(
+        f"{_HERE}.runpod.config:RunpodBackendConfig", volume=f"{_HERE}.runpod.specs:RunpodVolumeConfiguration"
+    ),
     "seeweb": Row(f"{_HERE}.seeweb.config:SeewebBackendConfig"),
     "slurm": Row(f"{_HERE}.slurm.config:SlurmBackendConfig"),
     "tensordock": Row(f"{_HERE}.tensordock.config:TensorDockBackendConfig"),
-    "vastai": Row(f"{_HERE}.vastai.config:VastAIBackendConfig"),
+    "vastai": Row(f"{_HERE}.vastai.config:VastAIBackendConfig", options=f"{_HERE}.vastai.specs:VastAIProfileOptions"),
     "verda": Row(f"{_HERE}.verda.config:VerdaBackendConfig"),
-    "vultr": _KEY,
+    "vultr": Row(_KEY),
 }
 
-if list(BACKENDS) != sorted(BACKENDS):
+if list(_ROWS) != sorted(_ROWS):
     raise AssertionError("the table of backends isn't sorted")
 
+BACKENDS: Mapping[str, Row] = MappingProxyType(_ROWS)
 
-@cache
+
+@contextmanager
+def registered(name: str, row: Row) -> Iterator[None]:
+    """A further backend in the table, until the context ends. Open it before the control plane is made."""
+    if name in _ROWS:
+        raise AssertionError(f"there is a backend {name} already")
+    _ROWS[name] = row
+    try:
+        yield
+    finally:
+        del _ROWS[name]
+
+
+class Models:
+    """The models of the providers, to those who read specs. Each is loaded when it is asked for."""
+
+    def names(self) -> Sequence[str]:
+        return list(BACKENDS)
+
+    def kinds(self, part: str) -> Sequence[str]:
+        return list(_models(part))
+
+    def model(self, part: str, kind: str) -> type[Spec]:
+        found: type[Spec] = _loaded(_models(part)[kind])
+        return found
+
+
+def _models(part: str) -> dict[str, str]:
+    """Paths of the models of a part, by what chooses among them."""
+    if part == "certificate":
+        return {kind: path for row in BACKENDS.values() for kind, path in row.certificates.items()}
+    return {name: path for name, row in BACKENDS.items() if (path := getattr(row, part))}
+
+
 def config_models() -> tuple[type[Spec], ...]:
-    """The models of all types, each once, by name."""
+    """The configuration models of all types, each once, by name."""
     found = {_loaded(row.config) for row in BACKENDS.values()}
     return tuple(sorted(found, key=lambda model: str(model.__name__)))
+
+
+def keyed() -> tuple[str, ...]:
+    """The types that need only a key."""
+    return tuple(name for name, row in BACKENDS.items() if row.config == _KEY)
 
 
 def built(table: Mapping[str, Row] = BACKENDS) -> frozenset[str]:

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from chalicelib.configuration.problems import problems_of
+from chalicelib.configuration.providers import FROM_FILE
 from chalicelib.domain.specs.env import read_env
-from chalicelib.domain.specs.reading import FROM_FILE
 from chalicelib.errors import Problem, WrongFlag
 
 C = TypeVar("C", bound=BaseModel)

@@ -6,29 +6,21 @@ Pure: text in, model out. Whatever the input, nothing but `errors.Invalid` is ra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from chalicelib.configuration.problems import MOST_TOLD, Marks, Path, nearest, problems_of
+from chalicelib.configuration.providers import FROM_FILE, PROVIDERS
 from chalicelib.domain.specs.fleets import FleetConfiguration
 from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.presets import PresetConfiguration
 from chalicelib.domain.specs.profiles import ProfilesConfig
-from chalicelib.domain.specs.reading import FROM_FILE
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, TaskConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
-from chalicelib.domain.specs.volumes import (
-    AWSVolumeConfiguration,
-    DaytonaVolumeConfiguration,
-    GCPVolumeConfiguration,
-    KubernetesVolumeConfiguration,
-    LiumVolumeConfiguration,
-    RunpodVolumeConfiguration,
-    VolumeConfiguration,
-)
+from chalicelib.domain.specs.volumes import VolumeConfiguration
 from chalicelib.errors import Invalid, Problem
 
 if TYPE_CHECKING:
@@ -54,14 +46,11 @@ TYPES: dict[str, type[Configuration]] = {
     "gateway": GatewayConfiguration,
     "preset": PresetConfiguration,
 }
-VOLUME_TYPES: dict[str, type[VolumeConfiguration]] = {
-    "aws": AWSVolumeConfiguration,
-    "gcp": GCPVolumeConfiguration,
-    "runpod": RunpodVolumeConfiguration,
-    "kubernetes": KubernetesVolumeConfiguration,
-    "daytona": DaytonaVolumeConfiguration,
-    "lium": LiumVolumeConfiguration,
-}
+
+
+def volume_types() -> dict[str, type[Any]]:
+    """The model of a volume, by its `backend`."""
+    return {backend: PROVIDERS.model("volume", backend) for backend in PROVIDERS.kinds("volume")}
 
 
 def parse(text: str, *, filename: str = "") -> Configuration:
@@ -275,11 +264,11 @@ def _model_for(document: Document, filename: str) -> type[Any]:
         raise _refused("wrong-type", message, "begin with `type: task`", filename, 1, 1)
     kind = _chosen(document, "type", list(TYPES), filename)
     if kind == "volume":
-        return VOLUME_TYPES[_chosen(document, "backend", list(VOLUME_TYPES), filename)]
+        return PROVIDERS.model("volume", _chosen(document, "backend", PROVIDERS.kinds("volume"), filename))
     return TYPES[kind]
 
 
-def _chosen(document: Document, field: str, known: list[str], filename: str) -> str:
+def _chosen(document: Document, field: str, known: Sequence[str], filename: str) -> str:
     given = document.value.get(field)
     if isinstance(given, str) and given in known:
         return given
@@ -288,7 +277,7 @@ def _chosen(document: Document, field: str, known: list[str], filename: str) -> 
     if given is None:
         problem = Problem(f"`{field}` is needed", field, filename, line, column, f"one of {listed}", "missing")
     else:
-        near = nearest(str(given), known)
+        near = nearest(str(given), list(known))
         hint = f"did you mean `{near}`?" if near else f"one of {listed}"
         problem = Problem(
             f"`{str(given)[:40]}` isn't a known {field}", field, filename, line, column, hint, "unknown-value"

@@ -296,7 +296,7 @@ def _models_at(loc: Path, root: type[BaseModel] | None) -> list[type[BaseModel]]
         if isinstance(part, int):
             continue
         if part.startswith(TAG):
-            models = [model for model in models if model.__name__ == part[len(TAG) :]] or models
+            models = _arms(part[len(TAG) :], models) or models
         else:
             models = [
                 inner
@@ -305,6 +305,14 @@ def _models_at(loc: Path, root: type[BaseModel] | None) -> list[type[BaseModel]]
                 for inner in _models_in(model.model_fields[part].annotation)
             ]
     return models
+
+
+def _arms(name: str, models: list[type[BaseModel]]) -> list[type[BaseModel]]:
+    """The model of that name: one of a union's, or a provider's, which no annotation names."""
+    if found := [model for model in models if model.__name__ == name]:
+        return found
+    of_provider = _model_called(name)
+    return [] if of_provider is None else [of_provider]
 
 
 def _is_secret(loc: Path, root: type[BaseModel] | None) -> bool:

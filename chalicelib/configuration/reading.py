@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from chalicelib.configuration.providers import FROM_CLIENT
 from chalicelib.errors import Invalid
 
 M = TypeVar("M", bound=BaseModel)
@@ -18,7 +19,7 @@ M = TypeVar("M", bound=BaseModel)
 def read(model: type[M], raw: Any, prefix: str = "") -> M:
     """`raw` as `model`. Raises Invalid with every problem; the path of each begins with `prefix`."""
     try:
-        return model.model_validate(raw)
+        return model.model_validate(raw, context=FROM_CLIENT)
     except ValidationError as error:
         from chalicelib.configuration.problems import problems_of
 

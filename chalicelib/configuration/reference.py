@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from chalicelib.backends.registry import config_models
 from chalicelib.configuration.error_catalogue import ENTRIES, ErrorEntry
-from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, located, parse
+from chalicelib.configuration.parse import TYPES, located, parse, volume_types
 from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema, whole
-from chalicelib.configuration.server_spec import BACKEND_CONFIGS, BUILT, ServerConfig
+from chalicelib.configuration.server_spec import ServerConfig, backends_built
 from chalicelib.domain.events import EventType
 from chalicelib.domain.specs.credentials import types_of
 from chalicelib.domain.state_changes import StateChange
@@ -31,7 +32,7 @@ def fields() -> str:
     schema = configuration_schema()
     definitions: dict[str, Schema] = {**schema["$defs"], **profiles_schema()["$defs"]}
     titles = {model.__name__: f"`type: {kind}`" for kind, model in TYPES.items() if kind != "volume"}
-    titles |= {model.__name__: f"`type: volume`, `backend: {kind}`" for kind, model in VOLUME_TYPES.items()}
+    titles |= {model.__name__: f"`type: volume`, `backend: {kind}`" for kind, model in volume_types().items()}
     first = [*titles, "ProfilesConfig"]
     rest = [name for name in sorted(definitions) if name not in first and not name.startswith("Range_")]
     return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*first, *rest])
@@ -41,21 +42,22 @@ def server_fields() -> str:
     """`server/config.yml`: the file, its backends by type, and their parts."""
     definitions = definitions_of([ServerConfig])
     titles = {"ServerConfig": "`server/config.yml`"}
-    titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in BACKEND_CONFIGS}
+    titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in config_models()}
     whole = ["ServerConfig", "ProjectConfig", "EncryptionConfig", "IdentityKey", "AESKey", "DefaultPermissions"]
-    backends = sorted((model.__name__ for model in BACKEND_CONFIGS), key=lambda name: titles[name])
+    backends = sorted((model.__name__ for model in config_models()), key=lambda name: titles[name])
     rest = [name for name in sorted(definitions) if name not in (*whole, *backends)]
-    words = {model.__name__: _built_words(types_of(model)) for model in BACKEND_CONFIGS}
+    words = {model.__name__: _built_words(types_of(model)) for model in config_models()}
     names = [*whole, *backends, *rest]
     return "\n\n".join(_section(name, titles.get(name, name), definitions[name], words.get(name, "")) for name in names)
 
 
 def _built_words(types: Sequence[str]) -> str:
     """Which of the backends of a section a server can use."""
-    built = [kind for kind in types if kind in BUILT]
+    usable = backends_built()
+    built = [kind for kind in types if kind in usable]
     if not built:
         return "**Not built yet**: a server refuses to start with it."
-    extras = sorted({BUILT[kind] for kind in built} - {""})
+    extras = sorted({usable[kind] for kind in built} - {""})
     words = "**Built.**" if len(built) == len(types) else f"**Built**: {', '.join(built)}; the others aren't yet."
     return " ".join([words, *(f"It needs an extra: `pip install 'dstack-serverless[{each}]'`." for each in extras)])
 
@@ -90,7 +92,7 @@ def _kind(field: Schema) -> str:
         return "a backend" if len(field["enum"]) > 12 else ", ".join(f"`{value}`" for value in field["enum"])
     arms = field.get("anyOf") or field.get("oneOf")
     if arms:
-        if len(arms) == len(BACKEND_CONFIGS):
+        if len(arms) == len(config_models()):
             return "a backend, by its `type`"
         if said := [str(arm["$comment"]) for arm in arms if "$comment" in arm]:
             return said[0]

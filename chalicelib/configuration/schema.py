@@ -15,8 +15,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from chalicelib.configuration.examples import example_of
-from chalicelib.configuration.parse import TYPES, VOLUME_TYPES
+from chalicelib.configuration.parse import TYPES, volume_types
+from chalicelib.configuration.providers import PROVIDERS
 from chalicelib.domain.specs.profiles import ProfilesConfig
+from chalicelib.domain.specs.providers import OF_PROVIDERS, ProviderUnion, backend_names
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -25,7 +27,8 @@ Schema = dict[str, Any]
 def configuration_schema() -> Schema:
     """For `*.dstack.yml`."""
     single = {kind: model for kind, model in TYPES.items() if kind != "volume"}
-    definitions = definitions_of([*single.values(), *VOLUME_TYPES.values()])
+    volumes = volume_types()
+    definitions = definitions_of([*single.values(), *volumes.values()])
     return {
         "$schema": DIALECT,
         "title": "A dstack configuration",
@@ -36,9 +39,9 @@ def configuration_schema() -> Schema:
             *(_when({"type": kind}, model) for kind, model in single.items()),
             {
                 "if": {"properties": {"type": {"const": "volume"}}, "required": ["type"]},
-                "then": {"required": ["backend"], "properties": {"backend": {"enum": list(VOLUME_TYPES)}}},
+                "then": {"required": ["backend"], "properties": {"backend": {"enum": list(volumes)}}},
             },
-            *(_when({"type": "volume", "backend": backend}, model) for backend, model in VOLUME_TYPES.items()),
+            *(_when({"type": "volume", "backend": backend}, model) for backend, model in volumes.items()),
         ],
         "$defs": _with_examples(definitions),
     }
@@ -110,8 +113,31 @@ def _types(definition: Schema) -> list[str]:
 
 def definitions_of(models: list[type[BaseModel]]) -> Schema:
     """Every model used in these, by name."""
-    _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
-    return {name: _readable(definition) for name, definition in sorted(schema["$defs"].items())}
+    found: Schema = {}
+    waiting = list(models)
+    while waiting:
+        _, schema = models_json_schema([(model, "validation") for model in waiting], ref_template="#/$defs/{model}")
+        arms: list[type[BaseModel]] = []
+        found = {name: _filled_in(each, arms) for name, each in schema["$defs"].items()} | found
+        waiting = [model for model in arms if model.__name__ not in found]
+    return {name: _readable(definition) for name, definition in sorted(found.items())}
+
+
+def _filled_in(schema: Any, arms: list[type[BaseModel]]) -> Any:
+    """With what the providers have for each place that is left to them; their models are added to `arms`."""
+    if isinstance(schema, list):
+        return [_filled_in(item, arms) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _filled_in(value, arms) for key, value in schema.items() if key != OF_PROVIDERS}
+    place = schema.get(OF_PROVIDERS)
+    if isinstance(place, ProviderUnion):
+        kinds = PROVIDERS.kinds(place.part)
+        models = dict.fromkeys([*place.own.values(), *(PROVIDERS.model(place.part, kind) for kind in kinds)])
+        arms += models
+        refs = [{"$ref": _place(model)} for model in models]
+        return found | (refs[0] if len(refs) == 1 else {"oneOf": refs})
+    return found if place is None else found | {"enum": backend_names(PROVIDERS.names()), "type": "string"}
 
 
 def _readable(schema: Any) -> Any:

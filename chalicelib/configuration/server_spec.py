@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Literal, Union
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, RootModel, Tag, model_validator
 
-from chalicelib.backends.registry import BACKENDS, config_models
+from chalicelib.backends.registry import BACKENDS
+from chalicelib.configuration.providers import PROVIDERS
 from chalicelib.domain import names
 from chalicelib.domain.specs.automation import Action, Meant, Name
-from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type, types_of
+from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type
+from chalicelib.domain.specs.providers import ProviderUnion
 from chalicelib.domain.specs.reading import TAG, Spec, fault, faults
 from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import Permissions
@@ -21,26 +22,24 @@ from chalicelib.domain.webhooks import PREFIX, key_of
 
 KEY_BYTES = 32
 
-BACKEND_CONFIGS = config_models()
-BUILT = {kind: row.extra for kind, row in BACKENDS.items() if row.backend}  # and the extra that each needs, if any
+
+def backends_built() -> dict[str, str]:
+    """The types that a server can use, and the extra that each needs, if any."""
+    return {kind: row.extra for kind, row in BACKENDS.items() if row.backend}
 
 
-@cache
 def config_model(type: str) -> type[Spec] | None:
     """The model of one type's configuration; None for an unknown type."""
-    return next((model for model in BACKEND_CONFIGS if type in types_of(model)), None)
+    return PROVIDERS.model("config", type) if type in BACKENDS else None
 
 
-if TYPE_CHECKING:
+class BackendConfig(Spec):
+    """A backend's configuration: what all of them have."""
 
-    class AnyBackendConfig(Spec):
-        """A backend's configuration: what all of them have."""
+    type: str
 
-        type: str
 
-else:
-    _ARMS = tuple(Annotated[model, Tag(TAG + model.__name__)] for model in BACKEND_CONFIGS)
-    AnyBackendConfig = Annotated[Union[_ARMS], by_type(*BACKEND_CONFIGS)]
+AnyBackendConfig = Annotated[BackendConfig, ProviderUnion("config", by="type", general=Spec)]
 
 
 def _project_name(name: str) -> str:

@@ -26,6 +26,7 @@ from chalicelib.errors import Bug
 
 LONGEST = 60
 EPOCHS = 36**3  # how many a name can tell apart
+ANY = "?*"  # in a policy, a tag that is there; what knows the installation's id puts it in its place
 CALLED = "dstack-name"  # the tag with what people call it; nothing is read from it
 OFFERED = "dstack-projects"  # the tag by which a disk's owner lets the projects that it names register the disk
 DIGITS = string.digits + string.ascii_lowercase

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.backends.aws.permissions import ANY
 from chalicelib.backends.simulated import WIRE_NAME
 from chalicelib.domain.bounds import MOST_BLOCKS
+from chalicelib.domain.owner import ANY
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid, NotDeployed
 from chalicelib.runtime.addresses import checked_url

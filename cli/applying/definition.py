@@ -117,10 +117,11 @@ def fleet_definition(
 
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.problems import problems_of
+    from chalicelib.configuration.providers import FROM_CLIENT
     from chalicelib.domain.specs.fleets import FleetConfiguration
 
     try:
-        parsed = overridden(FleetConfiguration.model_validate(document), flags)
+        parsed = overridden(FleetConfiguration.model_validate(document, context=FROM_CLIENT), flags)
     except ValidationError as error:
         raise Invalid(problems_of(error, model=FleetConfiguration)) from None
     chosen, where = load_profile(terminal, profile, no_profile)

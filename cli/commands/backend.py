@@ -116,9 +116,9 @@ def _creds(session: Session, access_key: str | None, secret_key: str | None, own
 
 def _check_not_needed(kind: str) -> None:
     """The server names the field, not the flags."""
-    from chalicelib.configuration.server_spec import BUILT
+    from chalicelib.configuration.server_spec import backends_built
 
-    if kind in BUILT:
+    if kind in backends_built():
         raise Refused(
             f"The backend {kind} needs credentials.",
             hint="Add --access-key ID, which asks for the secret key, or --default-creds for the server's own.",

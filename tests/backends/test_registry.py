@@ -18,10 +18,11 @@ import pytest
 import chalicelib.backends
 import tests.backends
 from chalicelib.backends import registry
-from chalicelib.backends.registry import BACKENDS, Row, backend_class, built, config_models, facts_of
+from chalicelib.backends.registry import BACKENDS, Models, Row, backend_class, built, config_models, facts_of
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.domain.specs.credentials import types_of
-from chalicelib.domain.specs.profiles import BackendName
+from chalicelib.domain.specs.gateways import ProviderGatewayCertificate
+from chalicelib.domain.specs.secrecy import secrets_of
 from chalicelib.errors import NotSupported, Refused
 from tests.backends.conformance import BackendConformance
 
@@ -30,6 +31,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 BROUGHT_ALONG = {re.split(r"[^\w-]", line)[0] for line in PROJECT["dependencies"]}  # each named as its module
 NOT_PROVIDERS = {"accounts", "configs", "kit", "offline", "registry", "simulated", "spi"}
+MODELS = {"config", "specs"}
 TABLE = {
     "nimbus": Row(
         "chalicelib.backends.configs:KeyBackendConfig",
@@ -42,18 +44,19 @@ TABLE = {
 
 
 def providers(folder: Path) -> dict[str, bool]:
-    """The providers' packages, and whether there is more in them than a configuration model."""
+    """The providers' packages, and whether there is more in them than models of what people write."""
     packages = [path for path in folder.iterdir() if path.stem not in NOT_PROVIDERS and not path.stem.startswith("_")]
-    return {path.stem: {file.stem for file in path.glob("*.py")} > {"__init__", "config"} for path in packages}
+    return {path.stem: {file.stem for file in path.glob("*.py")} - MODELS > {"__init__"} for path in packages}
 
 
 def listed() -> dict[str, bool]:
     """The packages that the table names, and whether a class is named there."""
     found = {}
     for row in BACKENDS.values():
-        package = row.config.removeprefix("chalicelib.backends.").partition(":")[0].partition(".")[0]
-        if package not in NOT_PROVIDERS:
-            found[package] = bool(row.backend)
+        for path in filter(None, (row.config, row.volume)):
+            package = path.removeprefix("chalicelib.backends.").partition(":")[0].partition(".")[0]
+            if package not in NOT_PROVIDERS:
+                found[package] = bool(row.backend)
     return found
 
 
@@ -89,8 +92,7 @@ def test_a_package_that_has_not_joined_is_found(tmp_path: Path) -> None:
     assert providers(tmp_path) == {"newcloud": True, "stray": False}
 
 
-def test_a_row_for_every_type_that_clients_know() -> None:
-    assert set(BACKENDS) == set(typing.get_args(BackendName)) - {"remote"}
+def test_every_type_of_a_model_has_its_row() -> None:
     assert {kind for model in config_models() for kind in types_of(model)} == set(BACKENDS)
 
 
@@ -100,6 +102,19 @@ def test_a_row_holds_together(name: str) -> None:
     (model,) = [model for model in config_models() if name in types_of(model)]
     assert row.config.partition(":")[2] == model.__name__
     assert bool(row.backend) == bool(row.facts)
+
+
+@pytest.mark.parametrize(("part", "field"), [("volume", "backend"), ("options", "type"), ("certificate", "type")])
+def test_a_model_is_for_what_its_row_says_and_holds_no_secret(part: str, field: str) -> None:
+    """A secret in a part of a spec is found by the types of the spec, which don't name the providers' models."""
+    kinds = Models().kinds(part)
+    for kind in kinds:
+        model = Models().model(part, kind)
+        assert typing.get_args(model.model_fields[field].annotation) == (kind,)
+        assert model.model_config["extra"] == "forbid" and not secrets_of(model)
+        if issubclass(model, ProviderGatewayCertificate):
+            assert kind in BACKENDS[model.BACKEND].certificates and model.OWNER
+    assert kinds
 
 
 def test_every_class_and_its_facts_are_there() -> None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter
 from chalicelib.backends.registry import BACKENDS
 from chalicelib.configuration import error_catalogue, reference
 from chalicelib.configuration.examples import EXAMPLES
-from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
+from chalicelib.configuration.parse import TYPES, parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import (
     configuration_schema,
@@ -33,14 +33,14 @@ from chalicelib.errors import Invalid
 from chalicelib.planning.runs.field_support import privileged, refusals
 from tests.configuration.test_recorded import KINDER, STRICTER, recorded
 from tests.wire.corpus import corpus
-from tests.wire.test_corpus import models
+from tests.wire.test_corpus import models, of_providers
 
 OF_THE_TEXT = {"ambiguous-number", "duplicate-key", "too-much", "yaml-key", "yaml-syntax", "yaml-tag"}
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "chalicelib"
 PAGES = ROOT / "docs" / "reference"
 MODELS: dict[str, type[BaseModel]] = {}
-for _kind in (*TYPES.values(), *VOLUME_TYPES.values()):
+for _kind in (*TYPES.values(), *of_providers()):
     models(_kind, MODELS)
 schema = cache(configuration_schema)
 

@@ -10,11 +10,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
+from chalicelib.configuration.providers import PROVIDERS
 from chalicelib.configuration.references import MOST_REFERENCES, MOST_TOLD, misplaced, secrets_named
 from chalicelib.domain.specs.env import EnvSentinel
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec
 from chalicelib.domain.specs.profiles import Profile
+from chalicelib.domain.specs.providers import ProviderUnion
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.volumes import AnyVolumeConfiguration, VolumeSpec
@@ -37,7 +39,8 @@ def leaves(annotation: Any, text: str) -> Iterator[Leaf]:
     if annotation is str:
         yield (), text
     elif origin is Annotated:
-        yield from leaves(parts[0], text)
+        for part in arms(parts):
+            yield from leaves(part, text)
     elif origin in (Union, UnionType):
         for part in parts:
             yield from leaves(part, text)
@@ -52,6 +55,15 @@ def leaves(annotation: Any, text: str) -> Iterator[Leaf]:
     else:
         known = annotation in (int, float, bool, NoneType) or origin is Literal
         assert known or issubclass(annotation, str), f"what texts can {annotation} hold?"
+
+
+def arms(parts: tuple[Any, ...]) -> list[Any]:
+    """What an annotated type may be; the models of a union that is the providers' come from their table."""
+    for each in parts[1:]:
+        if isinstance(each, ProviderUnion):
+            kinds = PROVIDERS.kinds(each.part)
+            return [*each.own.values(), *(PROVIDERS.model(each.part, kind) for kind in kinds)]
+    return [parts[0]]
 
 
 def constructed(model: type[BaseModel], given: dict[str, Any]) -> Any:

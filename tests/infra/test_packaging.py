@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.backends.aws.permissions import ANY
+from chalicelib.domain.owner import ANY
 from infra import functions, requirements, stateless
 from infra.packaging import bound
 

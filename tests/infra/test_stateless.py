@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.aws.permissions import ANY, PERMISSIONS
+from chalicelib.backends.aws.permissions import PERMISSIONS
 from chalicelib.backends.registry import artefacts as artefacts_of_providers
 from chalicelib.domain import keys
+from chalicelib.domain.owner import ANY
 from chalicelib.engine.workflows import WORKFLOWS
 from infra import artefacts, spending, stateful
 from infra import grants as may

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.aws.permissions import ANY
 from chalicelib.backends.simulated.cloud import FACTS
+from chalicelib.domain.owner import ANY
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Bug, NotDeployed
 from chalicelib.runtime.chalice_app import ControlPlane

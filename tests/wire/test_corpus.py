@@ -10,8 +10,11 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
-from chalicelib.domain.specs.profiles import Profile
+from chalicelib.configuration.parse import TYPES, parse
+from chalicelib.configuration.providers import FROM_FILE, PROVIDERS
+from chalicelib.domain.specs.gateways import ProviderGatewayCertificate
+from chalicelib.domain.specs.profiles import Profile, ProviderOptions
+from chalicelib.domain.specs.volumes import VolumeConfiguration
 from cli.commands.apply import UNBUILT
 from tests.wire.corpus import corpus
 from tests.wire.differences import DIFFERENCES, PAGE, page
@@ -54,6 +57,12 @@ def parts(annotation: Any) -> list[type[BaseModel]]:
     return [model for argument in getattr(annotation, "__args__", ()) for model in parts(argument)]
 
 
+def of_providers() -> list[type[BaseModel]]:
+    """The models that no annotation names."""
+    parts = ("volume", "options", "certificate")
+    return [PROVIDERS.model(part, kind) for part in parts for kind in PROVIDERS.kinds(part)]
+
+
 def written() -> Counter[str]:
     """How often each field is set in what is sent; every case counts a field once."""
     total: Counter[str] = Counter()
@@ -65,20 +74,21 @@ def written() -> Counter[str]:
         for name, text in case.files.items():
             if name.rpartition("/")[2].startswith("profiles.y"):
                 for profile in yaml.safe_load(text)["profiles"]:
-                    used(Profile.model_validate(profile), seen)
+                    used(Profile.model_validate(profile, context=FROM_FILE), seen)
         total.update(seen.keys())
     return total
 
 
 def test_every_field_is_in_two_cases() -> None:
     known: dict[str, type[BaseModel]] = {}
-    for kind in [*TYPES.values(), *VOLUME_TYPES.values(), Profile]:
+    for kind in [*TYPES.values(), *of_providers(), Profile]:
         if kind.__name__ not in NOT_SENT:
             models(kind, known)
     seen = written()
     fields = {f"{name}.{field}" for name, model in known.items() for field in model.model_fields}
     rare = {field for field in fields if seen[field] < TWICE and not FILLED_IN & {field, field.rpartition(".")[2]}}
-    abstract = {f"VolumeConfiguration.{field}" for field in known["VolumeConfiguration"].model_fields}
+    general = (VolumeConfiguration, ProviderGatewayCertificate, ProviderOptions)
+    abstract = {f"{model.__name__}.{field}" for model in general for field in model.model_fields}
     assert sorted(rare - abstract - REFUSED - OURS) == []
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chalicelib.domain.owner import OFFERED
+from chalicelib.domain.owner import ANY, OFFERED
 
-ANY = "?*"  # a tag that is there; whoever knows the installation's id puts it in its place
 OURS: Mapping[str, Any] = {"StringLike": {"aws:ResourceTag/dstack-install": ANY}}
 THEIRS: Mapping[str, Any] = {"StringLike": {f"aws:ResourceTag/{OFFERED}": "*"}}  # which isn't there on other disks
 MARKED: Mapping[str, Any] = {"StringLike": {"aws:RequestTag/dstack-install": ANY}}  # when it is created

@@ -18,9 +18,10 @@ from pydantic import (
 
 from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.specs.env import Env
-from chalicelib.domain.specs.profiles import BackendName, BackendOptions, Profile, Retrying, SpotPolicy, Tags
+from chalicelib.domain.specs.profiles import BackendOptions, Profile, Retrying, SpotPolicy, Tags
+from chalicelib.domain.specs.providers import BackendName
 from chalicelib.domain.specs.quantities import IdleDuration
-from chalicelib.domain.specs.reading import FROM_FILE, TAG, JsonSchema, Number, Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import TAG, JsonSchema, Number, Reads, Spec, Whole, fault, faults, from_file
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.secrecy import Confidential, Secret
 
@@ -252,9 +253,9 @@ class FleetConfiguration(Spec):
                 for field in _OF_CLOUDS
                 if getattr(self, field) is not None
             ]
-        elif info.context == FROM_FILE and self.nodes is None:
+        elif from_file(info) and self.nodes is None:
             found.append(NEEDS_NODES)
-        elif info.context == FROM_FILE and self.env:
+        elif from_file(info) and self.env:
             found.append(("exclusive", "`env` is for SSH fleets", "put it into the configurations of runs", "env"))
         if found:
             raise faults(found)

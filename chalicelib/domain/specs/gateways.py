@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-from chalicelib.domain.specs.profiles import BackendName, Tags
-from chalicelib.domain.specs.reading import TAG, Spec, Whole, faults, unset
+from chalicelib.domain.specs.profiles import Tags
+from chalicelib.domain.specs.providers import HOSTS, BackendName, ProviderUnion
+from chalicelib.domain.specs.reading import Spec, Whole, faults, unset
 from chalicelib.domain.specs.secrecy import Confidential, Secret
 
 Port = Annotated[Whole, Field(ge=1, le=65_535)]
@@ -21,18 +22,13 @@ class LetsEncryptGatewayCertificate(Spec):
     type: Literal["lets-encrypt"] = Field(default="lets-encrypt", description="`lets-encrypt`.")
 
 
-class ACMGatewayCertificate(Spec):
-    """A certificate of AWS Certificate Manager."""
+class ProviderGatewayCertificate(Spec):
+    """A certificate that a provider keeps. Each kind has a model of its own, of a backend."""
 
-    type: Literal["acm"] = Field(default="acm", description="`acm`.")
-    arn: str = Field(description="Its ARN.")
+    BACKEND: ClassVar[str] = ""
+    OWNER: ClassVar[str] = ""  # the provider's name
 
-
-class GCPCertificateManagerGatewayCertificate(Spec):
-    """A certificate of Google's Certificate Manager."""
-
-    type: Literal["gcp-cm"] = Field(default="gcp-cm", description="`gcp-cm`.")
-    name: str = Field(description="Its name.")
+    type: str
 
 
 class GivenGatewayCertificate(Confidential):
@@ -54,29 +50,10 @@ class ALBGatewayLoadBalancer(Spec):
     type: Literal["alb"] = Field(description="`alb`.")
 
 
-_CERTIFICATES = {
-    "lets-encrypt": "LetsEncryptGatewayCertificate",
-    "acm": "ACMGatewayCertificate",
-    "gcp-cm": "GCPCertificateManagerGatewayCertificate",
-    "given": "GivenGatewayCertificate",
-}
-
-
-def _arm(value: Any) -> str:
-    found = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return TAG + (_CERTIFICATES.get(found, "") if isinstance(found, str) else "")
-
-
+_OWN = {"lets-encrypt": LetsEncryptGatewayCertificate, "given": GivenGatewayCertificate}
 Certificate = Annotated[
-    Annotated[LetsEncryptGatewayCertificate, Tag(TAG + "LetsEncryptGatewayCertificate")]
-    | Annotated[ACMGatewayCertificate, Tag(TAG + "ACMGatewayCertificate")]
-    | Annotated[GCPCertificateManagerGatewayCertificate, Tag(TAG + "GCPCertificateManagerGatewayCertificate")]
-    | Annotated[GivenGatewayCertificate, Tag(TAG + "GivenGatewayCertificate")],
-    Discriminator(
-        _arm,
-        custom_error_type="unknown-type",
-        custom_error_message="one of `lets-encrypt`, `given`, `acm` and `gcp-cm`",
-    ),
+    LetsEncryptGatewayCertificate | GivenGatewayCertificate | ProviderGatewayCertificate,
+    ProviderUnion("certificate", by="type", general=ProviderGatewayCertificate, own=_OWN),
 ]
 
 
@@ -128,7 +105,7 @@ class GatewayConfiguration(Spec):
     @property
     def hosts(self) -> str:
         """The name of the fleet whose hosts it runs on; empty: it is created in a backend."""
-        return self.fleet or (str(self.region) if self.backend == "remote" else "")
+        return self.fleet or (str(self.region) if self.backend == HOSTS else "")
 
     @model_validator(mode="after")
     def _together(self) -> GatewayConfiguration:
@@ -139,7 +116,7 @@ class GatewayConfiguration(Spec):
 
     def _place(self) -> Iterator[Fault]:
         if self.fleet is not None:
-            for field, same in (("backend", "remote"), ("region", self.fleet)):  # as clients are shown it
+            for field, same in (("backend", HOSTS), ("region", self.fleet)):  # as clients are shown it
                 if getattr(self, field) not in (None, same):
                     why = f"with `fleet`, it runs on existing hosts, so `{field}` has no meaning"
                     yield "exclusive", why, f"remove `{field}`, or `fleet`", field
@@ -166,10 +143,10 @@ class GatewayConfiguration(Spec):
             yield "exclusive", "without a certificate there is no https", "remove `https_port`", "https_port"
         if kind == "lets-encrypt" and not self.public_ip:
             yield "exclusive", "Let's Encrypt must reach the gateway", "remove `public_ip`", "public_ip"
-        if kind == "acm" and self.backend != "aws":
-            yield "exclusive", "`acm` is a certificate of AWS", "use `lets-encrypt`", "certificate"
-        if kind == "gcp-cm" and self.backend != "gcp":
-            yield "exclusive", "`gcp-cm` is a certificate of Google Cloud", "use `lets-encrypt`", "certificate"
+        kept_by = self.certificate if isinstance(self.certificate, ProviderGatewayCertificate) else None
+        if kept_by and kept_by.BACKEND not in ("", self.backend):
+            why = f"`{kind}` is a certificate of {kept_by.OWNER}"
+            yield "exclusive", why, "use `lets-encrypt`", "certificate"
 
 
 class GatewaySpec(Spec):

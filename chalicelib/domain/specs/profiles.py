@@ -18,15 +18,11 @@ from pydantic import (
 
 from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.specs import cron
+from chalicelib.domain.specs.providers import BackendName, ProviderUnion
 from chalicelib.domain.specs.quantities import Duration, IdleDuration, OffableDuration
 from chalicelib.domain.specs.reading import TAG, Number, Reads, Spec, Whole, fault, faults
 from chalicelib.domain.specs.references import EntityReference, InstanceSelector
 
-BackendName = Literal[
-    "amddevcloud", "aws", "azure", "cloudrift", "crusoe", "cudo", "datacrunch", "daytona", "digitalocean", "dstack",
-    "gcp", "hotaisle", "jarvislabs", "kubernetes", "lambda", "lium", "remote", "nebius", "oci", "runpod", "seeweb",
-    "slurm", "tensordock", "vastai", "verda", "vultr",
-]  # fmt: skip
 SpotPolicy = Literal["spot", "on-demand", "auto"]
 
 _TAG_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
@@ -127,22 +123,20 @@ class Schedule(Spec):
         return written
 
 
-class VastAIProfileOptions(Spec):
-    """How to choose among Vast.ai's offers."""
+class ProviderOptions(Spec):
+    """A provider's own way to choose among its offers. Each has a model of its own."""
 
-    type: Literal["vastai"] = Field(default="vastai", description="The backend these are for.")
-    offer_order: Literal["score", "price"] | None = Field(default=None, description="`score` unless set.")
-    min_reliability: Number | None = Field(default=None, description="0 to 1; 0.9 unless set.", ge=0, le=1)
-    min_score: Whole | None = Field(default=None, description="The lowest score of a host.", ge=0, le=2**31)
+    type: str
 
 
-def _unique(options: tuple[VastAIProfileOptions, ...]) -> tuple[VastAIProfileOptions, ...]:
+def _unique(options: tuple[ProviderOptions, ...]) -> tuple[ProviderOptions, ...]:
     if len({option.type for option in options}) < len(options):
         raise fault("duplicate", "a backend may have its options once", "merge the entries of the same `type`")
     return options
 
 
-BackendOptions = Annotated[tuple[VastAIProfileOptions, ...], AfterValidator(_unique)]
+_OPTIONS = ProviderUnion("options", by="type", general=ProviderOptions)
+BackendOptions = Annotated[tuple[Annotated[ProviderOptions, _OPTIONS], ...], AfterValidator(_unique)]
 _REGIONS = "Regions to use; any unless set."
 _ZONES = "Availability zones to use; any unless set."
 

@@ -16,10 +16,14 @@ from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandl
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from chalicelib.domain.noun import Value
+from chalicelib.domain.reading_context import Reading
 
 JsonSchema = dict[str, Any]
-FROM_FILE = "file"  # the validation context of a file, in which an unknown key is a mistake even if it is empty
 TAG = "?"  # starts the tag of a union's arm, which pydantic puts into an error's path; no field starts with it
+
+
+def from_file(info: ValidationInfo) -> bool:
+    return isinstance(info.context, Reading) and info.context.file
 
 
 def fault(code: str, message: str, hint: str = "", *, at: str = "") -> PydanticCustomError:
@@ -49,7 +53,7 @@ class Spec(Value):
     @classmethod
     def _read(cls, written: Any, info: ValidationInfo) -> Any:
         fields = cls.read(written)
-        if type(fields) is not dict or info.context == FROM_FILE:
+        if type(fields) is not dict or from_file(info):
             return fields
         strangers = fields.keys() - cls.model_fields.keys()
         unused = {name for name in strangers if fields[name] is None}

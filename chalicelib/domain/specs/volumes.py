@@ -1,19 +1,22 @@
-"""Volumes: cloud disks that outlive runs. Their fields depend on the backend."""
+"""Volumes: cloud disks that outlive runs. Their fields depend on the backend, whose own model reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from chalicelib.domain.specs.profiles import Tags
-from chalicelib.domain.specs.quantities import DiskSize, IdleDuration
-from chalicelib.domain.specs.reading import TAG, Spec, faults
+from chalicelib.domain.specs.providers import ProviderUnion
+from chalicelib.domain.specs.quantities import IdleDuration
+from chalicelib.domain.specs.reading import Spec, faults
+from chalicelib.errors import Problem
 
 _NAME = "The name of the volume; a random one unless set."
 _CLEANUP = "Delete it once no run has used it for this long; kept unless set."
-_EXISTING = "The cloud's id of an existing volume; instead of `size`."
+
+EXISTING = "The cloud's id of an existing volume; instead of `size`."
 
 
 class VolumeConfiguration(Spec):
@@ -23,6 +26,7 @@ class VolumeConfiguration(Spec):
     name: str | None = Field(default=None, description=_NAME)
     auto_cleanup_duration: IdleDuration = Field(default=None, description=_CLEANUP)
     tags: Tags | None = Field(default=None, description="Tags for it in the cloud.")
+    backend: str = Field(description="The backend it is in.")
 
     @classmethod
     def read(cls, written: Any) -> Any:
@@ -32,6 +36,10 @@ class VolumeConfiguration(Spec):
             if asked.keys() == {"disk"} and written.get("size") is None:
                 return {k: v for k, v in written.items() if k != "resources"} | {"size": asked["disk"]}
         return written
+
+    def not_built(self) -> Iterator[Problem]:
+        """What it asks for that the backend can't do yet."""
+        yield from ()
 
     @property
     def external_id(self) -> str | None:
@@ -61,81 +69,8 @@ class VolumeConfiguration(Spec):
             yield "auto_cleanup_duration", "an existing volume isn't deleted for you"
 
 
-class AWSVolumeConfiguration(VolumeConfiguration):
-    backend: Literal["aws"] = Field(default="aws", description="`aws`.")
-    size: DiskSize | None = Field(default=None, description="Its size.")
-    volume_id: str | None = Field(default=None, description=_EXISTING)
-    region: str = Field(description="The region it is in.")
-    availability_zone: str | None = Field(default=None, description="The zone it is in; any unless set.")
-
-
-class GCPVolumeConfiguration(VolumeConfiguration):
-    backend: Literal["gcp"] = Field(default="gcp", description="`gcp`.")
-    size: DiskSize | None = Field(default=None, description="Its size.")
-    volume_id: str | None = Field(default=None, description=_EXISTING)
-    region: str = Field(description="The region it is in.")
-    availability_zone: str | None = Field(default=None, description="The zone it is in; any unless set.")
-
-
-class RunpodVolumeConfiguration(VolumeConfiguration):
-    backend: Literal["runpod"] = Field(default="runpod", description="`runpod`.")
-    size: DiskSize | None = Field(default=None, description="Its size.")
-    volume_id: str | None = Field(default=None, description=_EXISTING)
-    region: str = Field(description="The region it is in.")
-    availability_zone: str | None = Field(
-        default=None, description="Runpod has none: accepted and dropped.", exclude=True
-    )
-
-
-class KubernetesVolumeConfiguration(VolumeConfiguration):
-    backend: Literal["kubernetes"] = Field(default="kubernetes", description="`kubernetes`.")
-    size: DiskSize | None = Field(default=None, description="Its size.")
-    region: str = Field(default="", description="The cluster it is in.")
-    claim_name: str | None = Field(default=None, description="An existing claim; instead of `size`.")
-    storage_class_name: str | None = Field(
-        default=None, description="The storage class; the cluster's default unless set."
-    )
-    access_modes: tuple[str, ...] = Field(default=("ReadWriteOnce",), description="Access modes of the claim.")
-    read_only: bool = Field(default=False, description="Mount it read-only.")
-
-
-class DaytonaVolumeConfiguration(VolumeConfiguration):
-    backend: Literal["daytona"] = Field(default="daytona", description="`daytona`.")
-    volume_id: str | None = Field(default=None, description="The id of an existing volume.")
-
-
-class LiumVolumeConfiguration(VolumeConfiguration):
-    backend: Literal["lium"] = Field(default="lium", description="`lium`.")
-    volume_id: str | None = Field(default=None, description="The id of an existing volume.")
-
-
-VOLUMES = {
-    "aws": "AWSVolumeConfiguration",
-    "gcp": "GCPVolumeConfiguration",
-    "runpod": "RunpodVolumeConfiguration",
-    "kubernetes": "KubernetesVolumeConfiguration",
-    "daytona": "DaytonaVolumeConfiguration",
-    "lium": "LiumVolumeConfiguration",
-}
-
-
-def _arm(value: Any) -> str:
-    found = value.get("backend") if isinstance(value, dict) else getattr(value, "backend", None)
-    return TAG + (VOLUMES.get(found, "") if isinstance(found, str) else "")
-
-
 AnyVolumeConfiguration = Annotated[
-    Annotated[AWSVolumeConfiguration, Tag(TAG + "AWSVolumeConfiguration")]
-    | Annotated[GCPVolumeConfiguration, Tag(TAG + "GCPVolumeConfiguration")]
-    | Annotated[RunpodVolumeConfiguration, Tag(TAG + "RunpodVolumeConfiguration")]
-    | Annotated[KubernetesVolumeConfiguration, Tag(TAG + "KubernetesVolumeConfiguration")]
-    | Annotated[DaytonaVolumeConfiguration, Tag(TAG + "DaytonaVolumeConfiguration")]
-    | Annotated[LiumVolumeConfiguration, Tag(TAG + "LiumVolumeConfiguration")],
-    Discriminator(
-        _arm,
-        custom_error_type="unknown-backend",
-        custom_error_message="one of " + ", ".join(f"`{name}`" for name in VOLUMES),
-    ),
+    VolumeConfiguration, ProviderUnion("volume", by="backend", general=VolumeConfiguration)
 ]
 
 

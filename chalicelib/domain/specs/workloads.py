@@ -13,7 +13,7 @@ from chalicelib.domain.bounds import LAST_UNIX_ID
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.mounts import FilePathMapping, MountPoint, RepoSpec
 from chalicelib.domain.specs.profiles import ProfileParams
-from chalicelib.domain.specs.reading import FROM_FILE, Looks, Reads, Whole, fault, faults
+from chalicelib.domain.specs.reading import Looks, Reads, Whole, fault, faults, from_file
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.secrecy import SECRET, Confidential
 
@@ -59,7 +59,7 @@ def _entrypoint(command: str) -> str:
 
 def _working_dir(path: str, info: ValidationInfo) -> str:
     """Older clients send relative paths, below the old directory of repos; nobody writes them any more."""
-    if info.context == FROM_FILE and not path.startswith(("/", "~")):
+    if from_file(info) and not path.startswith(("/", "~")):
         raise fault(
             "invalid-path", f"`{path[:80]}` isn't an absolute path", f"for example `/{path[:60]}` or `~/{path[:60]}`"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from chalicelib.domain.specs.gateways import GatewaySpec
+from collections.abc import Iterator
+
+from chalicelib.domain.specs.gateways import GatewaySpec, ProviderGatewayCertificate
 from chalicelib.errors import Problem
 from chalicelib.planning.kernel.field_support import NotBuilt, refused
 
@@ -16,16 +18,21 @@ GATEWAY_NOT_BUILT: dict[str, NotBuilt] = {
         "nothing stands in front of a gateway",
         "remove it; with `replicas`, point the domain's DNS record at all of them",
     ),
-    "configuration.certificate.arn": NotBuilt(
-        "certificates of AWS are only for its load balancers", "write `certificate: {type: lets-encrypt}`, or null"
-    ),
-    "configuration.certificate.name": NotBuilt(
-        "certificates of Google Cloud are only for its load balancers",
-        "write `certificate: {type: lets-encrypt}`, or null",
-    ),
 }
 
 
 def gateway_refusals(spec: GatewaySpec) -> list[Problem]:
     """What a gateway asks for that isn't built."""
-    return list(refused(spec, GATEWAY_NOT_BUILT))
+    return [*refused(spec, GATEWAY_NOT_BUILT), *_kept_by_provider(spec)]
+
+
+def _kept_by_provider(spec: GatewaySpec) -> Iterator[Problem]:
+    """No load balancer is built, and nothing else can use a certificate that its provider keeps."""
+    certificate = spec.configuration.certificate
+    if isinstance(certificate, ProviderGatewayCertificate):
+        why = NotBuilt(
+            f"certificates of {certificate.OWNER} are only for its load balancers",
+            "write `certificate: {type: lets-encrypt}`, or null",
+        )
+        fields = [name for name in type(certificate).model_fields if name != "type"]
+        yield from refused(spec, {f"configuration.certificate.{name}": why for name in fields})

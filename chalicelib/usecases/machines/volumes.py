@@ -16,7 +16,7 @@ from chalicelib.domain import keys, names
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.names import first_of, those
-from chalicelib.domain.specs.volumes import AnyVolumeConfiguration, KubernetesVolumeConfiguration, VolumeSpec
+from chalicelib.domain.specs.volumes import VolumeConfiguration, VolumeSpec
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.errors import (
@@ -110,7 +110,7 @@ def holder(plane: Plane, project: Project, name: str) -> tuple[Volume | None, in
 
 def check(
     plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None
-) -> AnyVolumeConfiguration:
+) -> VolumeConfiguration:
     """Could it be created, as far as can be known? Raises what speaks against it. `role`: the user's in the project."""
     configuration = _configuration(raw)
     if configuration.external_id is not None and ProjectRole.admin is not role and user.role is not GlobalRole.admin:
@@ -145,7 +145,7 @@ def _taken(volume: Volume) -> AlreadyExists:
     return AlreadyExists(f"There is a volume {volume.name} already.", hint=hint)
 
 
-def _configuration(raw: dict[str, Any]) -> AnyVolumeConfiguration:
+def _configuration(raw: dict[str, Any]) -> VolumeConfiguration:
     """The configuration as sent. Raises Invalid with every problem, each with the path that its author knows."""
     specs.text_of(raw)  # what is too large isn't looked at
     found: list[Problem] = []
@@ -163,7 +163,7 @@ def _configuration(raw: dict[str, Any]) -> AnyVolumeConfiguration:
     return spec.configuration
 
 
-def _refuse_unavailable(plane: Plane, project: Project, configuration: AnyVolumeConfiguration) -> None:
+def _refuse_unavailable(plane: Plane, project: Project, configuration: VolumeConfiguration) -> None:
     backend = configuration.backend
     facts = plane.backends.facts(project.id)
     able = [name for name, each in facts.items() if each.volumes]
@@ -176,24 +176,11 @@ def _refuse_unavailable(plane: Plane, project: Project, configuration: AnyVolume
     if 0 < most < size:
         text, hint = f"{size:,.0f} GB is too much for one volume", f"at most {most:,} GB on {backend}"
         raise Invalid([Problem(text, path="size", hint=hint, code="too-large")])
-    if isinstance(configuration, KubernetesVolumeConfiguration):
-        _refuse_fields(configuration)
+    if problem := next(configuration.not_built(), None):
+        raise Invalid([problem])
 
 
-def _refuse_fields(configuration: KubernetesVolumeConfiguration) -> None:
-    """Fields that no backend of ours acts on yet, and one that would make the volume useless."""
-    unset = KubernetesVolumeConfiguration.model_fields
-    for field in ("storage_class_name", "access_modes"):
-        if getattr(configuration, field) != unset[field].default:
-            problem = Problem(f"`{field}` isn't supported yet", path=field, hint="leave it out", code="unsupported")
-            raise Invalid([problem])
-    if configuration.read_only and configuration.external_id is None:
-        text = "a new volume is empty, and nothing could ever be written to one that is read-only"
-        hint = "leave it out, or name an existing claim with `claim_name`"
-        raise Invalid([Problem(text, path="read_only", hint=hint, code="exclusive")])
-
-
-def _create(plane: Plane, user: User, project: Project, configuration: AnyVolumeConfiguration, version: int) -> Volume:
+def _create(plane: Plane, user: User, project: Project, configuration: VolumeConfiguration, version: int) -> Volume:
     """A new volume. `version`: of the name's pointer, at which the name was free."""
     now, external = plane.clock.now(), configuration.external_id or ""
     size = getattr(configuration, "size", None)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.configuration.reading import read
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
 from chalicelib.domain.specs.gateways import GatewaySpec
@@ -105,8 +106,6 @@ def test_a_refused_field_is_named(path: str) -> None:
 OF_GATEWAYS: dict[str, Any] = {
     "public_ip": {"public_ip": False, "certificate": None},
     "load_balancer": {"load_balancer": {"type": "alb"}},
-    "certificate.arn": {"certificate": {"type": "acm", "arn": "a"}},
-    "certificate.name": {"backend": "gcp", "certificate": {"type": "gcp-cm", "name": "n"}},
 }
 
 
@@ -115,6 +114,21 @@ def test_a_refused_field_of_a_gateway_is_named(path: str) -> None:
     asked = {"backend": "aws", "region": "r", **OF_GATEWAYS[path.removeprefix("configuration.")]}
     (found,) = gateway_refusals(GatewaySpec.model_validate({"configuration": asked}))
     assert found.path == path and path.rpartition(".")[2] in found.message and found.hint
+
+
+@pytest.mark.parametrize(
+    ("backend", "certificate", "field", "owner"),
+    [
+        ("aws", {"type": "acm", "arn": "a"}, "arn", "AWS"),
+        ("gcp", {"type": "gcp-cm", "name": "n"}, "name", "Google Cloud"),
+    ],
+)
+def test_a_certificate_that_its_provider_keeps_is_refused(
+    backend: str, certificate: dict[str, str], field: str, owner: str
+) -> None:
+    asked = {"backend": backend, "region": "r", "certificate": certificate}
+    (found,) = gateway_refusals(read(GatewaySpec, {"configuration": asked}))
+    assert found.path == f"configuration.certificate.{field}" and f"certificates of {owner} are" in found.message
 
 
 def test_a_plain_task_and_a_plain_fleet_pass() -> None:

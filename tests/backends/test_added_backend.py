@@ -1,0 +1,222 @@
+"""A further provider, which no file of the product knows: its row enters the table, and everything works through it.
+
+Its machines, volumes and gateways are those of the simulated cloud, under its own name. Live offers belong here as soon
+as a backend may have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pytest
+from pydantic import Field
+
+from chalicelib.backends.configs import CREDS, RegionalBackend
+from chalicelib.backends.registry import BACKENDS, Row, registered
+from chalicelib.backends.simulated.cloud import FACTS as SIMULATED
+from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.spi import CreateRequest
+from chalicelib.configuration.parse import parse
+from chalicelib.configuration.schema import configuration_schema
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import HOUR
+from chalicelib.domain.specs.credentials import ApiKeyCreds
+from chalicelib.domain.specs.gateways import ProviderGatewayCertificate
+from chalicelib.domain.specs.profiles import ProviderOptions
+from chalicelib.domain.specs.quantities import DiskSize
+from chalicelib.domain.specs.volumes import VolumeConfiguration
+from chalicelib.errors import Invalid, MissingPermission
+from chalicelib.runtime.root import Root
+from tests.scenarios.stages import MAIN, Virtual
+from tests.world.embedded import EmbeddedSite
+
+# --- what a provider's package would hold -----------------------------------------------------------------------------
+
+FACTS = SIMULATED.with_(name="nimbus", title="Nimbus", simulated=False)
+ACCOUNTS: dict[str, FakeCloud] = {}  # at the provider, by key
+
+
+class NimbusBackendConfig(RegionalBackend):
+    """Nimbus."""
+
+    type: Literal["nimbus"] = Field(description="`nimbus`.")
+    creds: ApiKeyCreds = Field(description=CREDS)
+
+
+class NimbusVolumeConfiguration(VolumeConfiguration):
+    backend: Literal["nimbus"] = Field(default="nimbus", description="`nimbus`.")
+    size: DiskSize = Field(description="Its size.")
+    region: str = Field(description="The region it is in.")
+    tier: Literal["fast", "slow"] = Field(default="slow", description="How fast it is.")
+
+
+class NimbusGatewayCertificate(ProviderGatewayCertificate):
+    """A certificate that Nimbus keeps."""
+
+    BACKEND: ClassVar[str] = "nimbus"
+    OWNER: ClassVar[str] = "Nimbus"
+
+    type: Literal["nimbus-cert"] = Field(default="nimbus-cert", description="`nimbus-cert`.")
+    ref: str = Field(description="Its reference.")
+
+
+class NimbusOptions(ProviderOptions):
+    """How to choose among Nimbus's offers."""
+
+    type: Literal["nimbus"] = Field(description="`nimbus`.")
+    green: bool = Field(default=False, description="Only with green power.")
+
+
+class Nimbus:
+    """The backend of a configuration: the account of its key."""
+
+    def __init__(self, config: NimbusBackendConfig, prices: object = None) -> None:
+        self._key = config.creds.api_key
+
+    def __getattr__(self, name: str) -> Any:
+        if self._key not in ACCOUNTS:
+            raise MissingPermission("Nimbus doesn't know this key.")
+        return getattr(ACCOUNTS[self._key], name)
+
+    def close(self) -> None:
+        """It has nothing open."""
+
+
+ROW = Row(
+    f"{__name__}:NimbusBackendConfig",
+    volume=f"{__name__}:NimbusVolumeConfiguration",
+    options=f"{__name__}:NimbusOptions",
+    certificates={"nimbus-cert": f"{__name__}:NimbusGatewayCertificate"},
+    facts=f"{__name__}:FACTS",
+    backend=f"{__name__}:Nimbus",
+)
+
+# --- the tests --------------------------------------------------------------------------------------------------------
+
+FLEET = "type: fleet\nname: pool\nnodes: 0..1\nbackends: [nimbus]\nregions: [sim-east]\n"
+VOLUME = "type: volume\nname: data\nbackend: nimbus\nregion: sim-east\nsize: 1GB\ntier: fast\n"
+TASK = "type: task\nname: work\nimage: ubuntu\nbackends: [nimbus]\ncommands: [echo done]\nvolumes: ['data:/data']\n"
+GATEWAY = "type: gateway\nname: door\nbackend: nimbus\nregion: sim-north\ndomain: example.com\ncertificate: null\n"
+
+
+class Site(EmbeddedSite):
+    """`dstack server` with the accounts that its projects configure, and no others."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name, folder, FACTS.name)
+        ACCOUNTS["a-key"] = self.cloud
+
+    def _here(self, root: Root, **ports: Any) -> Root:
+        return Root(replace(root.ports, random_id=self._id, random_token=self._id, **ports))
+
+
+@pytest.fixture
+def nimbus() -> Iterator[None]:
+    with registered("nimbus", ROW):
+        yield
+    assert "nimbus" not in BACKENDS
+
+
+@pytest.fixture
+def site(nimbus: None, tmp_path: Path) -> Iterator[Site]:
+    found = Site("nimbus", tmp_path / "server")
+    yield found
+    ACCOUNTS.clear()
+    found.close()
+
+
+@pytest.fixture
+def stage(site: Site, tmp_path: Path) -> Virtual:
+    found = Virtual(site, tmp_path, MAIN)
+    (tmp_path / "nimbus.yml").write_text("type: nimbus\ncreds: {type: api_key, api_key: a-key}\n")
+    done(found, "backend", "add", "-f", "nimbus.yml")
+    site.root.refresh_catalog()
+    return found
+
+
+def done(stage: Virtual, *words: str) -> str:
+    text, code = stage.dstack(list(words))
+    assert code == 0, text
+    return text
+
+
+def applied(stage: Virtual, name: str, text: str, *more: str) -> str:
+    (stage.home / f"{name}.dstack.yml").write_text(text)
+    return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", *more)
+
+
+@pytest.mark.slow
+def test_a_fleet_a_volume_and_a_task_run_there(stage: Virtual, site: Site) -> None:
+    applied(stage, "fleet", FLEET)
+    applied(stage, "volume", VOLUME)
+    volume = stage.ask("volumes/get", {"name": "data"})
+    assert volume["configuration"]["tier"] == "fast" and volume["status"] == "active", volume
+    assert "done" in applied(stage, "task", TASK)
+    run = stage.ask("runs/get", {"run_name": "work"})
+    assert run["status"] == "done", run
+    assert run["jobs"][0]["job_submissions"][-1]["job_provisioning_data"]["backend"] == "nimbus"
+    done(stage, "fleet", "delete", "pool", "-y")
+    done(stage, "volume", "delete", "data", "-y")
+    stage.until("its end", lambda: not site.cloud.resources())
+
+
+@pytest.mark.slow
+def test_a_gateway_gets_a_machine_there(stage: Virtual, site: Site) -> None:
+    applied(stage, "gateway", GATEWAY)
+    assert stage.ask("gateways/get", {"name": "door"})["status"] == "running"
+    assert [machine["open_ports"] for machine in site.cloud.machines()] == [[80]]
+
+
+@pytest.mark.slow
+def test_a_sweep_ends_what_belongs_to_nobody_there(stage: Virtual, site: Site) -> None:
+    lost = derive("nobody", "instance")
+    project = site.call("/api/projects/main/get")
+    owner = {"install": site.root.install_id, "project": project["project_id"], "instance": lost, "epoch": "0"}
+    request = CreateRequest(
+        token="t",
+        name="lost",
+        tags=tuple((f"dstack-{name}", text) for name, text in owner.items()),
+        offer=site.cloud.offers()[0],
+        instance_id=lost,
+        user_data="",
+        disk_mib=1024,
+    )
+    next(site.cloud.create(request))  # its disk; whoever asked for the machine died then
+    assert len(site.cloud.resources()) == 1
+    site.time.run(site.time.at + HOUR)
+    assert not site.cloud.resources()
+
+
+def test_what_it_has_of_its_own_is_read_like_what_others_have(nimbus: None) -> None:
+    assert isinstance(parse(VOLUME), NimbusVolumeConfiguration)
+    kept = GATEWAY.replace("null", "{type: nimbus-cert, ref: r}")
+    gateway: Any = parse(kept)
+    assert isinstance(gateway.certificate, NimbusGatewayCertificate)
+    task: Any = parse(TASK + "backend_options: [{type: nimbus, green: true}, {type: vastai}]\n")
+    assert isinstance(task.backend_options[0], NimbusOptions)
+    for text, where, what in (
+        (TASK.replace("[nimbus]", "[nimbos]"), "backends.0", "did you mean `nimbus`?"),
+        (VOLUME.replace("nimbus", "nimbos"), "backend", "did you mean `nimbus`?"),
+        (VOLUME.replace("tier", "teir"), "teir", "did you mean `tier`?"),
+        (kept.replace("ref", "reff"), "certificate.reff", "did you mean `ref`?"),
+        (kept.replace("backend: nimbus", "backend: vultr"), "certificate", "`nimbus-cert` is a certificate of Nimbus"),
+        (TASK + "backend_options: [{type: nimbus, gren: true}]\n", "backend_options.0.gren", "did you mean `green`?"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            parse(text)
+        assert any(problem.path == where and what in problem.render() for problem in caught.value.problems), text
+
+
+def test_editors_know_it(nimbus: None) -> None:
+    schema = configuration_schema()
+    assert {"NimbusVolumeConfiguration", "NimbusGatewayCertificate", "NimbusOptions"} <= schema["$defs"].keys()
+    backends = schema["$defs"]["TaskConfiguration"]["properties"]["backends"]["anyOf"][0]["items"]["enum"]
+    assert "nimbus" in backends
+
+
+def test_without_its_row_there_is_no_such_backend() -> None:
+    with pytest.raises(Invalid, match="isn't possible here"):
+        parse(TASK)
