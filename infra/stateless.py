@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chalicelib.backends.aws.permissions import ANY
 from chalicelib.backends.registry import artefacts
 from chalicelib.domain import keys
+from chalicelib.domain.owner import ANY
 from chalicelib.engine import asl
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.planning.kernel.workflows import Definition

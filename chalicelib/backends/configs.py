@@ -1,18 +1,16 @@
-"""What the configuration models of several providers share, and the model of those that need only a key.
+"""What the configuration models of several providers share.
 
-A provider's own model is in its package, `<provider>/config.py`; the registry says which model reads which `type`.
+A provider's own model is in its package, `<provider>/config.py`; the registry says which model reads which `type`. Clouds that need only a key share that of `keyed.py`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from chalicelib.backends.registry import keyed
-from chalicelib.domain.specs.credentials import ApiKeyCreds, Words
+from chalicelib.domain.specs.credentials import Words
 from chalicelib.domain.specs.reading import Spec, fault
 
 CREDS = "How to log in."
@@ -33,20 +31,7 @@ def shaped(pattern: str, what: str, example: str) -> Callable[[str], str]:
     return check
 
 
-if TYPE_CHECKING:
-    KeyedName = str
-else:
-    KeyedName = Literal[keyed()]
-
-
 class RegionalBackend(Spec):
     """A backend with regions."""
 
     regions: Words | None = Field(default=None, description="Regions to use; all unless set.")
-
-
-class KeyBackendConfig(RegionalBackend):
-    """Clouds that need only a key: CloudRift, Daytona, JarvisLabs, Lambda, Lium, Vultr."""
-
-    type: KeyedName = Field(description="Which.")
-    creds: ApiKeyCreds = Field(description=CREDS)

@@ -44,7 +44,7 @@ class Row:
 
 
 _HERE = "chalicelib.backends"
-_KEY = f"{_HERE}.configs:KeyBackendConfig"
+_KEY = f"{_HERE}.keyed:KeyBackendConfig"
 
 CLOUDS = "clouds"  # the artefact of all providers that need no large SDK
 

@@ -27,7 +27,7 @@ from tests.harness.server import HttpError
 SDK, TYPE = "xmltodict", "vultr"
 GOOD = "a-good-key"
 ROW = f"""    "{TYPE}": Row(
-        "chalicelib.backends.configs:KeyBackendConfig",
+        "chalicelib.backends.keyed:KeyBackendConfig",
         facts="chalicelib.backends.nimbus.facts:FACTS",
         backend="chalicelib.backends.nimbus.backend:Nimbus",
         extra="nimbus",
