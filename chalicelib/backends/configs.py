@@ -1,6 +1,7 @@
 """What the configuration models of several providers share.
 
-A provider's own model is in its package, `<provider>/config.py`; the registry says which model reads which `type`. Clouds that need only a key share that of `keyed.py`.
+A provider's own model is in its package, `<provider>/config.py`, and clouds that need only a key share that of `keyed`;
+the registry says which model reads which `type`.
 """
 
 from __future__ import annotations

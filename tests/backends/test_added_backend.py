@@ -133,7 +133,7 @@ def stage(site: Site, tmp_path: Path) -> Virtual:
     found = Virtual(site, tmp_path, MAIN)
     (tmp_path / "nimbus.yml").write_text("type: nimbus\ncreds: {type: api_key, api_key: a-key}\n")
     done(found, "backend", "add", "-f", "nimbus.yml")
-    site.root.refresh_catalog()
+    site.root.refresh_accounts()
     return found
 
 

@@ -41,7 +41,7 @@ FLEET = {"type": "fleet", "name": "pool", "nodes": 1, "backends": [TYPE], "idle_
 def with_a_second_artefact(clone: Path) -> None:
     shutil.copytree(Path(__file__).with_name("nimbus"), clone / "chalicelib" / "backends" / "nimbus")
     for path, old, new in (
-        (clone / "chalicelib" / "backends" / "registry.py", f'    "{TYPE}": _KEY,\n', ROW),
+        (clone / "chalicelib" / "backends" / "registry.py", f'    "{TYPE}": Row(_KEY),\n', ROW),
         (clone / "pyproject.toml", "[project.optional-dependencies]\n", f'nimbus = ["{SDK}>=0.1"]\n'),
     ):
         text = path.read_text()
