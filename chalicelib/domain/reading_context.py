@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.specs.reading import Spec
 
 
-class Providers(Protocol):
+class ProviderModels(Protocol):
     """What is known of the providers."""
 
     def names(self) -> Sequence[str]:
@@ -25,5 +25,5 @@ class Providers(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    providers: Providers
+    providers: ProviderModels
     file: bool = False  # an unknown key is a mistake there, even if it is empty
