@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from chalicelib.domain.specs.reading import Spec
+    from chalicelib.domain.noun import Value
 
 
 class ProviderModels(Protocol):
@@ -19,7 +19,7 @@ class ProviderModels(Protocol):
     def kinds(self, part: str) -> Sequence[str]:
         """What chooses among the models of a part of a spec."""
 
-    def model(self, part: str, kind: str) -> type[Spec]:
+    def model(self, part: str, kind: str) -> type[Value]:
         """One of those models; it is loaded now."""
 
 

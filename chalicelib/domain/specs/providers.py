@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, ValidationInfo
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
+from chalicelib.domain.noun import Value
 from chalicelib.domain.reading_context import Reading
 from chalicelib.domain.specs.reading import TAG, JsonSchema, Spec
 
@@ -71,7 +72,7 @@ class ProviderUnion:
             return written
         return _tagged(self._model(written, info.context)).validate_python(written, context=info.context)
 
-    def _model(self, written: Any, context: Any) -> type[Spec]:
+    def _model(self, written: Any, context: Any) -> type[Value]:
         kind = written.get(self.by) if isinstance(written, dict) else None
         if isinstance(kind, str) and kind in self.own:
             return self.own[kind]
@@ -105,6 +106,6 @@ class _Tagged:
 
 
 @cache
-def _tagged(model: type[Spec]) -> TypeAdapter[Any]:
+def _tagged(model: type[Value]) -> TypeAdapter[Any]:
     tagged: Any = Annotated[model, _Tagged(TAG + model.__name__)]
     return TypeAdapter(tagged)
