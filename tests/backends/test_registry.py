@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 BROUGHT_ALONG = {re.split(r"[^\w-]", line)[0] for line in PROJECT["dependencies"]}  # each named as its module
-NOT_PROVIDERS = {"accounts", "configs", "keyed", "kit", "offline", "registry", "simulated", "spi"}
+NOT_PROVIDERS = {"accounts", "configs", "keyed", "kit", "price_file", "registry", "simulated", "spi"}
 MODELS = {"config", "specs"}
 TABLE = {
     "nimbus": Row(
