@@ -134,9 +134,9 @@ def test_services_are_told_apart_by_their_hosts(server: Server, gateway: Edge) -
     apply(server, "two", auth=False)
     one, two = answers(gateway, "one"), answers(gateway, "two")
     assert one.header("x-replica") != two.header("x-replica")
-    assert ask(gateway, "three").status == 404
+    assert ask(gateway, "three").status == 403
     server.cli("stop", "two", "-y")
-    until("it to be gone", lambda: ask(gateway, "two").status == 404, seconds=30)
+    until("it to be gone", lambda: ask(gateway, "two").status == 403, seconds=30)
     assert ask(gateway, "one").status == 200
     server.cli("stop", "one", "-y")
 

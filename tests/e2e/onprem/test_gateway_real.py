@@ -59,7 +59,7 @@ def test_a_gateway_on_a_host_takes_requests_and_leaves_no_trace(site: Lab) -> No
     made = {"type": "gateway", "name": "door", "fleet": "lab", "domain": DOMAIN, "certificate": None}
     said = site.apply(made)
     assert "door" in said and gateway(site)["status"] == "running"
-    assert asked(w2, w1, "nobody")[0] == 404, "nginx answers, and knows no service"
+    assert asked(w2, w1, "nobody")[0] == 403, "nginx answers, and knows no service"
     assert "nginx.conf" in w1.run("ls", folder_of(HOME)).stdout
     assert w1.systemctl("is-active", "nginx", check=False) != "active", "Debian's own stays off"
 
@@ -91,7 +91,7 @@ def test_a_gateway_on_a_host_takes_requests_and_leaves_no_trace(site: Lab) -> No
 
     site.server.cli("stop", "web", "closed", "-y")
     until("the services to be gone", lambda: not {"web", "closed"} & set(site.active()))
-    assert asked(w2, w1, "web")[0] == 404
+    assert asked(w2, w1, "web")[0] == 403
     site.server.cli("gateway", "delete", "door", "-y")
     until("the gateway to be gone", lambda: listed(site) == [])
     assert asked(w2, w1, "web")[0] == 0
@@ -108,7 +108,7 @@ def test_a_host_stays_as_long_as_it_carries_a_gateway(site: Lab) -> None:
     refused = site.apply(site.fleet("lab", [w2]), check=False)
     assert f"The host {w1.address} is in use by the gateway door." in refused
     w1.reboot()
-    until("the gateway after the boot", lambda: asked(w2, w1, "nobody")[0] == 404)
+    until("the gateway after the boot", lambda: asked(w2, w1, "nobody")[0] == 403)
     site.server.cli("gateway", "delete", "door", "-y")
     until("the gateway to be gone", lambda: listed(site) == [])
     site.delete("lab")
