@@ -29,7 +29,9 @@ PYTHON = "/usr/bin/python3"  # of the job, whose user may not look into our envi
 # The client of somebody to whom this machine is another: nothing of it answers, so the server carries the bytes.
 ELSEWHERE = """
 import sys
-from cli import main, terminal, tunnel
+from cli import main
+from cli.screen import terminal
+from cli.ssh import tunnel
 class Ssh(tunnel.OpenSsh):
     def answers(self, hop): return False
 one = terminal.Terminal()

@@ -18,7 +18,7 @@ from chalicelib.store.seal import Sealer
 from tests.api.rig import ADMIN, Rig
 from tests.e2e.peer import VENV
 from tests.harness.server import PATIENCE
-from tests.world.keyed import Keys
+from tests.world.keyed import CheckedHere, Keys
 from tests.world.ports import Books
 
 
@@ -29,7 +29,8 @@ def seen(tmp_path: Path) -> Any:
     if not program.exists():
         pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
     clouds = Keys()
-    rig = Rig.at(tmp_path, catalog=Books(()), backends=Accounts(), providers=clouds.providers)
+    work = {"providers": clouds.providers, "account_work": CheckedHere(clouds.providers)}
+    rig = Rig.at(tmp_path, catalog=Books(()), backends=Accounts(), **work)
     world = rig.world
     stored = StoredAccounts(world.store, Sealer(b"k" * 32), world.clock, clouds.providers)
     object.__setattr__(world.plane, "backends", stored)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow  # not for what they take: LuaJIT is installed whe
 
 SETTING = """
 local answer, asked, takes = { status = 200 }, 0, 0
-package.loaded.asking = { ask = function(question)
+package.loaded.questions = { ask = function(question)
     asked = asked + 1
     clock = clock + takes
     return answer

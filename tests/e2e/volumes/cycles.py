@@ -54,7 +54,9 @@ def measured(folder: Path, cycles: int, *, image: bool = True) -> dict[str, Any]
         lab.behave()
         cycle(lab, 0, image=image)  # what is made once and stays
         until("the first volume to be gone", lambda: not lab.volumes())
-        until("the first run to be cleared", lambda: not list((host.root / "var/lib/dstack/tasks").iterdir()))
+        for folder in ("tasks", "trash"):
+            cleared = host.root / "var/lib/dstack" / folder
+            until(f"{folder} to be empty", lambda cleared=cleared: not cleared.exists() or not list(cleared.iterdir()))
         before, known, at_first = snapshot.take(host), records(lab), files(lab)
         began = time.monotonic()
         starts = [cycle(lab, number, image=image) for number in range(1, cycles + 1)]
