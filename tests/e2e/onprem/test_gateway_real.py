@@ -91,7 +91,7 @@ def test_a_gateway_on_a_host_takes_requests_and_leaves_no_trace(site: Lab) -> No
 
     site.server.cli("stop", "web", "closed", "-y")
     until("the services to be gone", lambda: not {"web", "closed"} & set(site.active()))
-    assert asked(w2, w1, "web")[0] == 403
+    until("the gateway to serve it no more", lambda: asked(w2, w1, "web")[0] == 403)
     site.server.cli("gateway", "delete", "door", "-y")
     until("the gateway to be gone", lambda: listed(site) == [])
     assert asked(w2, w1, "web")[0] == 0
