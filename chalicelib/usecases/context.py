@@ -1,4 +1,4 @@
-"""`Plane`: everything a use case may use, provided by a composition root."""
+"""`Plane`: all that a composition root provides for use cases. Each takes the part that it needs (`ports.py`)."""
 
 from __future__ import annotations
 

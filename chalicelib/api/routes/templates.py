@@ -9,4 +9,4 @@ from chalicelib.usecases.operator import templates
 
 
 def list_templates(call: Call) -> Any:
-    return templates.list_templates(call.plane)
+    return templates.list_templates(call.plane.templates())

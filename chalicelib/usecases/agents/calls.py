@@ -13,9 +13,9 @@ again. A job has a number of its own so that a report that only changes jobs nee
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -28,6 +28,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
+from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.log_context import about
@@ -40,15 +41,15 @@ from chalicelib.planning.runs.agent_reports import Fold, stop_word
 from chalicelib.planning.runs.sole_job import finish
 from chalicelib.planning.volumes.attachments import disks_of, kept_by
 from chalicelib.store import nouns
-from chalicelib.store.port import MAX_CHANGES, Change, Record
+from chalicelib.store.port import MAX_CHANGES, Change, Put, Record
 from chalicelib.usecases.agent_message import AgentMessage, read_message
 from chalicelib.usecases.agents import gateway_replicas, stream_orders
 from chalicelib.usecases.agents.credentials import Admission, admit, outlived
-from chalicelib.usecases.agents.logs import take_chunks, take_logs
+from chalicelib.usecases.agents.logs import UploadPorts, take_chunks, take_logs
 from chalicelib.usecases.agents.tasks import task_of
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.machines.health import check_put, health_of
 from chalicelib.usecases.people import rights_revision
+from chalicelib.usecases.ports import CredentialPorts, LogPorts, SealedChangePorts, StreamPorts
 from chalicelib.usecases.runs import job_keys
 from chalicelib.usecases.runs.metrics import metric_puts
 from chalicelib.usecases.services import router_workers
@@ -64,7 +65,20 @@ PUT_OVER = 16 * 1024  # bytes of output that an agent had better put into the st
 CLOCKS_AGREE: Micros = MINUTE  # a difference that networks and polls explain; a larger one is that of the clocks
 
 
-def sync(plane: Plane, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> dict[str, Any]:
+class AgentPorts(SealedChangePorts, CredentialPorts, LogPorts, StreamPorts, UploadPorts, Protocol):
+    """The calls of an agent."""
+
+    @property
+    def install_id(self) -> str: ...
+
+    @property
+    def retention(self) -> Retention: ...
+
+    @property
+    def renew(self) -> Callable[[Put], None] | None: ...
+
+
+def sync(plane: AgentPorts, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> dict[str, Any]:
     """The response to one message of this instance's agent."""
     message = read_message(body)
     if message.instance != instance_id:
@@ -72,12 +86,12 @@ def sync(plane: Plane, instance_id: str, credential: str, body: bytes | dict[str
     return _exchange(plane, credential, message)
 
 
-def take(plane: Plane, credential: str, body: bytes) -> dict[str, Any]:
+def take(plane: AgentPorts, credential: str, body: bytes) -> dict[str, Any]:
     """The response to a message that names its own instance."""
     return _exchange(plane, credential, read_message(body))
 
 
-def _exchange(plane: Plane, credential: str, message: AgentMessage) -> dict[str, Any]:
+def _exchange(plane: AgentPorts, credential: str, message: AgentMessage) -> dict[str, Any]:
     """Raises Forbidden, Invalid, or StorageFull, after which the agent keeps what it has."""
     for _ in range(ATTEMPTS):
         try:
@@ -97,7 +111,7 @@ def has_news(answer: Mapping[str, Any]) -> bool:
 class _Exchange:
     """One attempt at one message, from a fresh read of the store."""
 
-    plane: Plane
+    plane: AgentPorts
     message: AgentMessage
     now: Micros = 0
     jobs: dict[str, Job] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from chalicelib.domain.tenants import hash_token
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Forbidden
 from chalicelib.store import nouns
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import CredentialPorts, RecordPorts
 
 REPEATS = 8
 _REFUSED = "This credential doesn't belong to this instance"
@@ -31,7 +31,9 @@ class Admission:
     credential: str | None = None
 
 
-def admit(plane: Plane, instance: Instance | None, presence: Presence | None, credential: str, boot: str) -> Admission:
+def admit(
+    plane: CredentialPorts, instance: Instance | None, presence: Presence | None, credential: str, boot: str
+) -> Admission:
     """Admits the agent, or raises Forbidden, which reveals nothing about what exists."""
     if instance is None or not credential:
         raise Forbidden(_REFUSED)
@@ -52,7 +54,7 @@ def admit(plane: Plane, instance: Instance | None, presence: Presence | None, cr
     return Admission(known.with_(credential_hash=hash_token(fresh)), fresh)
 
 
-def outlived(plane: Plane, instance_id: str, credential: str) -> bool:
+def outlived(plane: CredentialPorts, instance_id: str, credential: str) -> bool:
     """Is this the token of an instance whose record was erased? An agent that was away for that long falls back to its
     token, and must still learn that it has to end. A record is always written before its token is handed out."""
     token = bootstrap_token(plane.install_key, instance_id, 0)
@@ -66,7 +68,7 @@ def holds(presence: Presence, credential: str) -> bool:
     return any(hmac.compare_digest(given, one) for one in kept if one)
 
 
-def known(plane: Plane, credential: str) -> Instance:
+def known(plane: RecordPorts, credential: str) -> Instance:
     """The instance whose agent holds this. Raises Forbidden."""
     instance_id = instance_of(credential)
     keyed = [keys.instance(instance_id), keys.presence(instance_id)]
@@ -77,7 +79,7 @@ def known(plane: Plane, credential: str) -> Instance:
     return nouns.read(Instance, found[0])
 
 
-def readmit(plane: Plane, instance_id: str) -> None:
+def readmit(plane: RecordPorts, instance_id: str) -> None:
     """Deletes the credential, so that the bootstrap token works once more: for a host whose agent lost its data."""
     presence = nouns.find(plane.store, Presence, keys.presence(instance_id))
     if presence is not None and presence.credential_hash:

@@ -14,7 +14,7 @@ from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.usecases.agents.credentials import known
 from chalicelib.usecases.agents.tasks import archives_of
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import FilePorts
 
 if TYPE_CHECKING:
     from chalicelib.store.blobs import Blobs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def archive_content(plane: Plane, credential: str, archive_id: str) -> bytes:
+def archive_content(plane: FilePorts, credential: str, archive_id: str) -> bytes:
     """The bytes of an archive of one of the instance's jobs. Any other archive is treated as unknown."""
     instance = known(plane, credential)
     wanted = [keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims]
@@ -53,7 +53,7 @@ def served(blobs: Blobs) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def program(plane: Plane, digest: str = "") -> bytes:
+def program(plane: FilePorts, digest: str = "") -> bytes:
     """The agent: the one with this SHA-256, or the newest."""
     named = bool(_SHA256.fullmatch(digest))
     content = plane.blobs.get(blob_of(digest)) if named else None

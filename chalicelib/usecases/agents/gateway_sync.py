@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import orjson
@@ -26,13 +26,25 @@ from chalicelib.errors import Ended, Refused
 from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.usecases.agents import stream_orders
 from chalicelib.usecases.agents.credentials import known
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import Joining
 from chalicelib.usecases.loopback import is_loopback
+from chalicelib.usecases.pace import Pace
+from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedChangePorts, StreamPorts
 from chalicelib.usecases.services import certificates, doors, traffic
 from chalicelib.usecases.services.certificates import Told
 
 GATEWAYS = "gateways"  # as whom all of them wait for news
 PAUSE = 10.0  # the longest between two questions where the server holds none, in seconds
+
+
+class GatewayPorts(SealedChangePorts, CredentialPorts, StreamPorts, Protocol):
+    """The calls of a gateway."""
+
+    @property
+    def joining(self) -> Joining | None: ...
+
+    @property
+    def pace(self) -> Pace: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,7 @@ class Seat:
         return door_of(self.gateway.id, self.replica.num)
 
 
-def seat_of(plane: Plane, credential: str) -> Seat:
+def seat_of(plane: RecordPorts, credential: str) -> Seat:
     """Raises Forbidden, or Ended for an instance that carries no gateway, or not any more. A machine that is lost keeps
     its agent's credential, and its number may be another one's by now, so the gateway must say so, too."""
     machine = known(plane, credential)
@@ -71,7 +83,7 @@ def _carried(gateway: Gateway, machine: Instance) -> GatewayReplica | None:
 # --- what to serve ----------------------------------------------------------------------------------------------------
 
 
-def word(plane: Plane, seat: Seat, since: str) -> dict[str, Any]:
+def word(plane: GatewayPorts, seat: Seat, since: str) -> dict[str, Any]:
     """What is to be served, as `agent/gateway/entries.py` has it; without `news` if that is `since` still, and a long
     poll waits until it isn't. `ask_in`: seconds until the next question, at least."""
     found = doors.through(plane, seat.gateway, seat.machine)
@@ -111,7 +123,7 @@ def host_of(run: Run) -> str:
     return urlsplit(run.url).hostname or ""
 
 
-def _pause(plane: Plane, services: Iterable[Served], certified: Told) -> float:
+def _pause(plane: GatewayPorts, services: Iterable[Served], certified: Told) -> float:
     replicas = [each for service in services for each in service.replicas]
     changing = not replicas or bool(certified.challenges) or any(each.draining or not each.ready for each in replicas)
     return min(PAUSE, plane.pace.pause(changing=changing, since=0))
@@ -128,7 +140,7 @@ class GatewayCaller:
 # --- who may come, and what came --------------------------------------------------------------------------------------
 
 
-def judge(plane: Plane, seat: Seat, caller: GatewayCaller, project_id: str, run_id: str) -> CallerVerdict:
+def judge(plane: CredentialPorts, seat: Seat, caller: GatewayCaller, project_id: str, run_id: str) -> CallerVerdict:
     """May whoever this is call this service; without `run_id`, all of the project's? Nobody is told anything about
     another project."""
     if project_id != seat.gateway.project_id:
@@ -138,7 +150,7 @@ def judge(plane: Plane, seat: Seat, caller: GatewayCaller, project_id: str, run_
     return doors.member_by_hash(plane, caller.claims, caller.token_hash, project_id, name)
 
 
-def report(plane: Plane, seat: Seat, told: Sequence[Traffic]) -> None:
+def report(plane: GatewayPorts, seat: Seat, told: Sequence[Traffic]) -> None:
     """Keep what was seen of the gateway's services. One that has just been moved elsewhere isn't its to tell of."""
     runs = plane.read.find_many(Run, [keys.run(each.run_id) for each in told])
     mine = [
@@ -164,7 +176,7 @@ class GatewayStreamOrder:
     lazily: bool = True
 
 
-def pass_on(plane: Plane, seat: Seat, orders: Sequence[GatewayStreamOrder], pin: str) -> None:
+def pass_on(plane: GatewayPorts, seat: Seat, orders: Sequence[GatewayStreamOrder], pin: str) -> None:
     """To the agents of replicas of its services, with the gateway's address and the pin of the certificate that it
     shows them. Others are none of its business. Raises Refused for a pin without https, and for https without one: no
     agent sends its ticket to a gateway that it can't recognise."""
@@ -200,7 +212,7 @@ def _told(order: GatewayStreamOrder, gateway: str, pin: str) -> dict[str, Any]:
     return {**told, "lazily": order.lazily, "gateway": gateway}
 
 
-def _address(plane: Plane, seat: Seat, run: Run, dialling: Instance | None) -> str:
+def _address(plane: GatewayPorts, seat: Seat, run: Run, dialling: Instance | None) -> str:
     """Where a replica's machine dials this replica of the gateway: where its cloud, the fleet's spec or the server's
     address says, else where the domain's DNS record leads."""
     host = _place(plane, seat.machine, dialling) or model_host(host_of(run))
@@ -209,7 +221,7 @@ def _address(plane: Plane, seat: Seat, run: Run, dialling: Instance | None) -> s
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _place(plane: Plane, machine: Instance, dialling: Instance | None) -> str:
+def _place(plane: GatewayPorts, machine: Instance, dialling: Instance | None) -> str:
     """Empty for a host that joined by itself: its word mustn't send the agents of others anywhere."""
     if dialling is not None and (dialling.id == machine.id or (dialling.local and machine.local)):
         return doors.LOOPBACK
@@ -219,7 +231,7 @@ def _place(plane: Plane, machine: Instance, dialling: Instance | None) -> str:
     return "" if joined else machine.hostname
 
 
-def _servers_own(plane: Plane, dialling: Instance | None) -> str:
+def _servers_own(plane: GatewayPorts, dialling: Instance | None) -> str:
     """The server's own machine, as another reaches it; empty if that comes through a tunnel."""
     url = "" if plane.joining is None else plane.joining.server_url
     tunnelled = dialling is not None and dialling.host is not None and is_loopback(url)

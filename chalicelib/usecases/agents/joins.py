@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetStatus
@@ -27,16 +28,24 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agents.credentials import holds, outlived
-from chalicelib.usecases.context import TRIES, Joining, Plane
+from chalicelib.usecases.context import TRIES, Joining
 from chalicelib.usecases.loopback import is_loopback
 from chalicelib.usecases.machines.fleets import get, refuse_hosts
 from chalicelib.usecases.machines.hosts import MOST_HOSTS
+from chalicelib.usecases.ports import ChangePorts, CredentialPorts, RecordPorts
 
 LEAST_SECONDS, MOST_SECONDS = 60, 7 * 86_400
 MOST_UNUSED = 100  # commands of a fleet that are waiting to be used
 MOST_SPENT = 100  # those that were revoked or have expired: of more, people see the newest
 MOST_LOOK = 16 * 1024  # bytes that a machine may say about itself
 _UNKNOWN = "This command is unknown here"
+
+
+class JoinPorts(ChangePorts, CredentialPorts, Protocol):
+    """Machines that join fleets by themselves."""
+
+    @property
+    def joining(self) -> Joining | None: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class NewJoin:
 
 
 def create(
-    plane: Plane, user: User, project: Project, name: str, seconds: int, *, role: ProjectRole | None = None
+    plane: JoinPorts, user: User, project: Project, name: str, seconds: int, *, role: ProjectRole | None = None
 ) -> NewJoin:
     """A new command for one machine."""
     row = _fleet(plane, user, project, name, role)
@@ -75,13 +84,15 @@ def create(
     return NewJoin(join, joining.command(f"{join.id}.{secret}"))
 
 
-def listed(plane: Plane, user: User, project: Project, name: str, *, role: ProjectRole | None = None) -> list[Join]:
+def listed(
+    plane: ChangePorts, user: User, project: Project, name: str, *, role: ProjectRole | None = None
+) -> list[Join]:
     """The fleet's commands, the oldest first, until a week after their expiry."""
     return _of(plane, _fleet(plane, user, project, name, role).fleet)
 
 
 def revoke(
-    plane: Plane, user: User, project: Project, name: str, join_id: str, *, role: ProjectRole | None = None
+    plane: ChangePorts, user: User, project: Project, name: str, join_id: str, *, role: ProjectRole | None = None
 ) -> None:
     fleet = _fleet(plane, user, project, name, role).fleet
     for _ in range(TRIES):
@@ -102,7 +113,7 @@ def revoke(
     raise Contended("The command keeps changing.", hint="Try again.")
 
 
-def _fleet(plane: Plane, user: User, project: Project, name: str, role: ProjectRole | None) -> FleetRow:
+def _fleet(plane: ChangePorts, user: User, project: Project, name: str, role: ProjectRole | None) -> FleetRow:
     row = get(plane, project, name=name, fleet_id=None)
     refuse_hosts(plane, user, role, row)
     if FleetSpec.model_validate_json(row.spec).configuration.ssh_config is None:
@@ -111,11 +122,11 @@ def _fleet(plane: Plane, user: User, project: Project, name: str, role: ProjectR
     return row
 
 
-def _of(plane: Plane, fleet: Fleet) -> list[Join]:
+def _of(plane: RecordPorts, fleet: Fleet) -> list[Join]:
     return [nouns.read(Join, record) for record in all_of(plane.store, "gsi1", keys.joins_of(fleet.id))]
 
 
-def _joining(plane: Plane) -> Joining:
+def _joining(plane: JoinPorts) -> Joining:
     found = plane.joining
     if found is None or is_loopback(found.server_url):
         where = f" at {found.server_url}" if found is not None else ""
@@ -127,7 +138,7 @@ def _joining(plane: Plane) -> Joining:
 # --- for machines -----------------------------------------------------------------------------------------------------
 
 
-def script(plane: Plane) -> str:
+def script(plane: JoinPorts) -> str:
     """What the command runs. It holds no secret."""
     return _joining(plane).script()
 
@@ -152,7 +163,7 @@ def read_said(body: bytes) -> JoinRequest:
     return JoinRequest(token, attempt[:100], hostname or "host", "\n".join(look))
 
 
-def redeem(plane: Plane, body: bytes) -> str:
+def redeem(plane: JoinPorts, body: bytes) -> str:
     """The answer to a machine, a word and what belongs to it: `refused` and why, `lacks` and what, a line each, or
     `join` with the instance, its token and its name."""
     said = read_said(body)
@@ -164,7 +175,7 @@ def redeem(plane: Plane, body: bytes) -> str:
     return "refused the fleet keeps changing; try again"
 
 
-def _redeem(plane: Plane, said: JoinRequest) -> str:
+def _redeem(plane: JoinPorts, said: JoinRequest) -> str:
     join_id, _, secret = said.token.partition(".")
     join = nouns.find(plane.store, Join, keys.join(join_id)) if re.fullmatch(r"[0-9a-f-]{36}", join_id) else None
     if join is None or hash_token(secret) != join.secret_hash:
@@ -189,7 +200,7 @@ def _redeem(plane: Plane, said: JoinRequest) -> str:
     return _welcome(plane, instance.id, instance.name)
 
 
-def _view(plane: Plane, join: Join) -> FleetView | str:
+def _view(plane: ChangePorts, join: Join) -> FleetView | str:
     """The fleet to join, or why it can't be joined."""
     fleet = nouns.find(plane.store, Fleet, keys.fleet(join.fleet_id))
     if fleet is None or fleet.deleted or fleet.status is not FleetStatus.active:
@@ -202,7 +213,7 @@ def _view(plane: Plane, join: Join) -> FleetView | str:
     return FleetView(fleet, plane.read.fleet_spec(fleet.id, fleet.spec_num), instances)
 
 
-def _backed(plane: Plane, join: Join, fleet: Fleet) -> bool:
+def _backed(plane: ChangePorts, join: Join, fleet: Fleet) -> bool:
     """May whoever made the command still change the fleet? A machine that joins gets other people's jobs."""
     user = nouns.find(plane.store, User, keys.user(join.user_id))
     member = nouns.find(plane.store, Member, keys.member(join.project_id, join.user_id))
@@ -211,11 +222,11 @@ def _backed(plane: Plane, join: Join, fleet: Fleet) -> bool:
     return plane.permissions.end_hosts(user, None if member is None else member.role, fleet.user_id)
 
 
-def _welcome(plane: Plane, instance_id: str, name: str) -> str:
+def _welcome(plane: CredentialPorts, instance_id: str, name: str) -> str:
     return f"join {instance_id} {bootstrap_token(plane.install_key, instance_id, 0)} {name}"
 
 
-def left(plane: Plane, credential: str, instance_id: str) -> None:
+def left(plane: JoinPorts, credential: str, instance_id: str) -> None:
     """An agent says that its host is cleared."""
     for _ in range(TRIES):
         instance = nouns.find(plane.store, Instance, keys.instance(instance_id))

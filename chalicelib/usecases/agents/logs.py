@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from chalicelib.domain.bounds import LAST_INSTANT
 from chalicelib.domain.instants import Micros
@@ -17,11 +17,28 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.runs.agent_reports import over_quota
 from chalicelib.usecases.agent_message import AgentMessage, LogBytes
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import SizeLimits
+
+if TYPE_CHECKING:
+    from chalicelib.store.log_uploads import Uploads
+    from chalicelib.store.logs import LogStore
+
+
+class UploadPorts(Protocol):
+    """Where output goes, and how much of it."""
+
+    @property
+    def logs(self) -> LogStore: ...
+
+    @property
+    def uploads(self) -> Uploads | None: ...
+
+    @property
+    def limits(self) -> SizeLimits: ...
 
 
 def take_logs(
-    plane: Plane, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
+    plane: UploadPorts, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
 ) -> tuple[dict[str, Job], dict[str, int]]:
     """The jobs, with any that is over its quota ended, and the stored bytes of each log that came. Can raise
     StorageFull: then nothing is acknowledged, and the agent keeps its bytes. `clock_off`: what the machine's clock is
@@ -35,7 +52,7 @@ def take_logs(
 
 
 def take_chunks(
-    plane: Plane, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
+    plane: UploadPorts, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
 ) -> tuple[dict[str, Job], dict[str, int], list[dict[str, Any]]]:
     """The same for output that goes to the store: what is announced gets an address, unless the log goes on elsewhere,
     and what is there becomes part of the log."""
@@ -62,14 +79,14 @@ def take_chunks(
     return after, ends, orders
 
 
-def _take(plane: Plane, job: Job, chunk: LogBytes, draft: Draft, clock_off: Micros) -> tuple[Job, int]:
+def _take(plane: UploadPorts, job: Job, chunk: LogBytes, draft: Draft, clock_off: Micros) -> tuple[Job, int]:
     records = [(min(max(0, at + clock_off), LAST_INSTANT), data) for at, data in chunk.decoded()]
     last = chunk.offset + sum(len(data) for _, data in records)
     job, excess = _within_quota(plane, job, last, draft)
     return job, last if excess else plane.logs.append(job.project_id, job.id, chunk.offset, records)
 
 
-def _within_quota(plane: Plane, job: Job, last: int, draft: Draft) -> tuple[Job, bool]:
+def _within_quota(plane: UploadPorts, job: Job, last: int, draft: Draft) -> tuple[Job, bool]:
     """The job, ended if its log up to this byte is over its quota, and whether it is."""
     if job.reason is JobReason.log_quota_exceeded:
         return job, True

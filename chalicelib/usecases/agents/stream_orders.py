@@ -14,12 +14,12 @@ import orjson
 from chalicelib.domain.stream_orders import KEPT, StreamOrder
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Delete, Record
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import SealedPorts, StreamPorts
 
 Order = Mapping[str, Any]  # with its `id` and `ticket`
 
 
-def pass_on(plane: Plane, orders: Sequence[tuple[str, Order]]) -> None:
+def pass_on(plane: StreamPorts, orders: Sequence[tuple[str, Order]]) -> None:
     """Each to the agent of its instance."""
     if plane.streams is not None:
         for instance_id, order in orders:
@@ -32,7 +32,7 @@ def pass_on(plane: Plane, orders: Sequence[tuple[str, Order]]) -> None:
         plane.store.commit([replace(nouns.put(each), expect=None) for each in made.values()])
 
 
-def told(plane: Plane, instance_id: str, kept: Sequence[Record]) -> list[dict[str, Any]]:
+def told(plane: StreamPorts, instance_id: str, kept: Sequence[Record]) -> list[dict[str, Any]]:
     """What the instance's agent should dial now. `kept`: what the table has for it, which is forgotten."""
     if plane.streams is not None:
         return plane.streams.orders(instance_id)
@@ -43,7 +43,7 @@ def told(plane: Plane, instance_id: str, kept: Sequence[Record]) -> list[dict[st
     return [orjson.loads(plane.seal.open(each.order, context=_context(each))) for each in found if each.at > late]
 
 
-def _made(plane: Plane, instance_id: str, order: Order) -> StreamOrder:
+def _made(plane: SealedPorts, instance_id: str, order: Order) -> StreamOrder:
     made = StreamOrder(instance_id=instance_id, id=order["id"], order="", at=plane.clock.now())
     return made.with_(order=plane.seal.seal(orjson.dumps(order).decode(), context=_context(made)))
 

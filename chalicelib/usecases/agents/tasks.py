@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from pydantic import ValidationError
@@ -27,14 +27,20 @@ from chalicelib.planning.jobs.jobs import NO_CODE, agent_task
 from chalicelib.planning.jobs.neighbours import Reference
 from chalicelib.planning.jobs.nodes import Nodes
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people.secrets import opened
+from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedPorts
 from chalicelib.usecases.runs import job_keys, neighbours, node_keys, repos
 
 _WITH_SECRETS = ("env", "registry_auth")  # which are filled in last, and escapes taken out with that
 
 
-def task_of(plane: Plane, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()) -> dict[str, Any] | None:
+class TaskPorts(SealedPorts, CredentialPorts, Protocol):
+    """What a task needs from the records, with its secrets and tokens."""
+
+
+def task_of(
+    plane: TaskPorts, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any] | None:
     """The task in the form of the protocol; None: it needs addresses of other replicas, which have none yet. Raises
     Refused if it can't be sent: a secret is missing, its stored spec can't be read, or it holds what JSON can't.
     `disks`: its volumes. Other tasks travel in the same response, so all is tried here."""
@@ -54,7 +60,7 @@ def task_of(plane: Plane, job: Job, instance: Instance, disks: Sequence[dict[str
     return task
 
 
-def _task(plane: Plane, job: Job, instance: Instance, addresses: Mapping[Reference, str]) -> dict[str, Any]:
+def _task(plane: TaskPorts, job: Job, instance: Instance, addresses: Mapping[Reference, str]) -> dict[str, Any]:
     spec = plane.read.job_spec(job)
     project = nouns.find(plane.store, Project, keys.project(job.project_id))
     if project is None:
@@ -93,7 +99,9 @@ def _interpolated(place: Mapping[str, Any], env: Mapping[str, str], *names: str)
     }
 
 
-def _one_of_several(plane: Plane, job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:
+def _one_of_several(
+    plane: CredentialPorts, job: Job, spec: JobSpec, instance: Instance, project_name: str
+) -> dict[str, Any]:
     """A node's task: with all nodes of its attempt, whose addresses were published before it got its place, in the
     network that those addresses belong to."""
     gang = nouns.find(plane.store, Gang, keys.gang(job.run_id, job.replica_num, job.submission_num))
@@ -109,7 +117,7 @@ def _one_of_several(plane: Plane, job: Job, spec: JobSpec, instance: Instance, p
     }
 
 
-def _code(plane: Plane, job: Job, spec: JobSpec) -> list[dict[str, str]]:
+def _code(plane: RecordPorts, job: Job, spec: JobSpec) -> list[dict[str, str]]:
     """The code uploaded for the run's repo, if any: a patch to a remote one, else what its folder has."""
     if not spec.repo_code_hash:
         return []
@@ -120,7 +128,7 @@ def _code(plane: Plane, job: Job, spec: JobSpec) -> list[dict[str, str]]:
 
 
 def _repo(
-    plane: Plane, job: Job, spec: JobSpec, repo: dict[str, Any], code: list[dict[str, str]]
+    plane: SealedPorts, job: Job, spec: JobSpec, repo: dict[str, Any], code: list[dict[str, str]]
 ) -> dict[str, Any] | None:
     """The repository with its code and, if it is cloned, with the address and the credentials of the run's user."""
     if "name" not in repo:
@@ -135,14 +143,14 @@ def _repo(
     return {**repo, **asdict(known), "code": code[0] if code else None}
 
 
-def archives_of(plane: Plane, job: Job) -> frozenset[str]:
+def archives_of(plane: RecordPorts, job: Job) -> frozenset[str]:
     """The ids of the archives that the job's task may download."""
     spec = plane.read.job_spec(job)
     code = (archive_id(job.project_id, spec.repo_code_hash),) if spec.repo_code_hash else ()
     return frozenset((*(archive.id for archive in spec.file_archives), *code))
 
 
-def fill_secrets(plane: Plane, project_id: str, task: dict[str, Any]) -> dict[str, Any]:
+def fill_secrets(plane: SealedPorts, project_id: str, task: dict[str, Any]) -> dict[str, Any]:
     places = [task["env"], *([task["registry_auth"]] if task.get("registry_auth") else [])]
     texts = [text for place in places for text in place.values() if isinstance(text, str)]
     names = sorted({name for text in texts for name in secrets_in(text)})

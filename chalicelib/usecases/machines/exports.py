@@ -20,9 +20,10 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete
 from chalicelib.usecases.audit_events import project_target, told
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.machines import fleets
 from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,18 @@ class ExportChange:
 # --- read ------------------------------------------------------------------------------------------------------------
 
 
-def list_exports(plane: Plane, project: Project) -> list[ExportView]:
+def list_exports(plane: RecordPorts, project: Project) -> list[ExportView]:
     found = [nouns.read(Export, record) for record in every(plane.store, f"project/{project.id}", "export/")]
     return [_view(plane, export) for export in found]
 
 
-def list_imports(plane: Plane, project: Project) -> list[ExportView]:
+def list_imports(plane: RecordPorts, project: Project) -> list[ExportView]:
     """Who else gets them is no importer's business."""
     found = sorted(plane.read.imports(project.id), key=lambda export: (export.project_name, export.name))
     return [_view(plane, export.with_(importers=())) for export in found]
 
 
-def _view(plane: Plane, export: Export) -> ExportView:
+def _view(plane: RecordPorts, export: Export) -> ExportView:
     projects = nouns.find_many(plane.store, Project, [keys.project(each) for each in export.importers])
     shared = nouns.find_many(plane.store, Fleet, [keys.fleet(each) for each in export.fleets])
     return ExportView(
@@ -70,7 +71,7 @@ def _view(plane: Plane, export: Export) -> ExportView:
 # --- change ----------------------------------------------------------------------------------------------------------
 
 
-def create(plane: Plane, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
+def create(plane: ChangePorts, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
     if wrong := names.problem(name, "export"):
         raise Invalid([Problem(": ".join(wrong), path="name")])
     now = plane.clock.now()
@@ -87,7 +88,7 @@ def create(plane: Plane, actor: User, project: Project, name: str, asked: Export
     raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 
-def update(plane: Plane, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
+def update(plane: ChangePorts, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
     for _ in range(TRIES):
         before = _required(plane, project, name)
         after = _changed(plane, actor, project, before, asked)
@@ -99,7 +100,7 @@ def update(plane: Plane, actor: User, project: Project, name: str, asked: Export
     raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 
-def delete(plane: Plane, actor: User, project: Project, name: str) -> None:
+def delete(plane: ChangePorts, actor: User, project: Project, name: str) -> None:
     for _ in range(TRIES):
         before = _required(plane, project, name)
         try:
@@ -110,7 +111,7 @@ def delete(plane: Plane, actor: User, project: Project, name: str) -> None:
     raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 
-def delete_import(plane: Plane, actor: User, project: Project, exporter: str, name: str) -> None:
+def delete_import(plane: ChangePorts, actor: User, project: Project, exporter: str, name: str) -> None:
     """The importing project's own end of it."""
     for _ in range(TRIES):
         found = next((e for e in plane.read.imports(project.id) if (e.project_name, e.name) == (exporter, name)), None)
@@ -132,7 +133,7 @@ def delete_import(plane: Plane, actor: User, project: Project, exporter: str, na
     raise Contended(f"The import {exporter}/{name} keeps changing.", hint="Try again.")
 
 
-def _required(plane: Plane, project: Project, name: str) -> Export:
+def _required(plane: RecordPorts, project: Project, name: str) -> Export:
     found = (
         nouns.find(plane.store, Export, keys.export(project.id, name))
         if names.problem(name, "export") is None
@@ -143,7 +144,7 @@ def _required(plane: Plane, project: Project, name: str) -> Export:
     return found
 
 
-def _changed(plane: Plane, actor: User, project: Project, export: Export, asked: ExportChange) -> Export:
+def _changed(plane: RecordPorts, actor: User, project: Project, export: Export, asked: ExportChange) -> Export:
     everybody = export.is_global if asked.is_global is None else asked.is_global
     more = not export.is_global or asked.fleets  # than every project had before
     if everybody and more and actor.role is not GlobalRole.admin:
@@ -165,7 +166,7 @@ def _changed(plane: Plane, actor: User, project: Project, export: Export, asked:
     return export.with_(is_global=everybody, importers=importers, fleets=found)
 
 
-def _importer(plane: Plane, actor: User, project: Project, name: str) -> str:
+def _importer(plane: RecordPorts, actor: User, project: Project, name: str) -> str:
     """The project gets hosts on which its jobs will run, so its own admins decide, too. Nobody can probe for names."""
     target = nouns.find_target(plane.store, keys.project_name(name))
     found = None if target is None else nouns.find(plane.store, Project, keys.project(target[0]))
@@ -186,7 +187,7 @@ def _refuse_unknown(noun: str, named: Iterable[str], known: Collection[str], exp
             raise NotFound(f"The export {export.name} has no {noun} {name[:60]!r}.", hint=listed)
 
 
-def _shareable(plane: Plane, project: Project, name: str) -> str:
+def _shareable(plane: RecordPorts, project: Project, name: str) -> str:
     fleet = fleets.named(plane.store, project, name)
     if fleet is None:
         raise NotFound(f"There is no fleet {name[:60]!r} in project {project.name}.")
@@ -201,7 +202,7 @@ def _shareable(plane: Plane, project: Project, name: str) -> str:
 # --- commit ----------------------------------------------------------------------------------------------------------
 
 
-def _commit(plane: Plane, actor: User, project: Project, before: Export, after: Export | None) -> None:
+def _commit(plane: ChangePorts, actor: User, project: Project, before: Export, after: Export | None) -> None:
     """The export with its pointers, and an event on either side. Runs that lose their hosts are looked at, and projects
     that get some."""
     if after == before and before.version:
@@ -218,7 +219,9 @@ def _commit(plane: Plane, actor: User, project: Project, before: Export, after: 
     plane.door.wake([*sorted(runs), *(f"queue/{importer}" for importer in (after.importers if after else ()))])
 
 
-def _events(plane: Plane, actor: User, project: Project, before: Export, after: Export | None) -> Iterable[Change]:
+def _events(
+    plane: RecordPorts, actor: User, project: Project, before: Export, after: Export | None
+) -> Iterable[Change]:
     said = "ended" if after is None else "changed" if before.version else "created"
     name, now = f"{before.project_name}/{before.name}", plane.clock.now()
     ids = dict.fromkeys((*before.importers, *(after.importers if after else ())))

@@ -30,11 +30,12 @@ from chalicelib.planning.placing import plan_offers
 from chalicelib.planning.runs import field_support
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import pages, specs
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.machines import hosts
 from chalicelib.usecases.machines.fleets import holder, named, refuse_hosts, refuse_ssh
 from chalicelib.usecases.people import secrets
 from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.ports import OfferPorts, SealedPorts
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class SeenFleet:
     spec: dict[str, Any]
 
 
-def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> FleetPlan:
+def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any]) -> FleetPlan:
     specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
@@ -76,7 +77,7 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
 
 
 def apply_plan(
-    plane: Plane,
+    plane: OfferPorts,
     user: User,
     project: Project,
     raw: dict[str, Any],
@@ -103,7 +104,7 @@ def apply_plan(
     raise Contended(f"The fleet {name} keeps changing.", hint="Try again.")
 
 
-def _problems(plane: Plane, project: Project, spec: FleetSpec) -> list[Problem]:
+def _problems(plane: OfferPorts, project: Project, spec: FleetSpec) -> list[Problem]:
     facts = plane.backends.facts(project.id).values()
     found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
     found += [*field_support.fleet_refusals(spec), *field_support.reservation_refusals(spec, facts)]
@@ -115,20 +116,20 @@ def _complete(raw: dict[str, Any], name: str | None) -> dict[str, Any]:
     return {"profile": {}, **raw, "configuration": {**raw["configuration"], "type": "fleet", "name": name}}
 
 
-def _obstacles(plane: Plane, current: FleetRow, spec: FleetSpec) -> list[str]:
+def _obstacles(plane: SealedPorts, current: FleetRow, spec: FleetSpec) -> list[str]:
     if current.fleet.status is not FleetStatus.active:
         return [f"it is {current.fleet.status.value}"]
     old = _clear(plane, current)
     return [*specs.needs_new_fleet(old, spec), *hosts.obstacles(old, spec, current)]
 
 
-def _clear(plane: Plane, row: FleetRow) -> FleetSpec:
+def _clear(plane: SealedPorts, row: FleetRow) -> FleetSpec:
     """The current spec with its keys in clear, like those of a new spec, so that an unchanged key is no change."""
     return sealed_specs.fleet_spec(plane.seal, row.fleet.id, row.spec)
 
 
 def _apply(
-    plane: Plane,
+    plane: OfferPorts,
     user: User,
     project: Project,
     name: str,
@@ -168,7 +169,7 @@ def _check_seen(current: FleetRow | None, seen: SeenFleet, name: str) -> None:
 
 
 def _create(
-    plane: Plane,
+    plane: OfferPorts,
     user: User,
     project: Project,
     claim: tuple[str, int],
@@ -199,7 +200,7 @@ def _create(
     return _with_hosts(plane, FleetRow(fleet.with_(version=1), body.spec, ()), spec)
 
 
-def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: dict[str, Any]) -> FleetRow:
+def _update(plane: OfferPorts, user: User, current: FleetRow, spec: FleetSpec, raw: dict[str, Any]) -> FleetRow:
     changed = specs.changed_fields(_clear(plane, current), spec)
     to_add = hosts.wanted(spec, current)
     if not changed and set(to_add) <= set(current.fleet.to_add):
@@ -229,7 +230,7 @@ def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: d
     return _with_hosts(plane, row, spec)
 
 
-def _with_hosts(plane: Plane, row: FleetRow, spec: FleetSpec) -> FleetRow:
+def _with_hosts(plane: OfferPorts, row: FleetRow, spec: FleetSpec) -> FleetRow:
     """Its hosts are added now and not by the next pass: clients watch the instances that an apply answers with."""
     if not row.fleet.to_add:
         return row
@@ -242,7 +243,7 @@ def _with_hosts(plane: Plane, row: FleetRow, spec: FleetSpec) -> FleetRow:
     return plane.read.fleet_row(plane.read.find(Fleet, keys.fleet(row.fleet.id)) or row.fleet, sure=True)
 
 
-def stored_body(plane: Plane, fleet: Fleet, raw: dict[str, Any]) -> FleetBody:
+def stored_body(plane: SealedPorts, fleet: Fleet, raw: dict[str, Any]) -> FleetBody:
     text = specs.text_of(sealed_specs.sealed(plane.seal, FleetSpec, raw, sealed_specs.of_fleet(fleet.id)))
     return FleetBody(fleet_id=fleet.id, spec_num=fleet.spec_num, spec=text)
 

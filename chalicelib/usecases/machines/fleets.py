@@ -22,7 +22,8 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
 from chalicelib.usecases import pages
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
+from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
 _GONE = (FleetStatus.terminated, FleetStatus.failed)
 
@@ -40,7 +41,7 @@ class FleetFilter:
 # --- read -----------------------------------------------------------------------------------------------------------
 
 
-def get(plane: Plane, project: Project, *, name: str | None, fleet_id: str | None) -> FleetRow:
+def get(plane: RecordPorts, project: Project, *, name: str | None, fleet_id: str | None) -> FleetRow:
     if fleet_id is not None:
         found = nouns.find(plane.store, Fleet, keys.fleet(fleet_id))
         fleet = None if found is None or found.project_id != project.id or found.status in _GONE else found
@@ -53,7 +54,7 @@ def get(plane: Plane, project: Project, *, name: str | None, fleet_id: str | Non
     return plane.read.fleet_row(fleet)
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: FleetFilter) -> list[tuple[Project, FleetRow]]:
+def list_rows(plane: RecordPorts, projects: Sequence[Project], wanted: FleetFilter) -> list[tuple[Project, FleetRow]]:
     """A page of fleets of all `projects` together, newest first unless `ascending`."""
     low, high = pages.bounds(wanted.prev_created_at, wanted.prev_id, ascending=wanted.ascending)
     found: list[tuple[Project, Fleet]] = []
@@ -72,14 +73,14 @@ def list_rows(plane: Plane, projects: Sequence[Project], wanted: FleetFilter) ->
     return [(project, plane.read.fleet_row(fleet)) for project, fleet in found[: wanted.limit]]
 
 
-def list_all(plane: Plane, project: Project) -> list[FleetRow]:
+def list_all(plane: RecordPorts, project: Project) -> list[FleetRow]:
     """Every fleet of a project, oldest first."""
     fleets = [fleet for fleet in plane.read.fleets(project.id) if fleet.status not in _GONE]
     return [plane.read.fleet_row(fleet) for fleet in sorted(fleets, key=lambda fleet: (fleet.created_at, fleet.id))]
 
 
 def imported(
-    plane: Plane, projects: Sequence[Project], wanted: FleetFilter | None = None
+    plane: RecordPorts, projects: Sequence[Project], wanted: FleetFilter | None = None
 ) -> list[tuple[str, FleetRow]]:
     """The fleets that others share with these projects, each once, beside the name of the project that it is of. The
     projects' own aren't among them. `wanted`: those of a page."""
@@ -96,7 +97,7 @@ def imported(
     return [(name, plane.read.fleet_row(fleet)) for name, fleet in rows]
 
 
-def get_imported(plane: Plane, project: Project, name: str) -> tuple[str, FleetRow]:
+def get_imported(plane: RecordPorts, project: Project, name: str) -> tuple[str, FleetRow]:
     """By the name that the project knows it by, `<project>/<name>`; beside the name of the project that it is of."""
     for owner, row in imported(plane, [project]):
         if f"{owner}/{row.fleet.name}" == name:
@@ -128,7 +129,7 @@ def holder(store: Store, project: Project, name: str) -> tuple[Fleet | None, int
 
 
 def delete(
-    plane: Plane,
+    plane: ChangePorts,
     user: User,
     project: Project,
     names: Sequence[str],
@@ -149,7 +150,7 @@ def delete(
             _forget(plane, user, row.instances)
 
 
-def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
+def _delete(plane: ChangePorts, user: User, fleet: Fleet | None) -> None:
     for _ in range(TRIES):
         if fleet is None:
             return
@@ -164,7 +165,7 @@ def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
 
 
 def delete_instances(
-    plane: Plane,
+    plane: ChangePorts,
     user: User,
     project: Project,
     name: str,
@@ -191,14 +192,16 @@ def delete_instances(
         _forget(plane, user, chosen)
 
 
-def _forget(plane: Plane, user: User, instances: Sequence[Instance]) -> None:
+def _forget(plane: ChangePorts, user: User, instances: Sequence[Instance]) -> None:
     for instance in instances:
         if instance.host is not None:
             _change(plane, user, instance, end_instance)
             _change(plane, user, nouns.find(plane.store, Instance, keys.instance(instance.id)), forget_host)
 
 
-def _change(plane: Plane, user: User, instance: Instance | None, change: Callable[[Instance, Draft], Plan]) -> None:
+def _change(
+    plane: ChangePorts, user: User, instance: Instance | None, change: Callable[[Instance, Draft], Plan]
+) -> None:
     for _ in range(TRIES):
         if instance is None:
             return
@@ -216,13 +219,13 @@ def _change(plane: Plane, user: User, instance: Instance | None, change: Callabl
     raise Contended("The instance keeps changing.", hint="Try again.")
 
 
-def refuse_ssh(plane: Plane, user: User, role: ProjectRole | None, spec: FleetSpec) -> None:
+def refuse_ssh(plane: ChangePorts, user: User, role: ProjectRole | None, spec: FleetSpec) -> None:
     """If the installation reserves SSH fleets for admins, refuses everyone else."""
     if spec.configuration.ssh_config is not None and not plane.permissions.manage_ssh_fleets(user, role):
         raise Refused("Only admins of the project may manage its SSH fleets here.", hint="Ask one of them.")
 
 
-def refuse_hosts(plane: Plane, user: User, role: ProjectRole | None, row: FleetRow) -> None:
+def refuse_hosts(plane: ChangePorts, user: User, role: ProjectRole | None, row: FleetRow) -> None:
     """Refuses whoever may not change or end a fleet of hosts that weren't bought."""
     spec = FleetSpec.model_validate_json(row.spec)
     refuse_ssh(plane, user, role, spec)
@@ -254,7 +257,7 @@ def refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> No
     raise Refused(f"{what} in use by {those('run', there)}.", hint=hint)
 
 
-def _required(plane: Plane, project: Project, name: str) -> FleetRow:
+def _required(plane: RecordPorts, project: Project, name: str) -> FleetRow:
     fleet = named(plane.store, project, name)
     if fleet is None:
         raise NotFound(f"There is no fleet {name[:80]} in project {project.name}.")

@@ -16,7 +16,7 @@ from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Put, Record
 from chalicelib.usecases.agent_message import TroubleSaid
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import RecordPorts
 
 KEPT_SECONDS = 7 * 86_400
 MOST = 1_000  # checks in one response
@@ -53,7 +53,7 @@ class WantedChecks:
     limit: int | None = None
 
 
-def list_checks(plane: Plane, project: Project, wanted: WantedChecks) -> list[HealthCheck]:
+def list_checks(plane: RecordPorts, project: Project, wanted: WantedChecks) -> list[HealthCheck]:
     """Newest first."""
     instance = _instance(plane, project, wanted)
     low = "" if wanted.after is None else sortable(max(0, wanted.after - MINUTE))
@@ -67,7 +67,7 @@ def list_checks(plane: Plane, project: Project, wanted: WantedChecks) -> list[He
     return sorted(kept, key=lambda check: check.at, reverse=True)[:limit]
 
 
-def _instance(plane: Plane, project: Project, wanted: WantedChecks) -> Instance:
+def _instance(plane: RecordPorts, project: Project, wanted: WantedChecks) -> Instance:
     found = nouns.find_target(plane.store, keys.fleet_name(project.id, wanted.fleet_name))
     there = [] if found is None else plane.read.instances(found[0])
     instance = next((each for each in there if each.num == wanted.instance_num), None)

@@ -11,7 +11,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import RecordPorts
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class InstanceFilter:
     imported: bool = False  # also those that others share with the projects
 
 
-def get(plane: Plane, project: Project, instance_id: str) -> Instance:
+def get(plane: RecordPorts, project: Project, instance_id: str) -> Instance:
     found = nouns.find(plane.store, Instance, keys.instance(instance_id))
     if found is None or found.project_id != project.id:
         raise NotFound(f"There is no instance {instance_id[:80]} in project {project.name}.")
     return found
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: InstanceFilter) -> list[tuple[str, Instance]]:
+def list_rows(plane: RecordPorts, projects: Sequence[Project], wanted: InstanceFilter) -> list[tuple[str, Instance]]:
     """A page of live instances of all `projects` together, newest first unless `ascending`, each with the name of its
     project."""
     fleets = {fleet.id: project.name for project in projects for fleet in plane.read.fleets(project.id)}

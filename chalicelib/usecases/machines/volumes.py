@@ -36,8 +36,9 @@ from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.usecases import pages, specs
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.ports import ChangePorts, OfferPorts, RecordPorts
 
 
 @dataclass(frozen=True)
@@ -55,26 +56,26 @@ class VolumeFilter:
 # --- read -----------------------------------------------------------------------------------------------------------
 
 
-def get(plane: Plane, project: Project, name: str) -> Volume:
+def get(plane: RecordPorts, project: Project, name: str) -> Volume:
     volume = holder(plane, project, name)[0]
     if volume is None:
         raise NotFound(f"There is no volume {name[:80]} in project {project.name}.")
     return volume
 
 
-def list_all(plane: Plane, project: Project) -> list[Volume]:
+def list_all(plane: RecordPorts, project: Project) -> list[Volume]:
     """Every volume of a project, oldest first."""
     return sorted(plane.read.volumes(project.id), key=lambda volume: (volume.created_at, volume.id))
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: VolumeFilter) -> list[tuple[Project, Volume]]:
+def list_rows(plane: RecordPorts, projects: Sequence[Project], wanted: VolumeFilter) -> list[tuple[Project, Volume]]:
     """A page of volumes of all `projects` together, newest first unless `ascending`."""
     found = [(project, volume) for project in projects for volume in _list_project(plane, project, wanted)]
     found.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
     return found[: wanted.limit]
 
 
-def _list_project(plane: Plane, project: Project, wanted: VolumeFilter) -> list[Volume]:
+def _list_project(plane: RecordPorts, project: Project, wanted: VolumeFilter) -> list[Volume]:
     low, high = pages.bounds(wanted.prev_created_at, wanted.prev_id, ascending=wanted.ascending)
     found: list[Volume] = []
     cursor: str | None = None
@@ -96,7 +97,7 @@ def _list_project(plane: Plane, project: Project, wanted: VolumeFilter) -> list[
     return found
 
 
-def holder(plane: Plane, project: Project, name: str) -> tuple[Volume | None, int]:
+def holder(plane: RecordPorts, project: Project, name: str) -> tuple[Volume | None, int]:
     """The volume of that name, and the version of its pointer, on which the next claim of the name depends."""
     pointer = nouns.find_target(plane.store, keys.volume_name(project.id, name))
     if pointer is None:
@@ -109,7 +110,7 @@ def holder(plane: Plane, project: Project, name: str) -> tuple[Volume | None, in
 
 
 def check(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None
+    plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None
 ) -> VolumeConfiguration:
     """Could it be created, as far as can be known? Raises what speaks against it. `role`: the user's in the project."""
     configuration = _configuration(raw)
@@ -122,7 +123,7 @@ def check(
     return configuration
 
 
-def create(plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> Volume:
+def create(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> Volume:
     configuration = check(plane, user, project, raw, role)
     name = configuration.name or specs.invented_name(
         plane.random_id(), "volume", lambda name: plane.store.get(keys.volume_name(project.id, name)) is not None
@@ -163,7 +164,7 @@ def _configuration(raw: dict[str, Any]) -> VolumeConfiguration:
     return spec.configuration
 
 
-def _refuse_unavailable(plane: Plane, project: Project, configuration: VolumeConfiguration) -> None:
+def _refuse_unavailable(plane: OfferPorts, project: Project, configuration: VolumeConfiguration) -> None:
     backend = configuration.backend
     facts = plane.backends.facts(project.id)
     able = [name for name, each in facts.items() if each.volumes]
@@ -180,7 +181,9 @@ def _refuse_unavailable(plane: Plane, project: Project, configuration: VolumeCon
         raise Invalid([problem])
 
 
-def _create(plane: Plane, user: User, project: Project, configuration: VolumeConfiguration, version: int) -> Volume:
+def _create(
+    plane: ChangePorts, user: User, project: Project, configuration: VolumeConfiguration, version: int
+) -> Volume:
     """A new volume. `version`: of the name's pointer, at which the name was free."""
     now, external = plane.clock.now(), configuration.external_id or ""
     size = getattr(configuration, "size", None)
@@ -217,7 +220,7 @@ def _create(plane: Plane, user: User, project: Project, configuration: VolumeCon
 # --- delete ---------------------------------------------------------------------------------------------------------
 
 
-def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> None:
+def delete(plane: ChangePorts, user: User, project: Project, names: Sequence[str]) -> None:
     """Deletes volumes; none if one of them is attached or doesn't exist."""
     for volume in [get(plane, project, name) for name in dict.fromkeys(names)]:
         _refuse_if_attached(volume)
@@ -225,7 +228,7 @@ def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> 
         _delete(plane, user, project, name)
 
 
-def _delete(plane: Plane, user: User, project: Project, name: str) -> None:
+def _delete(plane: ChangePorts, user: User, project: Project, name: str) -> None:
     for _ in range(TRIES):
         volume = holder(plane, project, name)[0]
         if volume is None:

@@ -8,8 +8,8 @@ is changed only there, and what was configured over the API only over the API, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import orjson
 
@@ -27,14 +27,15 @@ from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.domain.specs.secrecy import HIDDEN
 from chalicelib.domain.tenants import GlobalRole, Project, User
-from chalicelib.engine.ports import ConfigurationCheck
+from chalicelib.engine.ports import AccountWork, Backends, ConfigurationCheck
 from chalicelib.errors import AlreadyExists, BackendError, Invalid, NotFound, NotSupported, Problem, Refused
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete, Store
 from chalicelib.usecases.audit_events import backend_target, project_target, told
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import Providers
 from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.ports import RecordPorts, SealedPorts
 
 Raw = dict[str, Any]
 NEWEST = 200  # instances of a fleet, more than are bought within the lag of an index
@@ -44,12 +45,28 @@ IN_FILE = "server/config.yml"
 # --- read -------------------------------------------------------------------------------------------------------------
 
 
+class BackendPorts(SealedPorts, Protocol):
+    """Configured backends, and their providers."""
+
+    @property
+    def backends(self) -> Backends: ...
+
+    @property
+    def providers(self) -> Providers: ...
+
+    @property
+    def account_work(self) -> AccountWork: ...
+
+    @property
+    def random_id(self) -> Callable[[], str]: ...
+
+
 def list_backends(store: Store, project_id: str) -> list[Configured]:
     """Those of a project, by type."""
     return [nouns.read(Configured, record) for record in every(store, f"project/{project_id}", "backend/")]
 
 
-def get_backend(plane: Plane, project: Project, type: str) -> Configured:
+def get_backend(plane: RecordPorts, project: Project, type: str) -> Configured:
     found = nouns.find(plane.store, Configured, keys.backend(project.id, type))
     if found is None:
         raise NotFound(
@@ -67,7 +84,7 @@ def shown(backend: Configured) -> Raw:
     return found
 
 
-def opened(plane: Plane, backend: Configured) -> Raw:
+def opened(plane: SealedPorts, backend: Configured) -> Raw:
     """Its configuration with its secrets in clear, to make the backend. Never shown, stored or logged."""
     model = config_model(backend.type)
     assert model is not None, "only known types are stored"
@@ -78,7 +95,7 @@ def opened(plane: Plane, backend: Configured) -> Raw:
 # --- changed ----------------------------------------------------------------------------------------------------------
 
 
-def create_backend(plane: Plane, project: Project, actor: User, config: Spec) -> Configured:
+def create_backend(plane: BackendPorts, project: Project, actor: User, config: Spec) -> Configured:
     """Raises the backend's own error if the provider refuses it."""
     type = type_of(config)
     _refuse_unknown(plane, project, type)
@@ -92,7 +109,7 @@ def create_backend(plane: Plane, project: Project, actor: User, config: Spec) ->
     return store(plane, project, config, None, actor=actor)
 
 
-def update_backend(plane: Plane, project: Project, actor: User, config: Spec) -> Configured:
+def update_backend(plane: BackendPorts, project: Project, actor: User, config: Spec) -> Configured:
     """Machines and volumes stay, so the new configuration must reach those that there are."""
     type = type_of(config)
     _refuse_unknown(plane, project, type)
@@ -106,7 +123,7 @@ def update_backend(plane: Plane, project: Project, actor: User, config: Spec) ->
     return store(plane, project, config, known, actor=actor)
 
 
-def delete_backends(plane: Plane, project: Project, actor: User, types: Sequence[str]) -> None:
+def delete_backends(plane: BackendPorts, project: Project, actor: User, types: Sequence[str]) -> None:
     """All of them or none. What is applied just before the deletion is found after it, and takes it back."""
     found = [get_backend(plane, project, type) for type in dict.fromkeys(types)]
     for backend in found:
@@ -122,14 +139,14 @@ def delete_backends(plane: Plane, project: Project, actor: User, types: Sequence
         raise
 
 
-def check_backend(plane: Plane, project: Project, type: str) -> None:
+def check_backend(plane: BackendPorts, project: Project, type: str) -> None:
     """Ask the provider whether the stored configuration works. Raises what is wrong."""
     backend = get_backend(plane, project, type)
     _refuse_unknown(plane, project, type)
     check(plane, project, read_backend(opened(plane, backend)))
 
 
-def check(plane: Plane, project: Project, config: Spec, machines: Iterable[Instance] = ()) -> None:
+def check(plane: BackendPorts, project: Project, config: Spec, machines: Iterable[Instance] = ()) -> None:
     """Ask the provider, where its SDK is. Raises its refusal, or Refused if `machines` can't be seen with this
     configuration."""
     type = type_of(config)
@@ -146,7 +163,7 @@ def check(plane: Plane, project: Project, config: Spec, machines: Iterable[Insta
 
 
 def store(
-    plane: Plane,
+    plane: BackendPorts,
     project: Project,
     config: Spec,
     known: Configured | None,
@@ -170,7 +187,7 @@ def store(
     return backend
 
 
-def forget(plane: Plane, backends: Sequence[Configured], *, actor: User | None = None) -> None:
+def forget(plane: BackendPorts, backends: Sequence[Configured], *, actor: User | None = None) -> None:
     """Delete their records; whoever calls has seen that nothing needs them."""
     if not backends:
         return
@@ -184,7 +201,7 @@ def forget(plane: Plane, backends: Sequence[Configured], *, actor: User | None =
     plane.backends.look_again(*(one.account for one in backends))
 
 
-def uses(plane: Plane, project_id: str, type: str) -> list[str]:
+def uses(plane: RecordPorts, project_id: str, type: str) -> list[str]:
     """The names of what needs this backend: machines, volumes, gateways, and fleets with a placement group there."""
     groups = [
         f"placement group of fleet {fleet.name}"
@@ -196,7 +213,7 @@ def uses(plane: Plane, project_id: str, type: str) -> list[str]:
     return [*(machine.name for machine in _machines(plane, project_id, type)), *volumes, *groups, *gateways]
 
 
-def _machines(plane: Plane, project_id: str, type: str) -> list[Instance]:
+def _machines(plane: RecordPorts, project_id: str, type: str) -> list[Instance]:
     return [
         instance
         for fleet in plane.read.fleets(project_id)
@@ -205,7 +222,7 @@ def _machines(plane: Plane, project_id: str, type: str) -> list[Instance]:
     ]
 
 
-def _instances(plane: Plane, fleet: Fleet) -> list[Instance]:
+def _instances(plane: RecordPorts, fleet: Fleet) -> list[Instance]:
     """Those of its index, and its newest, which that may not show yet."""
     found = {instance.id: instance for instance in plane.read.instances(fleet.id)}
     newest = range(max(0, fleet.next_instance_num - NEWEST), fleet.next_instance_num)
@@ -221,7 +238,7 @@ def _must_show(machine: Instance, shown: Micros) -> bool:
     return bool(machine.handles) and machine.created_at <= shown and machine.status is not InstanceStatus.terminating
 
 
-def _readable(plane: Plane, backend: Configured) -> Raw:
+def _readable(plane: SealedPorts, backend: Configured) -> Raw:
     """Its configuration in clear; empty if it doesn't open, so that it can still be replaced as a whole."""
     try:
         return opened(plane, backend)
@@ -229,13 +246,13 @@ def _readable(plane: Plane, backend: Configured) -> Raw:
         return {}
 
 
-def _sealed(plane: Plane, project: Project, config: Spec) -> str:
+def _sealed(plane: SealedPorts, project: Project, config: Spec) -> str:
     """As it is stored: JSON, its secrets sealed."""
     context = sealed_specs.of_backend(project.id, type_of(config))
     return orjson.dumps(sealed_specs.sealed(plane.seal, _kind(config), plain(config), context)).decode()
 
 
-def _put_back(plane: Plane, backend: Configured, actor: User) -> None:
+def _put_back(plane: BackendPorts, backend: Configured, actor: User) -> None:
     if nouns.find(plane.store, Configured, nouns.key_of(backend)) is not None:
         return  # somebody configured it anew
     again = backend.with_(version=0)
@@ -257,7 +274,7 @@ def _roster(store: Store, add: Iterable[tuple[str, str]] = (), drop: Iterable[tu
 
 
 def _told(
-    plane: Plane, type: EventType, backend: Configured, project: Project, actor: User | None, detail: str = ""
+    plane: RecordPorts, type: EventType, backend: Configured, project: Project, actor: User | None, detail: str = ""
 ) -> Change:
     seed = f"{backend.id}/{backend.version}/{detail}"
     said = ": ".join(part for part in (backend.type, detail) if part)
@@ -283,7 +300,7 @@ def _kind(config: Spec) -> type[Spec]:
     return type(config)
 
 
-def _refuse_unknown(plane: Plane, project: Project, type: str) -> None:
+def _refuse_unknown(plane: BackendPorts, project: Project, type: str) -> None:
     shared = [account.facts.name for account in plane.backends.accounts(project.id) if account.project_id is None]
     if type in shared:
         raise Refused(f"The simulated cloud stands in for the backend `{type}` here.", hint="Configure another type.")
@@ -300,7 +317,7 @@ def _refuse_of_file(backend: Configured) -> None:
         )
 
 
-def _refuse_used(plane: Plane, backend: Configured) -> None:
+def _refuse_used(plane: RecordPorts, backend: Configured) -> None:
     used = uses(plane, backend.project_id, backend.type)
     if used:
         raise Refused(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Protocol
 
 from chalicelib.billing import plane as billed
 from chalicelib.billing.plane import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
@@ -13,16 +13,31 @@ from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
+from chalicelib.engine.ports import Backends
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import Store
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.pace import Pace
+from chalicelib.usecases.ports import RecordPorts
 
 WINDOW = 30 * DAY  # whose runs are counted, as a month's
 MOST = 500  # runs of a project that are counted; of one with more, the newest tell how many come in a month
 
 
-def report(plane: Plane) -> dict[str, Any]:
+class CostPorts(RecordPorts, Protocol):
+    """What the bill depends on."""
+
+    @property
+    def backends(self) -> Backends: ...
+
+    @property
+    def pace(self) -> Pace: ...
+
+    @property
+    def announces(self) -> bool: ...
+
+
+def report(plane: CostPorts) -> dict[str, Any]:
     """A month's bill, line by line. Where calls cost nothing there is none."""
     pace = plane.pace
     said: dict[str, Any] = {
@@ -77,7 +92,7 @@ def _projects(store: Store) -> list[str]:
     return [nouns.pointed(record) for record in every(store, "projects", "name/")]
 
 
-def _runs(plane: Plane) -> dict[str, float]:
+def _runs(plane: RecordPorts) -> dict[str, float]:
     """That come in a month, and what those on several nodes add."""
     found: Counter[str] = Counter()
     for project_id in _projects(plane.store):
@@ -85,7 +100,7 @@ def _runs(plane: Plane) -> dict[str, float]:
     return {driver: float(found[driver]) for driver in (RUN, NODE, START)}
 
 
-def _of_project(plane: Plane, project_id: str) -> dict[str, float]:
+def _of_project(plane: RecordPorts, project_id: str) -> dict[str, float]:
     now, store = plane.clock.now(), plane.store
     page = store.query("gsi1", keys.runs_of(project_id), low=sortable(now - WINDOW), limit=MOST, reverse=True)
     runs = {run.id: run for run in (nouns.read(Run, record) for record in page.records)}
@@ -102,7 +117,7 @@ def _of_project(plane: Plane, project_id: str) -> dict[str, float]:
     return {RUN: sum(often.values()), NODE: further, START: sum(often[id_] for id_ in several)}
 
 
-def _starts(plane: Plane, run: Run, now: Micros) -> float:
+def _starts(plane: RecordPorts, run: Run, now: Micros) -> float:
     """Of a run that starts by its schedule, in the time that is counted. Each is much like a run."""
     newest = plane.read.newest_job(run.id, 0, 0)
     made = 0 if newest is None else newest.submission_num + 1

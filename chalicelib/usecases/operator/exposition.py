@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
@@ -26,8 +26,11 @@ from chalicelib.domain.services import Traffic
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.engine.read import RunRow
 from chalicelib.store.listing import all_of
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people.projects import visible
+from chalicelib.usecases.ports import RecordPorts
+
+if TYPE_CHECKING:
+    from chalicelib.engine.counters import Figures
 
 MIB = 1024 * 1024
 HEALTH = {"healthy": 0, "warning": 1, "failure": 2}
@@ -75,6 +78,13 @@ _ENDS = {
 Labels = Mapping[str, str]
 
 
+class MetricPorts(RecordPorts, Protocol):
+    """Metrics."""
+
+    @property
+    def figures(self) -> Figures | None: ...
+
+
 @dataclass
 class Exposition:
     """Samples by the name of their family, in the order of `FAMILIES`."""
@@ -89,7 +99,7 @@ class Exposition:
         return max(0, self.now - since) / SECOND
 
 
-def expose(plane: Plane, user: User) -> Exposition:
+def expose(plane: MetricPorts, user: User) -> Exposition:
     made = Exposition(plane.clock.now())
     everything = user.role is GlobalRole.admin
     for project in visible(plane.store, user, not_joined=everything):
@@ -102,7 +112,7 @@ def expose(plane: Plane, user: User) -> Exposition:
     return made
 
 
-def _instances(plane: Plane, made: Exposition, project: Project) -> None:
+def _instances(plane: RecordPorts, made: Exposition, project: Project) -> None:
     price = 0.0
     for fleet in plane.read.fleets(project.id):
         instances = plane.read.instances(fleet.id)
@@ -147,7 +157,7 @@ def _gpu(offer: Offer) -> str:
     return gpus[0].name if gpus else ""
 
 
-def _runs(plane: Plane, made: Exposition, project: Project) -> None:
+def _runs(plane: RecordPorts, made: Exposition, project: Project) -> None:
     counted: Counter[tuple[str, str]] = Counter()  # name of the family, name of the user
     live: Counter[str] = Counter()
     for run in _listed(plane, project):
@@ -169,12 +179,12 @@ def _runs(plane: Plane, made: Exposition, project: Project) -> None:
         made.add("dstack_runs", number, project_name=project.name, status=status)
 
 
-def _listed(plane: Plane, project: Project) -> Iterator[Run]:
+def _listed(plane: RecordPorts, project: Project) -> Iterator[Run]:
     for record in all_of(plane.store, "gsi1", keys.runs_of(project.id)):
         yield plane.read.parse(Run, record)
 
 
-def _tokens(plane: Plane, made: Exposition, project: Project, run: Run, model: str) -> None:
+def _tokens(plane: RecordPorts, made: Exposition, project: Project, run: Run, model: str) -> None:
     for record in all_of(plane.store, "main", keys.traffic(run.id, "").pk):
         seen = plane.read.parse(Traffic, record)
         named = {
@@ -188,13 +198,13 @@ def _tokens(plane: Plane, made: Exposition, project: Project, run: Run, model: s
         made.add("dstack_service_completion_tokens_total", seen.completion_tokens, **named)
 
 
-def _jobs(plane: Plane, made: Exposition, project: Project, row: RunRow, kind: str) -> None:
+def _jobs(plane: RecordPorts, made: Exposition, project: Project, row: RunRow, kind: str) -> None:
     for job in row.jobs:
         if not job.finished and job.assignment is not None:
             _job(made, project, row.run, job, job.assignment, kind, _newest_point(plane, job))
 
 
-def _newest_point(plane: Plane, job: Job) -> dict[str, Any] | None:
+def _newest_point(plane: RecordPorts, job: Job) -> dict[str, Any] | None:
     page = plane.store.query("main", keys.metric(job.id, 0).pk, limit=1, reverse=True)
     return orjson.loads(page.records[0].body) if page.records else None
 
@@ -241,7 +251,7 @@ def _job(
             made.add("dstack_job_gpu_memory_total_bytes", has.gpus[number].memory_mib * MIB, **one)
 
 
-def _queue(plane: Plane, made: Exposition, project: Project) -> None:
+def _queue(plane: RecordPorts, made: Exposition, project: Project) -> None:
     waiting = [plane.read.parse(Job, each) for each in all_of(plane.store, "gsi1", keys.queue_of(project.id))]
     oldest = min((job.submitted_at for job in waiting), default=made.now)
     made.add("dstack_queue_jobs", len(waiting), project_name=project.name)

@@ -18,9 +18,10 @@ from chalicelib.errors import Bug, Conflict, Invalid
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Store
 from chalicelib.usecases.audit_events import project_target, told, user_target
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.users import make_user, move_token
+from chalicelib.usecases.ports import AccountPorts
 
 N = TypeVar("N", bound=Noun)
 
@@ -28,7 +29,7 @@ ADMIN = "admin"
 MAIN = "main"
 
 
-def first_start(plane: Plane, token: str | None = None) -> tuple[str | None, Project]:
+def first_start(plane: AccountPorts, token: str | None = None) -> tuple[str | None, Project]:
     """The admin's token if this start created or changed it (it can't be read back later), and project `main`."""
     if token is not None and (not token or not token.isascii() or any(c.isspace() for c in token)):
         raise Invalid("The admin token is empty, or contains a space or a non-ASCII character.", hint="Choose another.")
@@ -40,7 +41,7 @@ def first_start(plane: Plane, token: str | None = None) -> tuple[str | None, Pro
     raise Bug("the admin and its project keep changing while this server starts")
 
 
-def _ensure(plane: Plane, token: str | None) -> tuple[str | None, Project]:
+def _ensure(plane: AccountPorts, token: str | None) -> tuple[str | None, Project]:
     store, now = plane.store, plane.clock.now()
     changes: list[Change] = []
     shown: str | None = None

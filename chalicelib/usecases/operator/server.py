@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import iso
+from chalicelib.domain.retention import Retention
 from chalicelib.domain.subscriptions import Subscription
+from chalicelib.domain.usage import Measure
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import RecordPorts
 
 SERVED_VERSION = "0.22.5"  # the client whose wire this is; clients compare nothing with it
+
+
+class UsagePorts(RecordPorts, Protocol):
+    """What is stored, and for how long."""
+
+    @property
+    def measure(self) -> Measure: ...
+
+    @property
+    def retention(self) -> Retention: ...
 
 
 def info() -> dict[str, str]:
     return {"server_version": SERVED_VERSION}
 
 
-def usage(plane: Plane) -> dict[str, Any]:
+def usage(plane: UsagePorts) -> dict[str, Any]:
     """How much space its data takes, and for how many days it keeps things: for the operator."""
     found = plane.measure()
     parts = [asdict(part) for part in found.parts]
@@ -27,7 +39,7 @@ def usage(plane: Plane) -> dict[str, Any]:
     return {**info(), "parts": parts, "free": found.free, "days": days, "subscriptions": followers}
 
 
-def _subscriptions(plane: Plane) -> list[Subscription]:
+def _subscriptions(plane: RecordPorts) -> list[Subscription]:
     found = all_of(plane.store, "main", keys.SUBSCRIPTIONS)
     return [nouns.read(Subscription, record) for record in found]
 

@@ -7,6 +7,7 @@ Refusals come first, by name and with the position in the file, so that a server
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Protocol
 
 from chalicelib.configuration.server import ServerFile
 from chalicelib.configuration.server_spec import AESKey, ServerConfig
@@ -16,9 +17,14 @@ from chalicelib.domain.specs.reading import Spec
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import Problem, Refused
 from chalicelib.store import nouns
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.operator import backends
+from chalicelib.usecases.operator.backends import BackendPorts
 from chalicelib.usecases.people.projects import create_project
+from chalicelib.usecases.ports import ChangePorts, RecordPorts, SealedPorts
+
+
+class ServerConfigPorts(BackendPorts, ChangePorts, Protocol):
+    """Projects and backends of a configuration file."""
 
 
 def refusals(file: ServerFile, backends: Collection[str], simulated: str | None = None) -> tuple[Problem, ...]:
@@ -50,19 +56,19 @@ def sealing_keys(config: ServerConfig, own: bytes) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys([*found, own]))
 
 
-def ensure_projects(plane: Plane, admin: User, config: ServerConfig) -> None:
+def ensure_projects(plane: ChangePorts, admin: User, config: ServerConfig) -> None:
     """Creates missing projects. Every start may run this."""
     for project in config.projects:
         if nouns.find_target(plane.store, keys.project_name(project.name)) is None:
             create_project(plane, admin, project.name)
 
 
-def ensure_backends(plane: Plane, config: ServerConfig) -> tuple[str, ...]:
+def ensure_backends(plane: BackendPorts, config: ServerConfig) -> tuple[str, ...]:
     """Makes the file's backends those of this file. Returns what couldn't be done, and why."""
     return tuple(_ensure_backends(plane, config))
 
 
-def _ensure_backends(plane: Plane, config: ServerConfig) -> Iterator[str]:
+def _ensure_backends(plane: BackendPorts, config: ServerConfig) -> Iterator[str]:
     wanted: set[tuple[str, str]] = set()
     for declared in config.projects:
         found = nouns.find_target(plane.store, keys.project_name(declared.name))
@@ -77,7 +83,7 @@ def _ensure_backends(plane: Plane, config: ServerConfig) -> Iterator[str]:
             yield from _leave(plane, known)
 
 
-def _ensure(plane: Plane, project: Project, config: Spec) -> Iterator[str]:
+def _ensure(plane: BackendPorts, project: Project, config: Spec) -> Iterator[str]:
     type = backends.type_of(config)
     known = nouns.find(plane.store, Configured, keys.backend(project.id, type))
     if known is not None and not known.from_file:
@@ -89,21 +95,21 @@ def _ensure(plane: Plane, project: Project, config: Spec) -> Iterator[str]:
         backends.store(plane, project, config, known, from_file=True)
 
 
-def _same(plane: Plane, known: Configured, config: Spec) -> bool:
+def _same(plane: SealedPorts, known: Configured, config: Spec) -> bool:
     try:
         return backends.opened(plane, known) == backends.plain(config)
     except Refused:
         return False  # sealed by a key that is gone
 
 
-def _leave(plane: Plane, known: Configured) -> Iterator[str]:
+def _leave(plane: BackendPorts, known: Configured) -> Iterator[str]:
     if used := backends.uses(plane, known.project_id, known.type):
         yield f"the backend {known.type} isn't in the file any more; it stays until these are gone: {', '.join(used)}"
     else:
         backends.forget(plane, [known])
 
 
-def _configured(plane: Plane) -> list[Configured]:
+def _configured(plane: RecordPorts) -> list[Configured]:
     roster = nouns.find(plane.store, BackendRoster, keys.ROSTER)
     if roster is None or not roster.rows:
         return []

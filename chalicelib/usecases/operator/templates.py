@@ -6,12 +6,12 @@ file, line and column, and hides the others: a form that is missing without a wo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chalicelib.configuration.parse import decode, parse_as
-from chalicelib.usecases.context import Plane
 
 MOST = 200  # that one list has
 _KINDS = Literal["task", "service", "dev-environment", "fleet", "volume", "gateway"]
@@ -56,10 +56,10 @@ class Template(_Strict):
     configuration: Described
 
 
-def list_templates(plane: Plane) -> list[dict[str, Any]]:
-    """By the names of their files."""
-    files = sorted(plane.templates().items())[:MOST]
-    return [_shown(parse_as(Template, decode(raw, name), filename=name)) for name, raw in files]
+def list_templates(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """The templates in these files, in the order of their names."""
+    listed = sorted(files.items())[:MOST]
+    return [_shown(parse_as(Template, decode(raw, name), filename=name)) for name, raw in listed]
 
 
 def _shown(template: Template) -> dict[str, Any]:

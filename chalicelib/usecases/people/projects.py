@@ -22,9 +22,10 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Put, Record, Store
 from chalicelib.usecases.audit_events import project_target, told
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.users import memberships, named_user
+from chalicelib.usecases.ports import AccountPorts, ChangePorts, RecordPorts
 
 log = logging.getLogger(__name__)
 
@@ -91,11 +92,11 @@ def name_of(project: Project, version: int = 0) -> Put:
     return Put(Record(keys.project_name(project.name), version + 1, body), expect=version)
 
 
-def without_fleets(plane: Plane, user: User) -> list[Project]:
+def without_fleets(plane: RecordPorts, user: User) -> list[Project]:
     return [project for project in visible(plane.store, user, not_joined=False) if not _live_fleets(plane, project)]
 
 
-def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = False) -> Project:
+def create_project(plane: ChangePorts, actor: User, name: str, *, is_public: bool = False) -> Project:
     if not PROJECT_NAME.fullmatch(name):
         raise Invalid([Problem("a name has 1 to 50 letters, digits, - and _", path="project_name")])
     if not plane.permissions.create_projects(actor):
@@ -130,7 +131,7 @@ def _one_more(store: Store, actor: User) -> list[Change]:
     return [nouns.put(owner)]
 
 
-def delete_projects(plane: Plane, actor: User, names: Sequence[str]) -> None:
+def delete_projects(plane: RecordPorts, actor: User, names: Sequence[str]) -> None:
     """Deletes all of them or none: projects in use, or not the caller's to delete, are refused first."""
     wanted = list(dict.fromkeys(names))
     for project in [_named(plane.store, actor, name) for name in wanted]:
@@ -139,7 +140,7 @@ def delete_projects(plane: Plane, actor: User, names: Sequence[str]) -> None:
         _delete(plane, actor, name)
 
 
-def _refuse_if_used(plane: Plane, project: Project) -> None:
+def _refuse_if_used(plane: RecordPorts, project: Project) -> None:
     if plane.read.live_runs(project.id):
         raise Refused(f"The project {project.name} has active runs.", hint="Stop them first: dstack stop NAME")
     if _live_fleets(plane, project):
@@ -150,7 +151,7 @@ def _refuse_if_used(plane: Plane, project: Project) -> None:
         raise Refused(f"The project {project.name} has gateways.", hint="Delete them first: dstack gateway delete NAME")
 
 
-def _delete(plane: Plane, actor: User, name: str) -> None:
+def _delete(plane: RecordPorts, actor: User, name: str) -> None:
     """Nothing new can be applied to a deleted project (see `undeleted`), so a check after the deletion sees everything,
     but for a run that is being submitted at that moment, which that call stops. If something was applied just before,
     the deletion is taken back; crashes in between are left to the project's closing."""
@@ -173,7 +174,7 @@ def _delete(plane: Plane, actor: User, name: str) -> None:
     raise Contended(f"The project {name} keeps changing.", hint="Try again.")
 
 
-def _take_back(plane: Plane, actor: User, project_id: str) -> None:
+def _take_back(plane: RecordPorts, actor: User, project_id: str) -> None:
     project = nouns.find(plane.store, Project, keys.project(project_id))
     if project is None or not project.deleted:
         return
@@ -196,7 +197,7 @@ def undeleted(store: Store, project: Project) -> Check:
     return Check(nouns.key_of(found), found.version)
 
 
-def set_public(plane: Plane, actor: User, project: Project, *, is_public: bool) -> Project:
+def set_public(plane: RecordPorts, actor: User, project: Project, *, is_public: bool) -> Project:
     changed = project.with_(is_public=is_public)
     if changed != project:
         said = "public" if is_public else "private"
@@ -213,7 +214,7 @@ def set_public(plane: Plane, actor: User, project: Project, *, is_public: bool) 
 Roles = Mapping[str, ProjectRole]  # by user name
 
 
-def add_members(plane: Plane, actor: User, project: Project, role: ProjectRole | None, wanted: Roles) -> None:
+def add_members(plane: AccountPorts, actor: User, project: Project, role: ProjectRole | None, wanted: Roles) -> None:
     """Add members or change their role. A manager leaves admins alone; anybody may join a public project as a user."""
     joins = project.is_public and list(wanted) == [actor.name] and wanted[actor.name] is ProjectRole.user
     if not joins or role is not None:
@@ -235,7 +236,9 @@ def add_members(plane: Plane, actor: User, project: Project, role: ProjectRole |
     _save(plane, actor, project, known, after)
 
 
-def remove_members(plane: Plane, actor: User, project: Project, role: ProjectRole | None, names: Sequence[str]) -> None:
+def remove_members(
+    plane: AccountPorts, actor: User, project: Project, role: ProjectRole | None, names: Sequence[str]
+) -> None:
     """A manager leaves admins alone; anybody may leave."""
     if set(names) - {actor.name}:
         _need(actor, role, ProjectRole.manager, ProjectRole.admin)
@@ -252,7 +255,7 @@ def remove_members(plane: Plane, actor: User, project: Project, role: ProjectRol
     _save(plane, actor, project, known, after)
 
 
-def give_role(plane: Plane, user: User, project: Project, role: ProjectRole | None, provider: str) -> None:
+def give_role(plane: AccountPorts, user: User, project: Project, role: ProjectRole | None, provider: str) -> None:
     """What the user's groups at a provider of accounts give; None: nothing any more. What a person gave stays."""
     known = {member.user_id: member for member in _members(plane.store, project.id)}
     old = known.get(user.id)
@@ -266,7 +269,7 @@ def give_role(plane: Plane, user: User, project: Project, role: ProjectRole | No
     _save(plane, user, project, known, after)
 
 
-def set_members(plane: Plane, actor: User, project: Project, wanted: Roles) -> None:
+def set_members(plane: AccountPorts, actor: User, project: Project, wanted: Roles) -> None:
     """Make these the project's only members."""
     users = [named_user(plane.store, name) for name in wanted]
     known = {member.user_id: member for member in _members(plane.store, project.id)}
@@ -278,7 +281,7 @@ def set_members(plane: Plane, actor: User, project: Project, wanted: Roles) -> N
 
 
 def _save(
-    plane: Plane, actor: User, project: Project, known: Mapping[str, Member], after: Mapping[str, Member]
+    plane: AccountPorts, actor: User, project: Project, known: Mapping[str, Member], after: Mapping[str, Member]
 ) -> None:
     if not any(member.role is ProjectRole.admin for member in after.values()):
         raise Refused(f"The project {project.name} would have no admin.", hint="Make another member its admin first.")
@@ -315,11 +318,11 @@ def _named(store: Store, actor: User, name: str) -> Project:
     return project
 
 
-def _live_fleets(plane: Plane, project: Project) -> bool:
+def _live_fleets(plane: RecordPorts, project: Project) -> bool:
     return any(fleet.status is not FleetStatus.terminated for fleet in plane.read.fleets(project.id))
 
 
-def _told(plane: Plane, type: EventType, project: Project, actor: User, detail: str = "") -> Change:
+def _told(plane: RecordPorts, type: EventType, project: Project, actor: User, detail: str = "") -> Change:
     seed = f"{project.id}/{project.version}"
     target = project_target(project)
     now = plane.clock.now()

@@ -12,8 +12,8 @@ from chalicelib.printable import printable
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases.audit_events import told, user_target
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people import rights_revision
+from chalicelib.usecases.ports import AccountPorts, RecordPorts
 
 MOST = 20  # of one user: each host has them in its records, of everybody who may log in there
 MOST_CHARACTERS = 8_000  # the longest key that OpenSSH reads is about as long
@@ -21,12 +21,12 @@ MOST_NAME = 100
 LEAST_RSA = 2048  # bits
 
 
-def list_keys(plane: Plane, user: User) -> tuple[PublicKey, ...]:
+def list_keys(plane: RecordPorts, user: User) -> tuple[PublicKey, ...]:
     """Newest first."""
     return _current(plane, user).public_keys[::-1]
 
 
-def add_key(plane: Plane, user: User, text: str, name: str | None = None) -> PublicKey:
+def add_key(plane: AccountPorts, user: User, text: str, name: str | None = None) -> PublicKey:
     line, comment = _checked(text)
     called = printable((name or comment).strip())[:MOST_NAME] or f"key of {user.name}"
     known = _current(plane, user)
@@ -44,7 +44,7 @@ def add_key(plane: Plane, user: User, text: str, name: str | None = None) -> Pub
     return key
 
 
-def delete_keys(plane: Plane, user: User, ids: Sequence[str]) -> None:
+def delete_keys(plane: AccountPorts, user: User, ids: Sequence[str]) -> None:
     """All of them or, if one isn't the user's, none."""
     known = _current(plane, user)
     gone = tuple(key for key in known.public_keys if key.id in ids)
@@ -57,7 +57,7 @@ def delete_keys(plane: Plane, user: User, ids: Sequence[str]) -> None:
         rights_revision.commit(plane, [nouns.put(known.with_(public_keys=left)), event])
 
 
-def _current(plane: Plane, user: User) -> User:
+def _current(plane: RecordPorts, user: User) -> User:
     found = nouns.find(plane.store, User, keys.user(user.id))
     if found is None:
         raise NotFound(f"There is no user {user.name!r}.")
@@ -95,7 +95,7 @@ def _invalid(why: str) -> Invalid:
     return Invalid([Problem(why, path="key")])
 
 
-def _told(plane: Plane, type: EventType, user: User, actor: User, which: Sequence[PublicKey]) -> Change:
+def _told(plane: RecordPorts, type: EventType, user: User, actor: User, which: Sequence[PublicKey]) -> Change:
     said = ", ".join(f"{key.name} ({key.fingerprint})" for key in which)
     seed = f"{user.id}/{user.version}"
     at = plane.clock.now()

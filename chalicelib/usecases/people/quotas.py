@@ -24,9 +24,10 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.quotas import Amounts, QuotaUsage, refusal, shown
 from chalicelib.store import nouns
 from chalicelib.usecases.audit_events import project_target, told
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.people.users import named_user
+from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
 AT_ONCE = 40  # waiting runs that a changed quota makes due with its own commit; looking at one looks at all
 
@@ -47,7 +48,7 @@ class QuotaView:
     shares: tuple[UserShare, ...]  # of users with limits of their own and, if users have limits, of those who use some
 
 
-def view(plane: Plane, project: Project) -> QuotaView:
+def view(plane: RecordPorts, project: Project) -> QuotaView:
     quota = plane.read.find(Quota, keys.quota(project.id)) or Quota(id=project.id, project_name=project.name)
     usage = usage_of(plane.read, quota, plane.read.fleet_views(project.id), plane.clock.now())
     using = usage.users if quota.by_user else ()
@@ -62,7 +63,7 @@ def view(plane: Plane, project: Project) -> QuotaView:
 
 
 def lines(
-    plane: Plane,
+    plane: RecordPorts,
     user: User,
     project: Project,
     fleets: Sequence[FleetView],
@@ -84,7 +85,9 @@ def lines(
 # --- changing --------------------------------------------------------------------------------------------------------
 
 
-def set_limits(plane: Plane, actor: User, project: Project, username: str | None, changes: Mapping[str, Any]) -> None:
+def set_limits(
+    plane: ChangePorts, actor: User, project: Project, username: str | None, changes: Mapping[str, Any]
+) -> None:
     """`username`: whose limits these are; empty: of each user who has none; None: of the whole project. What `changes`
     doesn't name stays as it is."""
     if username is None and actor.role is not GlobalRole.admin:
@@ -118,7 +121,7 @@ def _changed(quota: Quota, user_id: str | None, changes: Mapping[str, Any]) -> Q
 
 
 def _commit(
-    plane: Plane, actor: User, project: Project, quota: Quota, changed: Quota, now: Micros, detail: str
+    plane: ChangePorts, actor: User, project: Project, quota: Quota, changed: Quota, now: Micros, detail: str
 ) -> None:
     waiting = _waiting(plane, project.id)
     draft = Draft(now)
@@ -134,7 +137,7 @@ def _commit(
     )
 
 
-def _waiting(plane: Plane, project_id: str) -> list[Job]:
+def _waiting(plane: RecordPorts, project_id: str) -> list[Job]:
     """The first in its queue: there may be more room for them now, or less."""
     page = plane.store.query("gsi1", keys.queue_of(project_id), limit=AT_ONCE)
     return [job for job in plane.read.find_many(Job, [record.key for record in page.records]) if job and job.queued]

@@ -22,19 +22,19 @@ from chalicelib.errors import Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Put, Record, Store
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import AccountPorts
 
 if TYPE_CHECKING:
     from chalicelib.domain.sign_on import SignOn
 
 
-def commit(plane: Plane, changes: Sequence[Change]) -> None:
+def commit(plane: AccountPorts, changes: Sequence[Change]) -> None:
     """Changes of who may do what, or of keys: with a new revision, and whoever lost a right loses it at once."""
     plane.store.commit([*changes, _moved(plane)])
     plane.rights()
 
 
-def _moved(plane: Plane) -> Put:
+def _moved(plane: AccountPorts) -> Put:
     """Nobody's to compare: two changes at once may both write it."""
     body = orjson.dumps({"id": plane.random_id()})
     return Put(Record(keys.rights(), 1, body), expect=None)

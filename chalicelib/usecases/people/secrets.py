@@ -15,18 +15,18 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.audit_events import secret_target, told
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
 MOST_NAMED = 200  # by one configuration
 
 
-def list_secrets(plane: Plane, project: Project, *, after: str = "", limit: int | None = None) -> list[Secret]:
+def list_secrets(plane: RecordPorts, project: Project, *, after: str = "", limit: int | None = None) -> list[Secret]:
     """The project's secrets in order of names, after the name `after`."""
     found = page_after(plane.store, f"project/{project.id}", "secret/", after=after, limit=limit)
     return [nouns.read(Secret, record) for record in found]
 
 
-def get_secret(plane: Plane, project: Project, name: str) -> tuple[Secret, str]:
+def get_secret(plane: SealedPorts, project: Project, name: str) -> tuple[Secret, str]:
     """The secret and its value."""
     secret = nouns.find(plane.store, Secret, keys.secret(project.id, name)) if SECRET_NAME.fullmatch(name) else None
     if secret is None:
@@ -34,7 +34,7 @@ def get_secret(plane: Plane, project: Project, name: str) -> tuple[Secret, str]:
     return secret, opened(plane, secret)
 
 
-def set_secret(plane: Plane, project: Project, actor: User, name: str, value: str) -> Secret:
+def set_secret(plane: AccountPorts, project: Project, actor: User, name: str, value: str) -> Secret:
     problems = []
     if not SECRET_NAME.fullmatch(name):
         problems.append(Problem("a name has 1 to 200 letters, digits, - and _", path="name"))
@@ -58,7 +58,7 @@ def set_secret(plane: Plane, project: Project, actor: User, name: str, value: st
     return secret
 
 
-def delete_secrets(plane: Plane, project: Project, actor: User, names: Sequence[str]) -> None:
+def delete_secrets(plane: RecordPorts, project: Project, actor: User, names: Sequence[str]) -> None:
     """Deletes all of them or none: a missing name is an error."""
     wanted = list(dict.fromkeys(names))
     if len(wanted) * 2 > MAX_CHANGES:
@@ -80,7 +80,7 @@ def delete_secrets(plane: Plane, project: Project, actor: User, names: Sequence[
         plane.store.commit(changes)
 
 
-def missing(plane: Plane, project: Project, named: Iterable[tuple[str, str]]) -> list[Problem]:
+def missing(plane: RecordPorts, project: Project, named: Iterable[tuple[str, str]]) -> list[Problem]:
     """`named`: the secrets that a spec refers to, each with its place there."""
     places = list(named)
     keys_of = {name: keys.secret(project.id, name) for _, name in places}
@@ -102,7 +102,7 @@ def _missing(path: str, name: str, others: list[str]) -> Problem:
     return Problem(f"the project has no secret `{name[:80]}`", path=path, hint=hint, code="unknown-value")
 
 
-def opened(plane: Plane, secret: Secret) -> str:
+def opened(plane: SealedPorts, secret: Secret) -> str:
     return plane.seal.open(secret.sealed, context=_context(secret.project_id, secret.name))
 
 

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from hmac import compare_digest
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import orjson
@@ -31,11 +31,12 @@ from chalicelib.errors import Conflict, Contended, NotFound, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.usecases.audit_events import told, user_target
-from chalicelib.usecases.context import DeviceCode, Plane, SignsOn
+from chalicelib.usecases.context import DeviceCode, SignsOn
 from chalicelib.usecases.loopback import is_loopback
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.projects import give_role
 from chalicelib.usecases.people.users import make_user, memberships, sign_on
+from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,16 @@ PATIENCE = 10 * MINUTE  # to sign on
 TRIES = 20  # names, and commits under contention
 _SEALED_FOR = "sign-on"
 _AGAIN = "Begin again with `dstack login`."
+
+
+class SignOnPorts(AccountPorts, Protocol):
+    """Providers of accounts, and the users here."""
+
+    @property
+    def sign_on(self) -> Mapping[str, SignsOn]: ...
+
+    @property
+    def people_url(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class Begun:
     proof: str = ""  # for the browser to keep, if one began
 
 
-def begin(plane: Plane, name: str, local_port: int | None, base_url: str | None) -> Begun:
+def begin(plane: SignOnPorts, name: str, local_port: int | None, base_url: str | None) -> Begun:
     """The provider sends the browser to a port of its own machine, or to a console."""
     provider = _provider(plane, name)
     redirect = provider.rules.redirect_url
@@ -92,7 +103,7 @@ def begin(plane: Plane, name: str, local_port: int | None, base_url: str | None)
     return Begun(provider.address(redirect, _sealed(plane, state), nonce, verifier), proof)
 
 
-def _check_base(plane: Plane, name: str, base_url: str) -> None:
+def _check_base(plane: SignOnPorts, name: str, base_url: str) -> None:
     if is_loopback(base_url) or _origin(base_url) == _origin(plane.people_url):
         return
     raise Refused(
@@ -107,12 +118,12 @@ def _origin(url: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.lower()
 
 
-def onward(plane: Plane, state: str) -> int | None:
+def onward(plane: SealedPorts, state: str) -> int | None:
     """The port that the browser is to be sent on to, where the provider could only send it to one address."""
     return _opened(plane, state).local_port
 
 
-def finish(plane: Plane, name: str, code: str, state: str, proof: str = "") -> tuple[User, str]:
+def finish(plane: SignOnPorts, name: str, code: str, state: str, proof: str = "") -> tuple[User, str]:
     """The user and a new token. `proof`: what the browser has kept."""
     known = _opened(plane, state)
     if known.provider != name or not known.verifier:
@@ -123,14 +134,14 @@ def finish(plane: Plane, name: str, code: str, state: str, proof: str = "") -> t
     return _enter(plane, provider, provider.account(code, known.redirect, known.nonce, known.verifier))
 
 
-def begin_device(plane: Plane, name: str) -> tuple[DeviceCode, str]:
+def begin_device(plane: SignOnPorts, name: str) -> tuple[DeviceCode, str]:
     """The code to type elsewhere, and the state to ask with whether somebody has."""
     code = _provider(plane, name).device()
     until = plane.clock.now() + code.expires_in * SECOND
     return code, _sealed(plane, _State(name, until, device_code=code.device_code))
 
 
-def finish_device(plane: Plane, name: str, state: str) -> tuple[User, str] | None:
+def finish_device(plane: SignOnPorts, name: str, state: str) -> tuple[User, str] | None:
     """None: nobody has signed on with the code yet."""
     known = _opened(plane, state)
     if known.provider != name or not known.device_code:
@@ -140,7 +151,7 @@ def finish_device(plane: Plane, name: str, state: str) -> tuple[User, str] | Non
     return None if account is None else _enter(plane, provider, account)
 
 
-def _provider(plane: Plane, name: str) -> SignsOn:
+def _provider(plane: SignOnPorts, name: str) -> SignsOn:
     found = plane.sign_on.get(name)
     if found is None:
         known = (
@@ -152,11 +163,11 @@ def _provider(plane: Plane, name: str) -> SignsOn:
     return found
 
 
-def _sealed(plane: Plane, state: _State) -> str:
+def _sealed(plane: SealedPorts, state: _State) -> str:
     return plane.seal.seal(orjson.dumps(asdict(state)).decode(), context=_SEALED_FOR)
 
 
-def _opened(plane: Plane, sealed: str) -> _State:
+def _opened(plane: SealedPorts, sealed: str) -> _State:
     try:
         known = _State(**orjson.loads(plane.seal.open(sealed, context=_SEALED_FOR)))
     except Refused:
@@ -169,7 +180,7 @@ def _opened(plane: Plane, sealed: str) -> _State:
 # --- who it is --------------------------------------------------------------------------------------------------------
 
 
-def _enter(plane: Plane, provider: SignsOn, account: Mapping[str, Any]) -> tuple[User, str]:
+def _enter(plane: AccountPorts, provider: SignsOn, account: Mapping[str, Any]) -> tuple[User, str]:
     rules = provider.rules
     claims = claims_of(account, rules)
     check(claims, rules)
@@ -186,7 +197,7 @@ def _enter(plane: Plane, provider: SignsOn, account: Mapping[str, Any]) -> tuple
     raise Contended("The user keeps changing.", hint="Try again.")
 
 
-def _user(plane: Plane, provider: SignsOn, claims: Claims, role: GlobalRole) -> User:
+def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRole) -> User:
     """The account's user, who is created with the first sign-on. Raises Conflict if somebody else is faster."""
     identity = hashlib.sha256(f"{provider.rules.issuer}\n{claims.subject}".encode()).hexdigest()
     target = nouns.find_target(plane.store, keys.identity(identity))
@@ -217,7 +228,7 @@ def _user(plane: Plane, provider: SignsOn, claims: Claims, role: GlobalRole) -> 
     return user.with_(version=1)
 
 
-def _with_email(plane: Plane, email: str) -> User | None:
+def _with_email(plane: RecordPorts, email: str) -> User | None:
     ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
     users = nouns.find_many(plane.store, User, [keys.user(user_id) for user_id in ids])
     found = [user for user in users if user is not None and (user.email or "").lower() == email.lower()]
@@ -226,7 +237,7 @@ def _with_email(plane: Plane, email: str) -> User | None:
     return found[0] if found else None
 
 
-def _free_name(plane: Plane, wanted: str) -> str:
+def _free_name(plane: RecordPorts, wanted: str) -> str:
     for name in _names(wanted):
         if plane.store.get(keys.user_name(name)) is None:
             return name
@@ -241,7 +252,7 @@ def _names(wanted: str) -> Iterator[str]:
 # --- what they get ----------------------------------------------------------------------------------------------------
 
 
-def _signed_on(plane: Plane, provider: SignsOn, user: User) -> tuple[User, str]:
+def _signed_on(plane: AccountPorts, provider: SignsOn, user: User) -> tuple[User, str]:
     token, now, rules = plane.random_token(), plane.clock.now(), provider.rules
     hashed, ends_at = hash_token(token), now + rules.session * SECOND
     entry = SignOn(user_id=user.id, token_hash=hashed, provider=rules.name, created_at=now, ends_at=ends_at)
@@ -258,7 +269,7 @@ def _signed_on(plane: Plane, provider: SignsOn, user: User) -> tuple[User, str]:
     return user, token
 
 
-def _promoted(plane: Plane, provider: str, user: User, admin: bool | None) -> User:
+def _promoted(plane: AccountPorts, provider: str, user: User, admin: bool | None) -> User:
     """With the global role that the account's groups give, if any of them decides about that. They take it only where
     they gave it."""
     ends = admin is False and user.admin_by == provider
@@ -279,7 +290,7 @@ def _promoted(plane: Plane, provider: str, user: User, admin: bool | None) -> Us
     return changed.with_(version=user.version + 1)
 
 
-def _give(plane: Plane, user: User, provider: str, wanted: Mapping[str, ProjectRole]) -> None:
+def _give(plane: AccountPorts, user: User, provider: str, wanted: Mapping[str, ProjectRole]) -> None:
     """What groups give in projects, and nothing that they gave before and don't any more."""
     roles: dict[str, ProjectRole | None] = {}
     for member in memberships(plane.store, user):

@@ -18,8 +18,8 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
 from chalicelib.usecases.audit_events import told, user_target
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people import rights_revision
+from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
 if TYPE_CHECKING:
     from chalicelib.domain.sign_on import SignOn
@@ -89,7 +89,7 @@ def sign_on(entry: SignOn) -> list[Change]:
 # --- read -------------------------------------------------------------------------------------------------------------
 
 
-def list_users(plane: Plane, actor: User) -> list[User]:
+def list_users(plane: RecordPorts, actor: User) -> list[User]:
     """All users, for an admin; for others, themselves and members of their projects. Newest first."""
     if actor.role is GlobalRole.admin:
         ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
@@ -118,14 +118,14 @@ def named_user(store: Store, name: str) -> User:
     return user
 
 
-def own_or_admin(plane: Plane, actor: User, name: str) -> User:
+def own_or_admin(plane: RecordPorts, actor: User, name: str) -> User:
     """The user of that name, for the user and for admins. Others don't learn whether it exists."""
     if name != actor.name and actor.role is not GlobalRole.admin:
         raise Forbidden("Only an admin may do this for another user")
     return named_user(plane.store, name)
 
 
-def private_key(plane: Plane, user: User) -> str:
+def private_key(plane: SealedPorts, user: User) -> str:
     return plane.seal.open(user.ssh_private_key, context=f"user/{user.id}")
 
 
@@ -133,7 +133,7 @@ def private_key(plane: Plane, user: User) -> str:
 
 
 def create_user(
-    plane: Plane, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
+    plane: AccountPorts, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
 ) -> tuple[User, str]:
     """The new user and its token, which is shown this once."""
     if not USER_NAME.fullmatch(name):
@@ -152,7 +152,7 @@ def create_user(
 
 
 def update_user(
-    plane: Plane, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
+    plane: AccountPorts, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
 ) -> User:
     user = named_user(plane.store, name)
     if user.id == actor.id and (role is not GlobalRole.admin or not active):
@@ -169,7 +169,7 @@ def update_user(
     return changed
 
 
-def refresh_token(plane: Plane, actor: User, name: str, used: str) -> tuple[User, str]:
+def refresh_token(plane: AccountPorts, actor: User, name: str, used: str) -> tuple[User, str]:
     """The user and its new token. The old one is refused from now on, and so are all that were got by signing on.
 
     `used`: the hash of the token that the caller has. Whoever signed on gets one that ends when theirs would have: with
@@ -192,7 +192,7 @@ def refresh_token(plane: Plane, actor: User, name: str, used: str) -> tuple[User
     return user, token
 
 
-def refresh_ssh_key(plane: Plane, actor: User, name: str) -> User:
+def refresh_ssh_key(plane: AccountPorts, actor: User, name: str) -> User:
     user = own_or_admin(plane, actor, name)
     public, private = ssh_key_pair()
     sealed = plane.seal.seal(private, context=f"user/{user.id}")
@@ -201,7 +201,7 @@ def refresh_ssh_key(plane: Plane, actor: User, name: str) -> User:
     return changed
 
 
-def delete_users(plane: Plane, actor: User, names: Sequence[str]) -> None:
+def delete_users(plane: AccountPorts, actor: User, names: Sequence[str]) -> None:
     """Deletes each with its token and memberships. None is deleted if one of them can't be."""
     users = [named_user(plane.store, name) for name in dict.fromkeys(names)]
     owners = {project.owner_id: project.name for project in _projects(plane)}
@@ -214,7 +214,7 @@ def delete_users(plane: Plane, actor: User, names: Sequence[str]) -> None:
         _delete(plane, actor, user)
 
 
-def _delete(plane: Plane, actor: User, user: User) -> None:
+def _delete(plane: AccountPorts, actor: User, user: User) -> None:
     # Delete the token first, and with it all access; memberships left by a crash let nobody in.
     gone: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
     gone += [Delete(keys.identity(each)) for each in user.identities]
@@ -226,7 +226,7 @@ def _delete(plane: Plane, actor: User, user: User) -> None:
         plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])
 
 
-def _sign_off(plane: Plane, user: User, but: str = "") -> None:
+def _sign_off(plane: RecordPorts, user: User, but: str = "") -> None:
     """Deletes what the user got by signing on and what has no use any more."""
     found = [record.key for record in all_of(plane.store, "gsi1", keys.sign_ons_of(user.id))]
     hashes = [hashed for hashed in (key.pk.partition("/")[2] for key in found) if hashed != but]
@@ -235,13 +235,13 @@ def _sign_off(plane: Plane, user: User, but: str = "") -> None:
         plane.store.commit(gone[start : start + MAX_CHANGES])
 
 
-def _projects(plane: Plane) -> list[Project]:
+def _projects(plane: RecordPorts) -> list[Project]:
     ids = [nouns.pointed(record) for record in every(plane.store, "projects", "name/")]
     found = nouns.find_many(plane.store, Project, [keys.project(project_id) for project_id in ids])
     return [project for project in found if project is not None and not project.deleted]
 
 
-def _told(plane: Plane, type: EventType, user: User, actor: User, detail: str = "") -> Change:
+def _told(plane: RecordPorts, type: EventType, user: User, actor: User, detail: str = "") -> Change:
     seed = f"{user.id}/{user.version}"
     now = plane.clock.now()
     event = told(type, now, user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor, detail=detail)

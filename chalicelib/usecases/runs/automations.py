@@ -21,10 +21,10 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import Change, Delete
 from chalicelib.usecases.audit_events import project_target, told
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.machines import fleet_plans, volumes
 from chalicelib.usecases.machines.fleets import refuse_ssh
 from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.ports import RecordPorts, RunPlanPorts, SealedPorts
 from chalicelib.usecases.runs import plans
 
 RUNS = ("task", "dev-environment", "service")
@@ -33,13 +33,13 @@ MOST = 200  # of a project: whoever lists or adds one reads them all
 LARGEST = 150_000  # bytes of a spec: sealed, it is one record
 
 
-def list_all(plane: Plane, project: Project) -> list[Automation]:
+def list_all(plane: RecordPorts, project: Project) -> list[Automation]:
     """In order of names."""
     found = page_after(plane.store, f"project/{project.id}", "automation/", after="", limit=MOST)
     return [nouns.read(Automation, record) for record in found]
 
 
-def get(plane: Plane, project: Project, name: str) -> Automation:
+def get(plane: RecordPorts, project: Project, name: str) -> Automation:
     found = nouns.find(plane.store, Automation, keys.automation(project.id, name))
     if found is None:
         hint = "Store it with `dstack automation add -f FILE`; `dstack automation` lists what there is."
@@ -47,7 +47,9 @@ def get(plane: Plane, project: Project, name: str) -> Automation:
     return found
 
 
-def add(plane: Plane, user: User, project: Project, spec: dict[str, Any], role: ProjectRole | None) -> Automation:
+def add(
+    plane: RunPlanPorts, user: User, project: Project, spec: dict[str, Any], role: ProjectRole | None
+) -> Automation:
     """Store it, or put it in the place of the one with its name. `spec`: as it is sent to be applied."""
     type_, name = _checked(plane, user, project, spec, role)
     known = nouns.find(plane.store, Automation, keys.automation(project.id, name))
@@ -79,7 +81,7 @@ def add(plane: Plane, user: User, project: Project, spec: dict[str, Any], role: 
     return stored
 
 
-def delete(plane: Plane, user: User, project: Project, names: Sequence[str], role: ProjectRole | None) -> None:
+def delete(plane: RecordPorts, user: User, project: Project, names: Sequence[str], role: ProjectRole | None) -> None:
     """Deletes all of them or none. What they describe stays."""
     found = [get(plane, project, name) for name in dict.fromkeys(names)]
     for each in found:
@@ -93,7 +95,7 @@ def delete(plane: Plane, user: User, project: Project, names: Sequence[str], rol
     plane.store.commit(changes)
 
 
-def opened(plane: Plane, stored: Automation) -> dict[str, Any]:
+def opened(plane: SealedPorts, stored: Automation) -> dict[str, Any]:
     spec: dict[str, Any] = orjson.loads(
         plane.seal.open(stored.sealed, context=_context(stored.project_id, stored.name))
     )
@@ -113,7 +115,7 @@ def seed_of(stored: Automation) -> str:
 
 
 def _checked(
-    plane: Plane, user: User, project: Project, spec: dict[str, Any], role: ProjectRole | None
+    plane: RunPlanPorts, user: User, project: Project, spec: dict[str, Any], role: ProjectRole | None
 ) -> tuple[str, str]:
     """The type and the name of what it describes. Raises what applying it would."""
     configuration = spec.get("configuration")

@@ -17,14 +17,15 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Archive, User, UserUploads, archive_id
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
+from chalicelib.usecases.ports import FilePorts, RecordPorts
 from chalicelib.usecases.runs.archives import check_tar
 
 UPLOAD_TRIES = 4 * TRIES  # all uploads of a user write one record
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def archive_by_hash(plane: Plane, user: User, hash_: str) -> Archive:
+def archive_by_hash(plane: RecordPorts, user: User, hash_: str) -> Archive:
     """One of the user's own archives. Raises NotFound, after which clients upload it."""
     found = _find(plane, archive_id(user.id, hash_))
     if found is None or not _use(plane, found):
@@ -32,14 +33,14 @@ def archive_by_hash(plane: Plane, user: User, hash_: str) -> Archive:
     return found
 
 
-def save_archive(plane: Plane, user: User, name: str, content: bytes) -> Archive:
+def save_archive(plane: FilePorts, user: User, name: str, content: bytes) -> Archive:
     """Stores an uploaded archive of files; the same content again is the same archive."""
     check_upload(plane, name, content)
     check_tar(content)
     return keep(plane, user, user.id, "archives", name, content)
 
 
-def keep(plane: Plane, user: User, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
+def keep(plane: FilePorts, user: User, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
     """Store content whose hash was checked. The bytes come first, so no record lacks them."""
     for _ in range(UPLOAD_TRIES):
         known = nouns.find(plane.store, Archive, keys.archive(archive_id(owner_id, hash_)))
@@ -62,7 +63,7 @@ def keep(plane: Plane, user: User, owner_id: str, folder: str, hash_: str, conte
     raise Contended("This archive keeps changing.", hint="Try again.")
 
 
-def _charged(plane: Plane, user: User, size: int) -> UserUploads:
+def _charged(plane: FilePorts, user: User, size: int) -> UserUploads:
     """The user's uploads with so many bytes more. Raises Refused if that is too much."""
     known = nouns.find(plane.store, UserUploads, keys.uploads(user.id)) or UserUploads(id=user.id)
     charged, limit = known.plus(size), plane.limits.uploads
@@ -76,7 +77,7 @@ def _charged(plane: Plane, user: User, size: int) -> UserUploads:
     return charged
 
 
-def use(plane: Plane, project_id: str, spec: RunSpec) -> None:
+def use(plane: RecordPorts, project_id: str, spec: RunSpec) -> None:
     """Note that a run which is about to be submitted needs its archives. Raises Refused for one that was just
     erased."""
     ids = [sent.id for sent in spec.file_archives]
@@ -90,7 +91,7 @@ def use(plane: Plane, project_id: str, spec: RunSpec) -> None:
             )
 
 
-def _use(plane: Plane, archive: Archive, submitted: bool = False) -> bool:
+def _use(plane: RecordPorts, archive: Archive, submitted: bool = False) -> bool:
     """Record that it is used; False if it was erased meanwhile."""
     now, found = plane.clock.now(), archive
     for _ in range(TRIES):
@@ -109,12 +110,12 @@ def _use(plane: Plane, archive: Archive, submitted: bool = False) -> bool:
     raise Contended("This archive keeps changing.", hint="Try again.")
 
 
-def _find(plane: Plane, id_: str) -> Archive | None:
+def _find(plane: RecordPorts, id_: str) -> Archive | None:
     found = nouns.find(plane.store, Archive, keys.archive(id_))
     return None if found is None or found.erased else found
 
 
-def missing(plane: Plane, user: User, spec: RunSpec) -> list[Problem]:
+def missing(plane: RecordPorts, user: User, spec: RunSpec) -> list[Problem]:
     """The archives that a run lacks. An archive of another user counts as missing."""
     hint = "upload one to /api/files/upload_archive and give its id in `file_archives`, as clients do"
     if spec.configuration.files and not spec.file_archives:
@@ -133,7 +134,7 @@ def missing(plane: Plane, user: User, spec: RunSpec) -> list[Problem]:
     ]
 
 
-def check_upload(plane: Plane, name: str, content: bytes) -> None:
+def check_upload(plane: FilePorts, name: str, content: bytes) -> None:
     limit = plane.limits.upload
     if len(content) > limit:
         size = len(content) / 2**20

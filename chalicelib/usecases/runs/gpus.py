@@ -8,8 +8,8 @@ from typing import Any
 
 from chalicelib.domain.offers import Gpu, Offer
 from chalicelib.domain.tenants import Project, ProjectRole, User
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pages import MANY_OFFERS
+from chalicelib.usecases.ports import RunPlanPorts
 from chalicelib.usecases.runs import plans
 
 
@@ -49,7 +49,13 @@ class GpuView:
 
 
 def list_gpus(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: GpuView, *, role: ProjectRole | None = None
+    plane: RunPlanPorts,
+    user: User,
+    project: Project,
+    raw: dict[str, Any],
+    look: GpuView,
+    *,
+    role: ProjectRole | None = None,
 ) -> list[GpuGroup]:
     wanted = plans.PlanView(limit=MANY_OFFERS, beyond_fleets=True, whole=look.whole)
     plan = plans.get_plan(plane, user, project, raw, wanted, role=role)

@@ -15,8 +15,8 @@ from chalicelib.errors import Conflict, Invalid, NotFound
 from chalicelib.store import nouns
 from chalicelib.store.history import events_in
 from chalicelib.store.logs import LogAsk, Piece
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pace import FOLLOWED
+from chalicelib.usecases.ports import LogPorts, RecordPorts
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ MAX_BYTES = 1_500_000  # of log in one response; as base64 a third more, well be
 
 
 def read_log(
-    plane: Plane, project: Project, run_name: str, job_id: str, ask: LogAsk
+    plane: LogPorts, project: Project, run_name: str, job_id: str, ask: LogAsk
 ) -> tuple[Sequence[Piece], str | None]:
     """A page of the log and the token of the next page; None at the end.
 
@@ -37,7 +37,7 @@ def read_log(
     return page.records, page.next_token
 
 
-def _follow(plane: Plane, run_id: str, job_id: str) -> None:
+def _follow(plane: RecordPorts, run_id: str, job_id: str) -> None:
     """Whoever has read all that is here will want more: the job's agent sends its output at once for a while, from its
     next call on."""
     job = next((job for job in plane.read.jobs(run_id) if job.id == job_id), None)
@@ -53,7 +53,7 @@ def _follow(plane: Plane, run_id: str, job_id: str) -> None:
         log.debug("the agent of job %s called meanwhile; the next read marks its log as followed", job_id)
 
 
-def story(plane: Plane, project: Project, run_name: str, job_id: str, ask: LogAsk) -> Sequence[Piece]:
+def story(plane: RecordPorts, project: Project, run_name: str, job_id: str, ask: LogAsk) -> Sequence[Piece]:
     """What happened to the run and this job, one event per line: the response to `logs --diagnose`."""
     run_id = _known_run(plane, project, run_name)
     if ask.token is not None:
@@ -71,7 +71,7 @@ def _line(event: Event) -> str:
     return f"{subject.type} {subject.name}: {event.message}\n"
 
 
-def _known_run(plane: Plane, project: Project, name: str) -> str:
+def _known_run(plane: RecordPorts, project: Project, name: str) -> str:
     found = nouns.find_target(plane.store, keys.run_name(project.id, name))
     if found is None:
         raise NotFound(f"There is no run {name[:80]!r} in project {project.name}.", hint="See them with: dstack ps -a")

@@ -21,7 +21,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.planning.runs.utilization import LONGEST_WINDOW
 from chalicelib.store.port import Put, Record
 from chalicelib.usecases.agent_message import MetricPoint
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import RecordPorts
 from chalicelib.usecases.runs.jobs import newest_job
 
 DAY_SECONDS = 86_400
@@ -82,7 +82,7 @@ class JobUsage:
     has: Resources | None
 
 
-def job_usage(plane: Plane, project: Project, wanted: WantedPoints) -> JobUsage:
+def job_usage(plane: RecordPorts, project: Project, wanted: WantedPoints) -> JobUsage:
     job = newest_job(plane.read, project, wanted.run_name, wanted.replica_num, wanted.job_num, run_id=wanted.run_id)
     low = "" if wanted.after is None else sortable(wanted.after - wanted.after % SECOND)
     high = "" if wanted.before is None else sortable(wanted.before)

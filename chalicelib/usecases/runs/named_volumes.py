@@ -12,10 +12,10 @@ from chalicelib.errors import NotFound, Refused
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import Names, Volumes, active, free, held_by, site_of, sites, why_none
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import RecordPorts
 
 
-def known(plane: Plane, project: Project, job_specs: Sequence[JobSpec]) -> Volumes:
+def known(plane: RecordPorts, project: Project, job_specs: Sequence[JobSpec]) -> Volumes:
     names = names_of(job_specs)
     return plane.read.volumes_named(project.id, names) if names else {}
 

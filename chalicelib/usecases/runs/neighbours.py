@@ -7,10 +7,10 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Job
 from chalicelib.planning.jobs.neighbours import Reference, members, needed
 from chalicelib.planning.jobs.nodes import address_of
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import RecordPorts
 
 
-def addresses(plane: Plane, job: Job) -> dict[Reference, str] | None:
+def addresses(plane: RecordPorts, job: Job) -> dict[Reference, str] | None:
     """None: not all of them have one yet."""
     found: dict[Reference, str] = {}
     wanted = needed(plane.read.job_spec(job))

@@ -46,9 +46,10 @@ from chalicelib.planning.volumes.sites import Volumes
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import pages, specs
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import quotas, secrets
 from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.ports import ChangePorts, RunPlanPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.runs import files, named_volumes, repos
 from chalicelib.usecases.runs.runs import holder, named, stop
 from chalicelib.usecases.services import service_gateways
@@ -160,7 +161,13 @@ class _Draft:
 
 
 def get_plan(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: PlanView, *, role: ProjectRole | None = None
+    plane: RunPlanPorts,
+    user: User,
+    project: Project,
+    raw: dict[str, Any],
+    look: PlanView,
+    *,
+    role: ProjectRole | None = None,
 ) -> RunPlan:
     """`role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
@@ -243,7 +250,7 @@ def _job_plan(
     return JobPlan(job_spec, texts, tuple(shown[: look.limit]), total, highest, count), notes
 
 
-def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:
+def _waiting(plane: RunPlanPorts, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:
     """The jobs as they would wait if the draft were submitted now."""
     run = _run(plane, user, project, draft, draft.name)
     return [QueuedJob(_job(run, spec), run, spec, draft.placed) for spec in draft.job_specs]
@@ -263,7 +270,7 @@ def _refuse_plain(draft: _Draft, views: Sequence[FleetView], book: OfferBook) ->
             raise Refused(f"{name} {why.text}.", hint=f"{why.hint[0].upper()}{why.hint[1:]}.")
 
 
-def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> _Draft:
+def _draft(plane: RunPlanPorts, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> _Draft:
     raw = sealed_specs.from_client(plane.seal, RunSpec, raw, project.id, user.id)
     spec = specs.read_run_spec(raw)
     name = spec.configuration.name if spec.run_name is None else spec.run_name
@@ -299,7 +306,7 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived), scales, door)
 
 
-def _obstacles(plane: Plane, row: RunRow, draft: _Draft) -> list[str]:
+def _obstacles(plane: SealedPorts, row: RunRow, draft: _Draft) -> list[str]:
     """Why the current run can't be changed into the draft without a new submission; empty if it can."""
     if row.run.finished or row.run.status is RunStatus.terminating:
         return [f"it is {row.run.status.value}"]
@@ -314,7 +321,7 @@ def _obstacles(plane: Plane, row: RunRow, draft: _Draft) -> list[str]:
     return found
 
 
-def _clear(plane: Plane, row: RunRow) -> RunSpec:
+def _clear(plane: SealedPorts, row: RunRow) -> RunSpec:
     """The current spec with its secrets in clear, like those of a new spec, so that an unchanged one is no change."""
     return planned_jobs.effective(sealed_specs.run_spec(plane.seal, row.run.id, row.run_spec))
 
@@ -331,7 +338,7 @@ class SeenRun:
 
 
 def apply_plan(
-    plane: Plane,
+    plane: RunPlanPorts,
     user: User,
     project: Project,
     raw: dict[str, Any],
@@ -355,7 +362,7 @@ def apply_plan(
     raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 
-def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: SeenRun | None) -> RunRow:
+def _apply(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, seen: SeenRun | None) -> RunRow:
     current, version = holder(plane.store, project, draft.name)
     if seen is not None:
         _check_seen(current, seen, draft.name)
@@ -382,7 +389,9 @@ def _check_seen(current: Run | None, seen: SeenRun, name: str) -> None:
     raise Refused(f"The run {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
 
 
-def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished: Run | None, version: int) -> RunRow:
+def _submit(
+    plane: RunPlanPorts, user: User, project: Project, draft: _Draft, finished: Run | None, version: int
+) -> RunRow:
     """A new run that takes over the name from `finished`, if any. `version` is the name's pointer's."""
     run = _run(plane, user, project, draft, plane.random_id())
     now, body = run.submitted_at, _body(plane, run, draft)
@@ -404,7 +413,7 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
     return RunRow(run, body.run_spec, texts, jobs)
 
 
-def _stop_if_deleted(plane: Plane, user: User, project: Project, run: Run) -> None:
+def _stop_if_deleted(plane: ChangePorts, user: User, project: Project, run: Run) -> None:
     """The project is no condition of a run's commit, which each run would pay for. A deletion looks for runs after its
     commit, and a submission for the project after its own, so one of them sees the other. If the call ends in between,
     the run is left to the project's closing."""
@@ -415,7 +424,7 @@ def _stop_if_deleted(plane: Plane, user: User, project: Project, run: Run) -> No
         raise
 
 
-def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
+def _run(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
     now = plane.clock.now()
     planned = schedule.schedule_of(draft.spec)
     starts = None if planned is None else schedule.next_start(planned, now)
@@ -442,7 +451,7 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
     )
 
 
-def _body(plane: Plane, run: Run, draft: _Draft) -> RunBody:
+def _body(plane: SealedPorts, run: Run, draft: _Draft) -> RunBody:
     groups, context = draft.groups, sealed_specs.of_run(run.id)
     texts = tuple(
         sealed_specs.sealed_text(plane.seal, JobSpec, group.first.model_dump_json(), context) for group in groups
@@ -453,7 +462,7 @@ def _body(plane: Plane, run: Run, draft: _Draft) -> RunBody:
     return RunBody(run_id=run.id, run_spec=stored, job_specs=texts, nodes=nodes, groups=names)
 
 
-def _stored(plane: Plane, run_id: str, draft: _Draft, job_specs: Iterable[str]) -> str:
+def _stored(plane: SealedPorts, run_id: str, draft: _Draft, job_specs: Iterable[str]) -> str:
     raw = sealed_specs.sealed(plane.seal, RunSpec, draft.effective, sealed_specs.of_run(run_id))
     return specs.text_of(raw, job_specs)
 
@@ -473,7 +482,7 @@ def _job(run: Run, spec: JobSpec) -> Job:
     )
 
 
-def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
+def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
     """Write the next deployment of a live run: its spec, and the priority of its waiting jobs. What it means for a
     service's replicas is its pass's to decide."""
     changed = specs.changed_fields(_clear(plane, row), draft.spec)
@@ -512,7 +521,7 @@ def _next_way(run: Run, draft: _Draft, changed: Sequence[str]) -> service_gatewa
     return draft.door.way if moves else service_gateways.way_of(run)
 
 
-def _next_body(plane: Plane, run: Run, draft: _Draft, old: RunBody) -> RunBody:
+def _next_body(plane: SealedPorts, run: Run, draft: _Draft, old: RunBody) -> RunBody:
     """The body of the next deployment. Jobs of tasks stay as they are; so does what a service's groups have in common
     with the old one, sealed secrets included: whose text is the same needn't be replaced."""
     if not draft.scales:
@@ -526,7 +535,7 @@ def _next_body(plane: Plane, run: Run, draft: _Draft, old: RunBody) -> RunBody:
     return body.with_(deployment_num=run.deployment_num, job_specs=texts)
 
 
-def _replaced(plane: Plane, row: RunRow, draft: _Draft) -> tuple[str, ...]:
+def _replaced(plane: SealedPorts, row: RunRow, draft: _Draft) -> tuple[str, ...]:
     """The groups of a service whose replicas are of another kind from now on."""
     if not draft.scales:
         return ()
@@ -535,7 +544,7 @@ def _replaced(plane: Plane, row: RunRow, draft: _Draft) -> tuple[str, ...]:
     return tuple(spec.replica_group for spec in draft.job_specs if known.get(spec.replica_group, spec) != spec)
 
 
-def _opened(plane: Plane, run_id: str, body: RunBody) -> list[JobSpec]:
+def _opened(plane: SealedPorts, run_id: str, body: RunBody) -> list[JobSpec]:
     """The specs of jobs with their secrets in clear, to compare them."""
     context = sealed_specs.of_run(run_id)
     raws = (sealed_specs.opened(plane.seal, JobSpec, orjson.loads(text), context) for text in body.job_specs)

@@ -20,7 +20,7 @@ from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import FilePorts, RecordPorts, SealedPorts
 from chalicelib.usecases.runs.archives import as_content
 from chalicelib.usecases.runs.files import check_upload, keep
 
@@ -45,7 +45,7 @@ class RepoView:
 
 
 def save_repo(
-    plane: Plane, user: User, project: Project, repo_id: str, info: dict[str, Any], creds: dict[str, Any] | None
+    plane: FilePorts, user: User, project: Project, repo_id: str, info: dict[str, Any], creds: dict[str, Any] | None
 ) -> None:
     """Registers the repo, or changes it. Without `creds` the user's earlier credentials are deleted."""
     problems = []
@@ -70,7 +70,7 @@ def save_repo(
         plane.store.commit([nouns.put(repo.with_(info=text.decode(), creds_sealed=sealed))])
 
 
-def get_repo(plane: Plane, user: User, project: Project, repo_id: str, *, with_creds: bool) -> RepoView:
+def get_repo(plane: SealedPorts, user: User, project: Project, repo_id: str, *, with_creds: bool) -> RepoView:
     repo = nouns.find(plane.store, Repo, keys.repo(project.id, repo_id)) if _ID.fullmatch(repo_id) else None
     if repo is None:
         # Clients check before each run, and register the repo only on this error code.
@@ -81,13 +81,13 @@ def get_repo(plane: Plane, user: User, project: Project, repo_id: str, *, with_c
     return RepoView(repo, _creds(plane, repo).get(user.id) if with_creds else None)
 
 
-def list_repos(plane: Plane, project: Project, *, after: str = "", limit: int | None = None) -> list[Repo]:
+def list_repos(plane: RecordPorts, project: Project, *, after: str = "", limit: int | None = None) -> list[Repo]:
     """The project's repos in order of ids, after the id `after`."""
     found = page_after(plane.store, f"project/{project.id}", "repo/", after=after, limit=limit)
     return [nouns.read(Repo, record) for record in found]
 
 
-def delete_repos(plane: Plane, user: User, project: Project, repo_ids: Sequence[str]) -> None:
+def delete_repos(plane: SealedPorts, user: User, project: Project, repo_ids: Sequence[str]) -> None:
     found = [get_repo(plane, user, project, repo_id, with_creds=False).repo for repo_id in dict.fromkeys(repo_ids)]
     if len(found) > MAX_CHANGES:
         raise Refused(f"{len(found)} repos at once; one request can delete {MAX_CHANGES}.")
@@ -105,7 +105,7 @@ class RepoAccess:
     private_key: str | None = field(default=None, repr=False)
 
 
-def access(plane: Plane, project_id: str, user_id: str, repo_id: str) -> RepoAccess | None:
+def access(plane: SealedPorts, project_id: str, user_id: str, repo_id: str) -> RepoAccess | None:
     """What this user has stored for a repo; None without an address."""
     repo = nouns.find(plane.store, Repo, keys.repo(project_id, repo_id)) if _ID.fullmatch(repo_id) else None
     creds = None if repo is None else _creds(plane, repo).get(user_id)
@@ -114,7 +114,7 @@ def access(plane: Plane, project_id: str, user_id: str, repo_id: str) -> RepoAcc
     return RepoAccess(creds["clone_url"], creds.get("oauth_token"), creds.get("private_key"))
 
 
-def refusals(plane: Plane, user: User, project: Project, spec: RunSpec) -> list[Problem]:
+def refusals(plane: SealedPorts, user: User, project: Project, spec: RunSpec) -> list[Problem]:
     """Why a run's repository can't be cloned, as far as that is known before it is tried."""
     data, found = spec.repo_data, []
     if not isinstance(data, RemoteRunRepoData):
@@ -138,7 +138,7 @@ def refusals(plane: Plane, user: User, project: Project, spec: RunSpec) -> list[
     return found
 
 
-def save_code(plane: Plane, user: User, project: Project, repo_id: str, name: str, content: bytes) -> Archive:
+def save_code(plane: FilePorts, user: User, project: Project, repo_id: str, name: str, content: bytes) -> Archive:
     """Stores a repo's uploaded code: a patch for a remote one, else the files that runs with its hash find in their
     folder."""
     repo = get_repo(plane, user, project, repo_id, with_creds=False).repo
@@ -154,7 +154,7 @@ def save_code(plane: Plane, user: User, project: Project, repo_id: str, name: st
     return keep(plane, user, project.id, "code", name, content if patch else as_content(content))
 
 
-def _creds(plane: Plane, repo: Repo) -> dict[str, Any]:
+def _creds(plane: SealedPorts, repo: Repo) -> dict[str, Any]:
     if not repo.creds_sealed:
         return {}
     found: dict[str, Any] = orjson.loads(plane.seal.open(repo.creds_sealed, context=_context(repo)))

@@ -34,6 +34,7 @@ from chalicelib.store.port import Change
 from chalicelib.usecases.audit_events import project_target, told
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.machines import fleet_plans, fleets, volumes
+from chalicelib.usecases.ports import RecordPorts
 from chalicelib.usecases.runs import automations, plans, runs
 
 DONE = {"apply": "applied", "stop": "stopped", "delete": "deleted"}
@@ -87,14 +88,14 @@ def _answered(plane: Plane, project: Project, order: AutomationOrder) -> Automat
         return _refuse(plane, project, order, count, str(refused)[:1000])
 
 
-def _count(plane: Plane, project: Project, order: AutomationOrder) -> RuleCount:
+def _count(plane: RecordPorts, project: Project, order: AutomationOrder) -> RuleCount:
     """With this order."""
     now = plane.clock.now()
     known = nouns.find(plane.store, RuleCount, keys.rule_count(project.id, order.rule))
     return (known or RuleCount(project_id=project.id, rule=order.rule, since=now)).next(now)
 
 
-def _project(plane: Plane, name: str) -> Project | None:
+def _project(plane: RecordPorts, name: str) -> Project | None:
     found = nouns.find_target(plane.store, keys.project_name(name))
     project = None if found is None else nouns.find(plane.store, Project, keys.project(found[0]))
     return None if project is None or project.deleted else project
@@ -137,14 +138,14 @@ class _Record:
         return told(EventType.automated, self.at, *about, project_id=project.id, seed=seed, actor=user, detail=said)
 
 
-def _refuse(plane: Plane, project: Project, order: AutomationOrder, count: RuleCount, refused: str) -> Automated:
+def _refuse(plane: RecordPorts, project: Project, order: AutomationOrder, count: RuleCount, refused: str) -> Automated:
     stored = nouns.find(plane.store, Automation, keys.automation(project.id, order.configuration))
     record = _Record(order, count, plane.clock.now(), refused)
     plane.store.commit(record.changes(project, stored, None))
     return record.mark
 
 
-def _stand_still(plane: Plane, project: Project, order: AutomationOrder, count: RuleCount) -> Automated:
+def _stand_still(plane: RecordPorts, project: Project, order: AutomationOrder, count: RuleCount) -> Automated:
     """Too often: said once a day. After that not even an event comes of it, which a rule could act on."""
     why = (
         f"it has acted {MOST_A_DAY} times within a day. If it causes what it acts on, change that; `retry` tries again."

@@ -20,7 +20,8 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
 from chalicelib.usecases import pages
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
+from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class RunFilter:
 # --- read -----------------------------------------------------------------------------------------------------------
 
 
-def get(plane: Plane, project: Project, *, name: str | None, run_id: str | None) -> RunRow:
+def get(plane: RecordPorts, project: Project, *, name: str | None, run_id: str | None) -> RunRow:
     """A run by its id, or the latest one of a name."""
     if run_id is not None:
         found = nouns.find(plane.store, Run, keys.run(run_id))
@@ -53,7 +54,7 @@ def get(plane: Plane, project: Project, *, name: str | None, run_id: str | None)
     return plane.read.run_row(run)
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: RunFilter) -> list[RunRow]:
+def list_rows(plane: RecordPorts, projects: Sequence[Project], wanted: RunFilter) -> list[RunRow]:
     """A page of runs of all `projects` together, newest first unless `ascending`."""
     found: list[Run] = []
     for project in projects:
@@ -108,14 +109,14 @@ def holder(store: Store, project: Project, name: str) -> tuple[Run | None, int]:
 # --- stop and delete ------------------------------------------------------------------------------------------------
 
 
-def stop(plane: Plane, user: User, project: Project, names: Sequence[str], *, abort: bool) -> None:
+def stop(plane: ChangePorts, user: User, project: Project, names: Sequence[str], *, abort: bool) -> None:
     """Stops runs; finished ones stay as they are. None is stopped if one of them doesn't exist."""
     reason = RunReason.aborted_by_user if abort else RunReason.stopped_by_user
     for run in [_required(plane.store, project, name) for name in dict.fromkeys(names)]:
         _stop(plane, user, run, reason)
 
 
-def _stop(plane: Plane, user: User, run: Run | None, reason: RunReason) -> None:
+def _stop(plane: ChangePorts, user: User, run: Run | None, reason: RunReason) -> None:
     for _ in range(TRIES):
         if run is None:
             return
@@ -129,7 +130,7 @@ def _stop(plane: Plane, user: User, run: Run | None, reason: RunReason) -> None:
     raise Contended("The run keeps changing.", hint="Try again.")
 
 
-def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> None:
+def delete(plane: ChangePorts, user: User, project: Project, names: Sequence[str]) -> None:
     """Removes finished runs from the lists. None is deleted if one of them can't be."""
     runs = [_required(plane.store, project, name) for name in dict.fromkeys(names)]
     live = [run for run in runs if not run.finished]
@@ -143,7 +144,7 @@ def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> 
         _delete(plane, user, run)
 
 
-def _delete(plane: Plane, user: User, run: Run | None) -> None:
+def _delete(plane: ChangePorts, user: User, run: Run | None) -> None:
     for _ in range(TRIES):
         if run is None or run.deleted:
             return

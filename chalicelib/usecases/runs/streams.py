@@ -17,8 +17,8 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, may_reach
 from chalicelib.errors import Invalid, NotSupported, Refused
 from chalicelib.store import nouns
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people import rights_revision
+from chalicelib.usecases.ports import RecordPorts, StreamPorts
 from chalicelib.usecases.runs.jobs import newest_job
 
 _TARGETS = "`logs`, `ssh`, or a port as `port:8000`"
@@ -36,7 +36,7 @@ class StreamTarget:
 
 
 def open_stream(
-    plane: Plane, user: User, project: Project, role: ProjectRole | None, target: StreamTarget, token_hash: str
+    plane: StreamPorts, user: User, project: Project, role: ProjectRole | None, target: StreamTarget, token_hash: str
 ) -> str:
     """The id of a stream, which the caller waits for. `token_hash`: of the token that it is asked for with."""
     if plane.streams is None:
@@ -59,7 +59,7 @@ def open_stream(
     return stream
 
 
-def claim(plane: Plane, stream_id: str, ticket: str) -> None:
+def claim(plane: StreamPorts, stream_id: str, ticket: str) -> None:
     """An agent dials."""
     if plane.streams is None:
         raise NotSupported("This control plane runs in AWS Lambda, which can't carry streams.")
@@ -76,7 +76,7 @@ def check_name(name: str) -> None:
     raise Invalid(f"There is no target {name[:40]!r} of a stream.", hint=f"It is {_TARGETS}.")
 
 
-def still_may(plane: Plane, user_id: str, token_hash: str, project: Project, job: Job, name: str) -> bool:
+def still_may(plane: RecordPorts, user_id: str, token_hash: str, project: Project, job: Job, name: str) -> bool:
     """Has the user, with the same token, the right to this target that they had?"""
     places = (keys.user(user_id), keys.project(project.id), keys.member(project.id, user_id), keys.run(job.run_id))
     who, where, member, run = plane.store.get_many(places)

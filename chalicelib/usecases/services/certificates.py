@@ -24,7 +24,7 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import ChangePorts, RecordPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.services import uploaded_certificates
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class HostCertificate:
     next_attempt_at: Micros | None = None
 
 
-def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
+def told(plane: SealedChangePorts, gateway: Gateway, hosts: Iterable[str]) -> Told:
     """What this gateway is told of these hosts of its services. Whatever is missing is asked for."""
     kind = "" if gateway.ending else kind_of(gateway)
     if kind == GIVEN:
@@ -77,28 +77,28 @@ def told(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> Told:
     )
 
 
-def take_heard(plane: Plane, gateway: Gateway, num: int, those: Sequence[Certificate]) -> None:
+def take_heard(plane: ChangePorts, gateway: Gateway, num: int, those: Sequence[Certificate]) -> None:
     """This replica of the gateway has been told their challenges, and answers them."""
     answering = _reached(plane, gateway) if those else frozenset()
     for each in those:
         _commit(plane, each.name, (each,), heard(each, plane.clock.now(), num, answering))
 
 
-def _reached(plane: Plane, gateway: Gateway) -> frozenset[int]:
+def _reached(plane: RecordPorts, gateway: Gateway) -> frozenset[int]:
     """Its replicas that can answer. One whose machine is away for days keeps no host without a certificate."""
     machines = plane.read.find_many(Instance, [keys.instance(each.instance_id) for each in gateway.running])
     each_with = zip(gateway.running, machines, strict=True)
     return frozenset(each.num for each, machine in each_with if machine is None or not machine.unreachable)
 
 
-def of_gateway(plane: Plane, gateway_id: str) -> list[Certificate]:
+def of_gateway(plane: RecordPorts, gateway_id: str) -> list[Certificate]:
     """By host; those that are dropped aren't listed."""
     listed = all_of(plane.store, "gsi1", keys.certificates_of(gateway_id))
     found = (nouns.read(Certificate, record) for record in listed)
     return [each for each in found if not each.dropped]
 
 
-def shown(plane: Plane, gateway: Gateway) -> list[HostCertificate]:
+def shown(plane: SealedPorts, gateway: Gateway) -> list[HostCertificate]:
     """By host, if the gateway has https."""
     kind, now = "" if gateway.ending else kind_of(gateway), plane.clock.now()
     if kind == GIVEN:
@@ -106,7 +106,7 @@ def shown(plane: Plane, gateway: Gateway) -> list[HostCertificate]:
     return [_state(each, now) for each in of_gateway(plane, gateway.id)] if kind == LETS_ENCRYPT else []
 
 
-def ask_again(plane: Plane, gateway: Gateway) -> None:
+def ask_again(plane: ChangePorts, gateway: Gateway) -> None:
     """What came to nothing is tried at once: whoever applies a gateway again has mended what was wrong."""
     if kind_of(gateway) == LETS_ENCRYPT:
         for each in of_gateway(plane, gateway.id):
@@ -126,7 +126,7 @@ def _state(certificate: Certificate, now: Micros) -> HostCertificate:
     )
 
 
-def _given_shown(plane: Plane, gateway: Gateway, now: Micros) -> list[HostCertificate]:
+def _given_shown(plane: SealedPorts, gateway: Gateway, now: Micros) -> list[HostCertificate]:
     read = uploaded_certificates.of_gateway(plane, gateway)
     if isinstance(read, list):
         return [HostCertificate(f"*.{gateway.domain}", "failed", message="; ".join(each.message for each in read))]
@@ -151,7 +151,7 @@ def kind_of(gateway: Gateway) -> str:
     return str(given["type"]) if given else ""
 
 
-def _given(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
+def _given(plane: SealedPorts, gateway: Gateway, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
     """What it was given, for those hosts that it is for. It was good when it was applied; secrets may have changed."""
     read = uploaded_certificates.of_gateway(plane, gateway)
     if isinstance(read, list):
@@ -164,7 +164,7 @@ def _given(plane: Plane, gateway: Gateway, hosts: Iterable[str]) -> dict[str, di
     return {host: {"certificate": read.chain, "key": read.key} for host in sorted(set(hosts)) if read.covers(host)}
 
 
-def _shown(plane: Plane, certificate: Certificate) -> dict[str, str]:
+def _shown(plane: SealedPorts, certificate: Certificate) -> dict[str, str]:
     pair = certificate.pair
     assert pair is not None, "one that serves is there"
     return {"certificate": pair.chain, "key": plane.seal.open(pair.key, context=sealed_for(certificate.id))}
@@ -189,7 +189,7 @@ def _new(gateway: Gateway, host: str, now: int) -> Plan:
     return draft.plan()
 
 
-def _commit(plane: Plane, host: str, known: Sequence[Certificate], plan: Plan) -> None:
+def _commit(plane: ChangePorts, host: str, known: Sequence[Certificate], plan: Plan) -> None:
     if plan.empty:
         return
     try:
@@ -198,7 +198,7 @@ def _commit(plane: Plane, host: str, known: Sequence[Certificate], plan: Plan) -
         log.info("the certificate of %s has changed meanwhile", host)
 
 
-def _again(plane: Plane, dropped: Certificate, plan: Plan) -> None:
+def _again(plane: ChangePorts, dropped: Certificate, plan: Plan) -> None:
     """A new one in the place of one that was dropped, whose host wasn't used for long and is back."""
     try:
         plane.store.commit([Delete(nouns.key_of(dropped), dropped.version)])

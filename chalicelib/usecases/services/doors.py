@@ -25,8 +25,8 @@ from chalicelib.planning.jobs.replica_groups import groups_of
 from chalicelib.planning.machines import host_networks
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people import rights_revision
+from chalicelib.usecases.ports import CredentialPorts, RecordPorts
 from chalicelib.usecases.services import service_tokens
 from chalicelib.usecases.services.service_tokens import Bearer
 
@@ -41,13 +41,13 @@ class Standpoint:
     beside: Callable[[Instance], str] = lambda machine: ""  # where in its network another may be
 
 
-def named(plane: Plane, project_name: str, run_name: str) -> Served | None:
+def named(plane: RecordPorts, project_name: str, run_name: str) -> Served | None:
     """The live service of this name."""
     run_id = _id_of(plane, project_name, run_name)
     return None if run_id is None else served(plane, run_id)
 
 
-def elsewhere(plane: Plane, project_name: str, run_name: str) -> str:
+def elsewhere(plane: RecordPorts, project_name: str, run_name: str) -> str:
     """The address of the live service of this name that is at a gateway; empty: there is none."""
     run_id = _id_of(plane, project_name, run_name)
     run = None if run_id is None else plane.read.run_and_jobs(run_id)[0]
@@ -56,7 +56,7 @@ def elsewhere(plane: Plane, project_name: str, run_name: str) -> str:
     return run.url
 
 
-def _id_of(plane: Plane, project_name: str, run_name: str) -> str | None:
+def _id_of(plane: RecordPorts, project_name: str, run_name: str) -> str | None:
     project = nouns.find_target(plane.store, keys.project_name(project_name))
     run = None if project is None else nouns.find_target(plane.store, keys.run_name(project[0], run_name))
     return None if run is None else run[0]
@@ -66,7 +66,7 @@ def _live(run: Run) -> bool:
     return not (run.deleted or run.finished or run.status is RunStatus.terminating)
 
 
-def with_models(plane: Plane, project_name: str) -> list[Served]:
+def with_models(plane: RecordPorts, project_name: str) -> list[Served]:
     """The live services of a project that have a model."""
     project = nouns.find_target(plane.store, keys.project_name(project_name))
     runs = [] if project is None else plane.read.live_runs(project[0])
@@ -74,12 +74,12 @@ def with_models(plane: Plane, project_name: str) -> list[Served]:
     return [each for each in found if each is not None and each.model is not None]
 
 
-def served(plane: Plane, run_id: str) -> Served | None:
+def served(plane: RecordPorts, run_id: str) -> Served | None:
     """A run as a live service whose door is the server; None: it isn't one, or not any more."""
     return _served(plane, run_id, None, Standpoint(lambda machine: machine.local))
 
 
-def through(plane: Plane, gateway: Gateway, machine: Instance) -> list[tuple[Run, Served]]:
+def through(plane: RecordPorts, gateway: Gateway, machine: Instance) -> list[tuple[Run, Served]]:
     """The live services of a gateway, as its replica on this machine needs to know them."""
 
     def near(other: Instance) -> bool:
@@ -93,7 +93,7 @@ def through(plane: Plane, gateway: Gateway, machine: Instance) -> list[tuple[Run
     return [(run, service) for run, service in found if service is not None]
 
 
-def _beside(plane: Plane, machine: Instance) -> Callable[[Instance], str]:
+def _beside(plane: RecordPorts, machine: Instance) -> Callable[[Instance], str]:
     fleet = None if machine.host is None else plane.read.find(Fleet, keys.fleet(machine.fleet_id))
     if fleet is None:
         return lambda other: ""
@@ -101,7 +101,7 @@ def _beside(plane: Plane, machine: Instance) -> Callable[[Instance], str]:
     return lambda other: host_networks.beside(machine, other, spec)
 
 
-def _served(plane: Plane, run_id: str, gateway_id: str | None, standpoint: Standpoint) -> Served | None:
+def _served(plane: RecordPorts, run_id: str, gateway_id: str | None, standpoint: Standpoint) -> Served | None:
     run, jobs = plane.read.run_and_jobs(run_id)
     if run is None or not _live(run) or run.gateway_id != gateway_id:
         return None
@@ -127,7 +127,7 @@ def _served(plane: Plane, run_id: str, gateway_id: str | None, standpoint: Stand
     )
 
 
-def _configuration(plane: Plane, run_id: str, deployment_num: int) -> ServiceConfiguration | None:
+def _configuration(plane: RecordPorts, run_id: str, deployment_num: int) -> ServiceConfiguration | None:
     config = plane.read.run_spec(run_id, deployment_num).configuration
     return config if isinstance(config, ServiceConfiguration) else None
 
@@ -144,7 +144,7 @@ def _routers(config: ServiceConfiguration) -> frozenset[str]:
 
 
 def _replicas(
-    plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...], standpoint: Standpoint
+    plane: RecordPorts, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...], standpoint: Standpoint
 ) -> tuple[ServedReplica, ...]:
     newest = {job.replica_num: job for job in jobs}  # in order of submission
     placed = [
@@ -187,7 +187,7 @@ def _replica(
     )
 
 
-def member(plane: Plane, token: str, project_name: str, run_name: str = "") -> CallerVerdict:
+def member(plane: CredentialPorts, token: str, project_name: str, run_name: str = "") -> CallerVerdict:
     """Is this the token of an active member of the project, or of a global admin; or one of theirs for this service,
     or for all? Empty `run_name`: all of them are asked about."""
     project = nouns.find_target(plane.store, keys.project_name(project_name))
@@ -195,7 +195,9 @@ def member(plane: Plane, token: str, project_name: str, run_name: str = "") -> C
     return member_by_hash(plane, service_tokens.claims_of(token), hash_token(token), project_id, run_name)
 
 
-def member_by_hash(plane: Plane, claims: str, token_hash: str, project_id: str | None, run_name: str) -> CallerVerdict:
+def member_by_hash(
+    plane: CredentialPorts, claims: str, token_hash: str, project_id: str | None, run_name: str
+) -> CallerVerdict:
     """The same for a gateway, which passes no token on: of one for services its claims, of each the hash."""
     if claims:
         bearer = service_tokens.bearer_of(plane, claims, token_hash, project_id or "", run_name)
@@ -208,13 +210,13 @@ def member_by_hash(plane: Plane, claims: str, token_hash: str, project_id: str |
     return CallerVerdict(allowed=True, ends_in=max(0, bearer.ends_at - plane.clock.now()) / SECOND)
 
 
-def _belongs(plane: Plane, user: User, project_id: str | None) -> bool:
+def _belongs(plane: RecordPorts, user: User, project_id: str | None) -> bool:
     if user.role is GlobalRole.admin:
         return True
     return project_id is not None and nouns.find(plane.store, Member, keys.member(project_id, user.id)) is not None
 
 
-def _bearer_of(plane: Plane, token_hash: str) -> Bearer | None:
+def _bearer_of(plane: RecordPorts, token_hash: str) -> Bearer | None:
     found = nouns.find_target(plane.store, keys.token(token_hash))
     user = None if found is None else nouns.find(plane.store, User, keys.user(found[0]))
     if user is None:

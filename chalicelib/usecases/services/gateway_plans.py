@@ -27,10 +27,11 @@ from chalicelib.planning.runs import remarks
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import specs
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.machines import fleets
 from chalicelib.usecases.people import secrets
 from chalicelib.usecases.people.projects import undeleted
+from chalicelib.usecases.ports import OfferPorts, RecordPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.services import certificates, gateways, uploaded_certificates
 
 IN_PLACE = frozenset({"default", "domain", "replicas"})
@@ -53,7 +54,7 @@ class SeenGateway:
     configuration: dict[str, Any]
 
 
-def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> GatewayPlan:
+def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any]) -> GatewayPlan:
     raw, configuration = _checked(plane, user, project, raw)
     name = configuration.name
     current = None if name is None else gateways.holder(plane, project, name)[0]
@@ -67,7 +68,7 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
     return GatewayPlan(specs.text_of(sealed), current, action, tuple(sorted(changes or ())), remarked)
 
 
-def create(plane: Plane, user: User, project: Project, configuration: dict[str, Any]) -> Gateway:
+def create(plane: OfferPorts, user: User, project: Project, configuration: dict[str, Any]) -> Gateway:
     """Unlike `apply_plan`, never changes one that is there."""
     name = configuration.get("name")
     found = gateways.holder(plane, project, name)[0] if isinstance(name, str) else None
@@ -76,7 +77,9 @@ def create(plane: Plane, user: User, project: Project, configuration: dict[str, 
     return apply_plan(plane, user, project, {"configuration": configuration}, None)
 
 
-def apply_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: SeenGateway | None) -> Gateway:
+def apply_plan(
+    plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], seen: SeenGateway | None
+) -> Gateway:
     """Creates the gateway, or changes it in place if possible. `seen`: the one that the plan was about, which must
     still be as it was; None: whatever is there."""
     _, configuration = _checked(plane, user, project, raw)
@@ -101,7 +104,7 @@ def apply_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], 
 
 
 def _checked(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any]
+    plane: OfferPorts, user: User, project: Project, raw: dict[str, Any]
 ) -> tuple[dict[str, Any], GatewayConfiguration]:
     """The spec with what an earlier plan sealed opened, and its configuration. Raises Invalid with every problem, each
     with the path that its author knows."""
@@ -136,7 +139,7 @@ def _as_written(path: str) -> str:
     return below if first == "configuration" else f"spec.{path}".rstrip(".")
 
 
-def _refuse_place(plane: Plane, project: Project, configuration: GatewayConfiguration) -> None:
+def _refuse_place(plane: OfferPorts, project: Project, configuration: GatewayConfiguration) -> None:
     if configuration.hosts:
         _refuse_fleet(plane, project, configuration)
         return
@@ -152,7 +155,7 @@ def _refuse_place(plane: Plane, project: Project, configuration: GatewayConfigur
         raise Invalid([Problem(text, path="backend", hint=hint, code="unsupported")])
 
 
-def _refuse_fleet(plane: Plane, project: Project, configuration: GatewayConfiguration) -> None:
+def _refuse_fleet(plane: RecordPorts, project: Project, configuration: GatewayConfiguration) -> None:
     name, path = configuration.hosts, "fleet" if configuration.fleet else "region"
     hint = "name an SSH fleet of this project, or the server's own; see them with `dstack fleet`"
     if "/" in name:
@@ -169,7 +172,7 @@ def _refuse_fleet(plane: Plane, project: Project, configuration: GatewayConfigur
         raise Invalid([Problem(text, path=path, hint=hint, code="exclusive")])
 
 
-def _obstacles(plane: Plane, current: Gateway, wanted: GatewayConfiguration) -> list[str]:
+def _obstacles(plane: SealedPorts, current: Gateway, wanted: GatewayConfiguration) -> list[str]:
     if current.status is GatewayStatus.deleting:
         return ["it is being deleted"]
     old = _clear(plane, current)
@@ -177,7 +180,7 @@ def _obstacles(plane: Plane, current: Gateway, wanted: GatewayConfiguration) -> 
     return sorted(_differences(old, wanted) - IN_PLACE - served)
 
 
-def _clear(plane: Plane, gateway: Gateway) -> GatewayConfiguration:
+def _clear(plane: SealedPorts, gateway: Gateway) -> GatewayConfiguration:
     """Its configuration with its keys in clear, like those of a new one, so that an unchanged key is no change."""
     spec = {"configuration": gateway.written}
     return GatewaySpec.model_validate(
@@ -228,7 +231,9 @@ def shown(gateway: Gateway) -> str:
     return sealed_specs.shown(GatewaySpec, orjson.dumps({"configuration": gateway.written}).decode())
 
 
-def _asked(plane: Plane, project: Project, gateway_id: str, configuration: GatewayConfiguration) -> dict[str, Any]:
+def _asked(
+    plane: SealedPorts, project: Project, gateway_id: str, configuration: GatewayConfiguration
+) -> dict[str, Any]:
     """The fields of its record that follow from its configuration."""
     spec = {"configuration": configuration.model_dump(mode="json")}
     sealed = sealed_specs.sealed(plane.seal, GatewaySpec, spec, sealed_specs.of_gateway(gateway_id))
@@ -245,7 +250,9 @@ def _asked(plane: Plane, project: Project, gateway_id: str, configuration: Gatew
     }
 
 
-def _create(plane: Plane, user: User, project: Project, configuration: GatewayConfiguration, version: int) -> Gateway:
+def _create(
+    plane: SealedChangePorts, user: User, project: Project, configuration: GatewayConfiguration, version: int
+) -> Gateway:
     """A new gateway. `version`: of the name's pointer, at which the name was free."""
     now, gateway_id = plane.clock.now(), plane.random_id()
     gateway = Gateway(
@@ -268,7 +275,7 @@ def _create(plane: Plane, user: User, project: Project, configuration: GatewayCo
 
 
 def _update(
-    plane: Plane, user: User, project: Project, current: Gateway, configuration: GatewayConfiguration
+    plane: SealedChangePorts, user: User, project: Project, current: Gateway, configuration: GatewayConfiguration
 ) -> Gateway:
     obstacles = _obstacles(plane, current, configuration)
     if obstacles:
@@ -289,7 +296,7 @@ def _update(
     return gateways.get(plane, project, gateway.name)
 
 
-def _changes(plane: Plane, current: Gateway, wanted: GatewayConfiguration) -> tuple[set[str], Change | None]:
+def _changes(plane: SealedPorts, current: Gateway, wanted: GatewayConfiguration) -> tuple[set[str], Change | None]:
     """The fields that change in place, and what makes it the default, or no longer."""
     swap = gateways.default_change(plane, current, wanted.default) if wanted.default is not None else None
     changed = _differences(_clear(plane, current), wanted) - {"default"}

@@ -25,7 +25,8 @@ from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete
-from chalicelib.usecases.context import TRIES, Plane
+from chalicelib.usecases.context import TRIES
+from chalicelib.usecases.ports import ChangePorts, RecordPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.services import certificates, uploaded_certificates
 from chalicelib.usecases.services.uploaded_certificates import GivenCertificate
 
@@ -38,19 +39,19 @@ _LONGEST = 200  # a service's name comes before it, and a host name has 253 char
 # --- read -----------------------------------------------------------------------------------------------------------
 
 
-def get(plane: Plane, project: Project, name: str) -> Gateway:
+def get(plane: RecordPorts, project: Project, name: str) -> Gateway:
     gateway = holder(plane, project, name)[0]
     if gateway is None:
         raise NotFound(f"There is no gateway {name[:80]} in project {project.name}.")
     return gateway
 
 
-def list_all(plane: Plane, project: Project) -> list[Gateway]:
+def list_all(plane: RecordPorts, project: Project) -> list[Gateway]:
     """Every gateway of a project, oldest first."""
     return sorted(plane.read.gateways(project.id), key=lambda gateway: (gateway.created_at, gateway.id))
 
 
-def holder(plane: Plane, project: Project, name: str) -> tuple[Gateway | None, int]:
+def holder(plane: RecordPorts, project: Project, name: str) -> tuple[Gateway | None, int]:
     """The gateway of that name, and the version of its pointer, on which the next claim of the name depends."""
     pointer = nouns.find_target(plane.store, keys.gateway_name(project.id, name))
     if pointer is None:
@@ -66,7 +67,7 @@ def dumped(configuration: dict[str, Any]) -> str:
 # --- the default ----------------------------------------------------------------------------------------------------
 
 
-def default_change(plane: Plane, gateway: Gateway, wanted: bool | None) -> Change | None:
+def default_change(plane: RecordPorts, gateway: Gateway, wanted: bool | None) -> Change | None:
     """What makes it the default of its project (True), not the default (False), or the default if there is none."""
     pointer = nouns.find_target(plane.store, keys.default_gateway(gateway.project_id))
     current = plane.read.default_gateway(gateway.project_id)
@@ -78,7 +79,7 @@ def default_change(plane: Plane, gateway: Gateway, wanted: bool | None) -> Chang
     return nouns.pointer(keys.default_gateway(gateway.project_id), gateway.id, version=pointer[1] if pointer else 0)
 
 
-def set_default(plane: Plane, user: User, project: Project, name: str) -> None:
+def set_default(plane: ChangePorts, user: User, project: Project, name: str) -> None:
     def change(gateway: Gateway, draft: Draft) -> tuple[Plan, list[Change]]:
         _refuse_ending(gateway)
         swap = default_change(plane, gateway, True)
@@ -109,7 +110,7 @@ def domain_of(written: str | None, project: Project) -> str:
     return domain
 
 
-def set_domain(plane: Plane, user: User, project: Project, name: str, written: str | None) -> Gateway:
+def set_domain(plane: SealedChangePorts, user: User, project: Project, name: str, written: str | None) -> Gateway:
     """An older way to change what its configuration says; empty for none."""
     domain = domain_of(written, project)
 
@@ -131,14 +132,14 @@ def set_domain(plane: Plane, user: User, project: Project, name: str, written: s
     return _changed(plane, user, project, name, change)
 
 
-def _refuse_uncovered(plane: Plane, gateway: Gateway, domain: str) -> None:
+def _refuse_uncovered(plane: SealedPorts, gateway: Gateway, domain: str) -> None:
     """A certificate that was given is for one domain."""
     if certificates.kind_of(gateway) == certificates.GIVEN:
         refuse_certificate(plane, uploaded_certificates.of_gateway(plane, gateway), domain, gateway)
 
 
 def refuse_certificate(
-    plane: Plane, read: GivenCertificate | list[Problem], domain: str, gateway: Gateway | None
+    plane: RecordPorts, read: GivenCertificate | list[Problem], domain: str, gateway: Gateway | None
 ) -> None:
     """Raises Invalid unless it may be shown at this domain, and by the gateway if that is there already."""
     if not isinstance(read, list):
@@ -151,7 +152,7 @@ def refuse_certificate(
 # --- delete ---------------------------------------------------------------------------------------------------------
 
 
-def delete(plane: Plane, user: User, project: Project, wanted: Sequence[str]) -> None:
+def delete(plane: ChangePorts, user: User, project: Project, wanted: Sequence[str]) -> None:
     """Deletes gateways; none if one of them is in use or doesn't exist."""
     names = list(dict.fromkeys(wanted))
     for name in names:
@@ -167,7 +168,7 @@ def delete(plane: Plane, user: User, project: Project, wanted: Sequence[str]) ->
         plane.wake([each.unit for each in certificates.of_gateway(plane, gateway.id)])  # which go with it
 
 
-def _refuse_if_used(plane: Plane, gateway: Gateway) -> None:
+def _refuse_if_used(plane: RecordPorts, gateway: Gateway) -> None:
     runs = [run.name for run in plane.read.live_runs(gateway.project_id) if run.gateway_id == gateway.id]
     if not runs:
         return
@@ -181,7 +182,7 @@ def _refuse_ending(gateway: Gateway) -> None:
 
 
 def _changed(
-    plane: Plane,
+    plane: ChangePorts,
     user: User,
     project: Project,
     name: str,

@@ -16,11 +16,11 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.services import ROUTER, Traffic
 from chalicelib.planning.jobs.nodes import address_of
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import ChangePorts, RecordPorts
 from chalicelib.usecases.services import traffic
 
 
-def told(plane: Plane, job: Job, known: str | None) -> dict[str, Any]:
+def told(plane: RecordPorts, job: Job, known: str | None) -> dict[str, Any]:
     """What a router's agent should hear that goes by the list `known`; None: this job isn't a router's."""
     if known is None:
         return {}
@@ -29,7 +29,7 @@ def told(plane: Plane, job: Job, known: str | None) -> dict[str, Any]:
     return {} if revision == known else {"workers": revision, "worker_urls": urls}
 
 
-def let_go(plane: Plane, router: Job, cleared: str) -> None:
+def let_go(plane: ChangePorts, router: Job, cleared: str) -> None:
     """A router has none but the workers of the list `cleared`: those that drain, if that is the list without them, get
     nothing from it any more."""
     _, jobs = plane.read.run_and_jobs(router.run_id)
@@ -45,7 +45,7 @@ def _revision(urls: list[str]) -> str:
     return hashlib.sha256("\n".join(urls).encode()).hexdigest()[:16]
 
 
-def _workers(plane: Plane, router: Job) -> list[str]:
+def _workers(plane: RecordPorts, router: Job) -> list[str]:
     _, jobs = plane.read.run_and_jobs(router.run_id)
     ready = [
         (job, spec)
@@ -62,7 +62,7 @@ def _url(job: Job, spec: JobSpec, host: Instance) -> str:
     return f"http://{address_of(host)}:{job.host_port or spec.service_port}"
 
 
-def routers(plane: Plane, workers: list[Job]) -> list[str]:
+def routers(plane: RecordPorts, workers: list[Job]) -> list[str]:
     """The instances of the routers that should hear at once of these workers, which have just become ready."""
     found: dict[str, None] = {}
     for run_id in dict.fromkeys(job.run_id for job in workers if plane.read.job_spec(job).routing == "worker"):

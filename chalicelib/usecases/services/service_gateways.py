@@ -19,7 +19,7 @@ from chalicelib.errors import Problem, Refused
 from chalicelib.planning.gateways.hostnames import MODELS, url_of
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import RecordPorts, RunPlanPorts
 from chalicelib.usecases.services.certificates import kind_of
 
 _FIELD, _HTTPS = "configuration.gateway", "configuration.https"
@@ -46,7 +46,7 @@ class FoundGateway:
     problems: tuple[Problem, ...] = ()
 
 
-def find(plane: Plane, project: Project, spec: RunSpec) -> FoundGateway:
+def find(plane: RunPlanPorts, project: Project, spec: RunSpec) -> FoundGateway:
     """What the spec says, as things are."""
     config = spec.configuration
     if not isinstance(config, ServiceConfiguration):
@@ -63,7 +63,7 @@ def find(plane: Plane, project: Project, spec: RunSpec) -> FoundGateway:
     return FoundGateway(found, GatewayWay(found.id, url))
 
 
-def held(plane: Plane, found: FoundGateway) -> list[Change]:
+def held(plane: RecordPorts, found: FoundGateway) -> list[Change]:
     """The gateway as it is now: whoever deletes it at the same moment sees the run, or the run isn't written."""
     if found.gateway is None:
         return []
@@ -73,7 +73,7 @@ def held(plane: Plane, found: FoundGateway) -> list[Change]:
     return [nouns.put(now)]
 
 
-def _chosen(plane: Plane, project: Project, config: ServiceConfiguration) -> Gateway | Problem | None:
+def _chosen(plane: RunPlanPorts, project: Project, config: ServiceConfiguration) -> Gateway | Problem | None:
     asked = config.gateway
     if asked is False:
         return None
@@ -93,7 +93,7 @@ def _chosen(plane: Plane, project: Project, config: ServiceConfiguration) -> Gat
     return named
 
 
-def _others(plane: Plane, project: Project) -> str:
+def _others(plane: RunPlanPorts, project: Project) -> str:
     """What can be written instead."""
     names = [each.name for each in plane.read.gateways(project.id) if not each.ending]
     if names:

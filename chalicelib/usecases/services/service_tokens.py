@@ -25,7 +25,7 @@ from chalicelib.domain.tenants import Project, User, hash_token
 from chalicelib.engine.bootstrap import keyed
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import CredentialPorts
 
 PREFIX = "dstack-service."  # as in agent/gateway/plane.py and lua/access.lua
 LEAST_SECONDS, MOST_SECONDS = 60, 86_400
@@ -53,7 +53,7 @@ class ServiceClaims:
     ends_at: Micros
 
 
-def issue(plane: Plane, user: User, project: Project, run_name: str, seconds: int) -> ServiceToken:
+def issue(plane: CredentialPorts, user: User, project: Project, run_name: str, seconds: int) -> ServiceToken:
     if run_name and nouns.find_target(plane.store, keys.run_name(project.id, run_name)) is None:
         raise NotFound(f"There is no run {run_name} in project {project.name}.")
     ends = plane.clock.now() // SECOND + seconds
@@ -67,7 +67,7 @@ def claims_of(token: str) -> str:
     return token.rpartition(".")[0] if token.startswith(PREFIX) else ""
 
 
-def bearer_of(plane: Plane, claims: str, token_hash: str, project_id: str, run_name: str) -> Bearer | None:
+def bearer_of(plane: CredentialPorts, claims: str, token_hash: str, project_id: str, run_name: str) -> Bearer | None:
     """Whose token this is, if it is good for this service now; empty `run_name`: for all of the project's."""
     said = _read(claims)
     if said is None or said.project_id != project_id or plane.clock.now() >= said.ends_at:
@@ -80,7 +80,7 @@ def bearer_of(plane: Plane, claims: str, token_hash: str, project_id: str, run_n
     return Bearer(user, said.ends_at)
 
 
-def _signed(plane: Plane, user: User, claims: str) -> str:
+def _signed(plane: CredentialPorts, user: User, claims: str) -> str:
     key = keyed(plane.install_key, f"service-token/{user.token_hash}")
     signature = hmac.new(key, claims.encode(), hashlib.sha256).digest()
     return f"{claims}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"

@@ -17,20 +17,20 @@ from chalicelib.errors import Conflict
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
 CLOCK_OFF: Micros = SECOND  # from which a door's times are moved to ours
 _TRIES = 3
 
 
-def report(plane: Plane, door: str, traffic: Sequence[Traffic]) -> None:
+def report(plane: ChangePorts, door: str, traffic: Sequence[Traffic]) -> None:
     """Keep what one door has seen of each service, and have these looked at. What comes of runs that have ended, or of
     a service at which nothing has happened, is dropped. `Traffic.at` says what the time is by the door's own clock."""
     for start in range(0, len(traffic), MAX_CHANGES):
         _report(plane, door, traffic[start : start + MAX_CHANGES])
 
 
-def opened(plane: Plane, door: str) -> list[str]:
+def opened(plane: ChangePorts, door: str) -> list[str]:
     """A door begins anew, so what it had under way is over. It may have been cut off in the middle: a service that
     nobody asks for any more would keep its replicas for ever, because its door seems to be silent. Returns the runs
     that are services: the door has to look whether replicas of theirs wait to be let go."""
@@ -44,7 +44,7 @@ def opened(plane: Plane, door: str) -> list[str]:
     return services
 
 
-def _report(plane: Plane, door: str, traffic: Sequence[Traffic]) -> None:
+def _report(plane: ChangePorts, door: str, traffic: Sequence[Traffic]) -> None:
     for tried in count(1):
         changed = _changed(plane, door, traffic)
         if not changed:
@@ -59,7 +59,7 @@ def _report(plane: Plane, door: str, traffic: Sequence[Traffic]) -> None:
             return
 
 
-def _changed(plane: Plane, door: str, traffic: Sequence[Traffic]) -> list[Traffic]:
+def _changed(plane: RecordPorts, door: str, traffic: Sequence[Traffic]) -> list[Traffic]:
     now = plane.clock.now()
     runs = plane.read.find_many(Run, [keys.run(each.run_id) for each in traffic])
     before = plane.read.find_many(Traffic, [keys.traffic(each.run_id, door) for each in traffic])

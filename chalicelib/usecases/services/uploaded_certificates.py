@@ -20,8 +20,8 @@ from chalicelib.domain.tenants import Secret
 from chalicelib.errors import Problem
 from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people.secrets import opened
+from chalicelib.usecases.ports import RecordPorts, SealedPorts
 
 _CHAIN, _KEY = "certificate.certificate", "certificate.key"
 
@@ -42,7 +42,7 @@ class GivenCertificate:
         return self.since <= now < self.until
 
 
-def of_gateway(plane: Plane, gateway: Gateway) -> GivenCertificate | list[Problem]:
+def of_gateway(plane: SealedPorts, gateway: Gateway) -> GivenCertificate | list[Problem]:
     """What the gateway was given, as it is now; or what is wrong with it."""
     raw = {"configuration": gateway.written}
     clear = sealed_specs.opened(plane.seal, GatewaySpec, raw, sealed_specs.of_gateway(gateway.id))
@@ -51,7 +51,7 @@ def of_gateway(plane: Plane, gateway: Gateway) -> GivenCertificate | list[Proble
     return found(plane, gateway.project_id, given)
 
 
-def found(plane: Plane, project_id: str, given: GivenGatewayCertificate) -> GivenCertificate | list[Problem]:
+def found(plane: SealedPorts, project_id: str, given: GivenGatewayCertificate) -> GivenCertificate | list[Problem]:
     chain, key = (_filled(plane, project_id, text) for text in (given.certificate, given.key))
     missing = [*_missing(chain, _CHAIN), *_missing(key, _KEY)]
     return missing or _read(chain, key)
@@ -79,7 +79,7 @@ def uncovered(read: GivenCertificate, domain: str, hosts: Iterable[str]) -> list
     return [name for name in promised if not read.covers(name)]
 
 
-def hosts_with_https(plane: Plane, gateway: Gateway) -> set[str]:
+def hosts_with_https(plane: RecordPorts, gateway: Gateway) -> set[str]:
     """Of its live services, which may have been applied when it had another domain."""
     found = set[str]()
     for run in plane.read.live_runs(gateway.project_id):
@@ -93,7 +93,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _filled(plane: Plane, project_id: str, text: str) -> str:
+def _filled(plane: SealedPorts, project_id: str, text: str) -> str:
     """With the project's secrets; a reference to one that isn't there stays."""
     names = sorted(set(secrets_in(text)))
     there = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
