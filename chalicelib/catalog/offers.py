@@ -124,7 +124,7 @@ class StoredCatalog:
             return replace(before, error=f"the backend failed unexpectedly ({type(error).__name__})", again=False)
         blob = f"{FOLDER}/{account.key}/{now}.json"
         self._blobs.put(blob, _adapter().dump_json(offers, exclude_defaults=True))
-        elsewhere = {str(offer.backend_data["prices"]) for offer in offers if "prices" in offer.backend_data}
+        elsewhere = {offer.terms.prices for offer in offers} - {""}
         return LastRefresh(blob, now, prices=", ".join(sorted(elsewhere)))
 
     # --- read --------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ Amount = Annotated[
     int, Field(ge=0, le=MOST_AMOUNT)
 ]  # bytes, micro-seconds of CPU, positions in a log, numbers in a row
 Mebibytes = Annotated[int, Field(ge=0, le=2**40)]
+Gibibytes = Annotated[float, Field(ge=0, le=2**30, allow_inf_nan=False)]
 Cores = Annotated[int, Field(ge=0, le=2**20)]
 Blocks = Annotated[int, Field(ge=1, le=2**20)]
 ExitStatus = Annotated[int, Field(ge=-(2**31), lt=2**32)]  # some systems count from -2³¹, some to 2³²

@@ -40,7 +40,7 @@ class Value(BaseModel):
         values = self.__dict__ | changes
         if len(values) > len(self.__dict__):
             raise AttributeError(f"{type(self).__name__} has no field {sorted(changes.keys() - self.__dict__.keys())}")
-        return _assembled(type(self), values, self.__pydantic_fields_set__.union(changes))
+        return _assembled(type(self), values, self.__pydantic_fields_set__.union(changes), self.__pydantic_extra__)
 
 
 V = TypeVar("V", bound=Value)
@@ -50,12 +50,12 @@ _set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
 _set_private = vars(BaseModel)["__pydantic_private__"].__set__
 
 
-def _assembled(kind: type[V], values: dict[str, Any], given: set[str]) -> V:
+def _assembled(kind: type[V], values: dict[str, Any], given: set[str], extra: dict[str, Any] | None = None) -> V:
     """All that a frozen model has, put together without asking it."""
     made = object.__new__(kind)
     _set_values(made, values)
     _set_given(made, given)
-    _set_extra(made, None)
+    _set_extra(made, extra)
     _set_private(made, None)
     return made
 

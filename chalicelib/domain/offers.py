@@ -3,22 +3,20 @@
 Field names are the wire's, because offers are sent to clients unchanged. Prices are dollars an hour for the whole
 instance; memory and disk are MiB.
 
-Some of what a backend says of an offer is in `backend_data` under names that all backends share: the `reservation` that
-its machine is launched into, when that `ends_at`, and, where a disk is made to order, its `disk`: the largest
-(`most_gib`), and the price of a GiB an hour. The price of the offer includes the disk that it shows. `no_volumes` says
-why its machines can have none. `cluster`: how many of its machines may be in one cluster (`most`), `why`, and a
-`hint`, if that is limited.
+What decisions must know of an offer besides are its `terms`. They never reach clients. What only its own backend reads,
+when it creates the machine, is among them in storage and `backend_data` here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from math import ceil, inf
 from typing import Any
 
-from pydantic import Field
+from pydantic import AliasChoices, ConfigDict, Field
 
-from chalicelib.domain.bounds import Blocks, Cores, Dollars, Mebibytes
+from chalicelib.domain.bounds import Amount, Blocks, Cores, Dollars, Gibibytes, Instant, Mebibytes
 from chalicelib.domain.noun import Value
 
 
@@ -63,12 +61,49 @@ class InstanceType(Value):
     resources: Resources
 
 
+class DiskTerms(Value):
+    """Of a disk that is made to order."""
+
+    most_gib: Gibibytes
+    gib_hour: Dollars  # the price of a GiB an hour; the price of the offer includes the disk that it shows
+
+
+class ClusterLimit(Value):
+    """How many machines of this offer may be in one cluster."""
+
+    most: Amount
+    why: str
+    hint: str
+
+
+class OfferTerms(Value):
+    """Stored as `backend_data`, where earlier versions look for them, beside what is private to the backend."""
+
+    model_config = ConfigDict(extra="allow")
+
+    reservation: str = ""  # the reserved capacity that its machine uses; empty if it is bought like any other
+    ends_at: Instant | None = None  # when its provider takes the machine back; None: not by any calendar. It may be put
+    # off, and who has bought the machine has the time of that day
+    disk: DiskTerms | None = None
+    no_volumes: str = ""  # why no volume can be attached to its machines; empty if they can be
+    cluster: ClusterLimit | None = None
+    prices: str = ""  # where its price is from, if not from the provider
+
+
+NO_TERMS = OfferTerms.model_construct()
+
+
 class Offer(Value):
+    # Under the stored name wherever it is written: each version reads what its neighbours write.
+    model_config = ConfigDict(serialize_by_alias=True)
+
     backend: str
     instance: InstanceType
     region: str
     price: Dollars
-    backend_data: dict[str, Any] = Field(default_factory=dict)  # a plain default would be copied deeply
+    terms: OfferTerms = Field(
+        default=NO_TERMS, validation_alias=AliasChoices("backend_data", "terms"), serialization_alias="backend_data"
+    )
     availability: Availability = Availability.unknown
     availability_zones: tuple[str, ...] | None = None
     instance_runtime: str = "shim"
@@ -83,34 +118,27 @@ class Offer(Value):
 
     @property
     def reservation(self) -> str:
-        """The reserved capacity that its machine uses; empty if it is bought like any other."""
-        return str(self.backend_data.get("reservation", ""))
+        return self.terms.reservation
 
     @property
-    def ends_at(self) -> int | None:
-        """When its provider takes the machine back, in microseconds since 1970; None: not by any calendar. It may be
-        put off, and who has bought the machine has the time of that day."""
-        return self.backend_data.get("ends_at")
-
-    @property
-    def no_volumes(self) -> str:
-        """Why no volume can be attached to its machines; empty if they can be."""
-        return str(self.backend_data.get("no_volumes", ""))
+    def backend_data(self) -> Mapping[str, Any]:
+        """What its backend put there for itself."""
+        return self.terms.model_extra or {}
 
     @property
     def most_nodes(self) -> float:
         """How many of its machines may be in one cluster."""
-        return float(self.backend_data["cluster"]["most"]) if "cluster" in self.backend_data else inf
+        return inf if self.terms.cluster is None else self.terms.cluster.most
 
     @property
     def elastic(self) -> bool:
         """Is its disk made as large as one wants?"""
-        return "disk" in self.backend_data
+        return self.terms.disk is not None
 
     @property
     def most_disk(self) -> float:
         """The GiB of the largest that can be made; 0: it is what it is."""
-        return float(self.backend_data["disk"]["most_gib"]) if self.elastic else 0.0
+        return 0.0 if self.terms.disk is None else self.terms.disk.most_gib
 
     def sized(self, gib: float) -> Offer:
         """With the smallest disk of at least this size; as it is, if it has that, or can't."""
@@ -121,10 +149,10 @@ class Offer(Value):
 
     def price_sized(self, gib: float) -> float:
         """What it costs then."""
-        if not self._grows(gib):
+        if self.terms.disk is None or not self._grows(gib):
             return self.price
         more = ceil(gib) - self.instance.resources.disk.size_mib / 1024
-        return round(self.price + more * float(self.backend_data["disk"]["gib_hour"]), 6)
+        return round(self.price + more * self.terms.disk.gib_hour, 6)
 
     def _grows(self, gib: float) -> bool:
         return self.instance.resources.disk.size_mib / 1024 < gib <= self.most_disk

@@ -14,7 +14,7 @@ from chalicelib.catalog.offers import LOOK_AGAIN, LOOK_SOON, StoredCatalog
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import HOUR
-from chalicelib.domain.offers import Offer
+from chalicelib.domain.offers import NO_TERMS, Offer, OfferTerms
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import CPUSpec, ResourcesSpec
 from chalicelib.engine.ports import Age
@@ -55,14 +55,12 @@ class Seller(FakeCloud):
         super().__init__(lambda: 0, facts=NIMBUS)
         self.price = price
         self.error: Exception | None = None
-        self.data: dict[str, str] = {}
+        self.terms = NO_TERMS
 
     def offers(self) -> Sequence[Offer]:
         if self.error is not None:
             raise self.error
-        return [
-            offer.with_(backend="nimbus", price=self.price, backend_data=self.data) for offer in super().offers()[:3]
-        ]
+        return [offer.with_(backend="nimbus", price=self.price, terms=self.terms) for offer in super().offers()[:3]]
 
 
 class Sold(StoredCatalog):
@@ -138,13 +136,13 @@ def test_book_is_parsed_once_a_version(place: Engine, blobs: Blobs, backends: Ac
 def test_prices_that_are_not_the_providers_are_said_and_stay_so_while_it_fails(place: Engine, blobs: Blobs) -> None:
     seller = Seller(1.0)
     catalog = Sold(blobs, place, Accounts([Account.made(seller, PROJECT)]))
-    seller.data = {"prices": "prices.csv, 2026-11-20"}
+    seller.terms = OfferTerms(prices="prices.csv, 2026-11-20")
     catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"].prices == "prices.csv, 2026-11-20"
     seller.error = Transient("later")
     catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"] == Age(place.at, "later", "prices.csv, 2026-11-20")
-    seller.error, seller.data = None, {}
+    seller.error, seller.terms = None, NO_TERMS
     catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"] == Age(place.at)
 

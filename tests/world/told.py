@@ -105,7 +105,7 @@ class _Teller:
         if isinstance(value, int) and abs(value - NOW) < 30 * DAY:
             return f"{(value - self._now) / SECOND:+.6f}".rstrip("0").rstrip(".") + "s"
         if isinstance(value, BaseModel):
-            inner = (f"{name}={self.value(each)}" for name, each in _fields(value).items() if each)
+            inner = (f"{name}={self.value(each)}" for name, each in _fields(value).items() if _says(each))
             return f"({', '.join(inner)})"
         if isinstance(value, tuple):
             return f"[{', '.join(map(self.value, value))}]"
@@ -115,6 +115,10 @@ class _Teller:
 
 def _name(noun: Noun) -> str:
     return str(getattr(noun, "name", "") or getattr(noun, "id", ""))
+
+
+def _says(value: Any) -> bool:
+    return any(_fields(value).values()) if isinstance(value, BaseModel) else bool(value)
 
 
 def _fields(value: BaseModel) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Offers on the wire. Their field names are already the wire's, so they are sent as stored."""
+"""Offers on the wire. Their field names are already the wire's, so they are sent as stored, but without their terms."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ def text_of(value: Value) -> orjson.Fragment:
 
 
 def offer_json(offer: Offer) -> orjson.Fragment:
-    return text_of(offer)
+    """Clients expect `backend_data`, and need nothing of what is in it."""
+    text = offer.__pydantic_serializer__.to_json(offer, exclude={"terms"})
+    return orjson.Fragment(b'{"backend_data":{},' + text[1:])
 
 
 def offers_json(offers: Iterable[Offer]) -> list[Any]:
-    return [text_of(offer) for offer in offers]
+    return [offer_json(offer) for offer in offers]
 
 
 def ages_json(ages: Mapping[str, Age]) -> list[dict[str, Any]]:

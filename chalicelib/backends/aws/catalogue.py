@@ -27,7 +27,7 @@ from chalicelib.backends.aws.reservations import WARNING, ends_at, is_block, res
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
+from chalicelib.domain.offers import Availability, Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +95,10 @@ class AwsCatalogue:
             if not self._config.public_ips:
                 yield offer
                 continue
-            data, cards = offer.backend_data, offer.backend_data.get("efa", ())
+            terms, cards = offer.terms, offer.backend_data.get("efa", ())
             if limit is not None and cards and without_address(cards):
-                data = {**data, "cluster": limit}
-            yield offer.with_(backend_data=data, price=round(offer.price + ADDRESS, 6))
+                terms = terms.with_(cluster=limit)
+            yield offer.with_(terms=terms, price=round(offer.price + ADDRESS, 6))
 
     def _region(self, region: str) -> Region:
         names = [*ASKED, *sorted(self._more)]
@@ -186,11 +186,10 @@ def _in_reservations(
         if body is None or price is None:
             continue
         offer = _offer(region, body, [reserved["AvailabilityZone"]], price, source, spot=False)
-        data = {**offer.backend_data, "reservation": str(reserved["CapacityReservationId"])}
-        if (end := ends_at(reserved)) is not None:
-            data["ends_at"] = end
+        end = ends_at(reserved)
+        terms = offer.terms.with_(reservation=str(reserved["CapacityReservationId"]), ends_at=end)
         over = end is not None and now >= end - WARNING
-        yield offer.with_(backend_data=data, availability=Availability.not_available if over else _left(reserved))
+        yield offer.with_(terms=terms, availability=Availability.not_available if over else _left(reserved))
 
 
 def _left(reserved: Body) -> Availability:
@@ -203,10 +202,9 @@ def _left(reserved: Body) -> Availability:
 def _with_disks(offers: Iterable[Offer], month: float) -> Iterator[Offer]:
     """With the price of their disks. `month`: dollars for a GiB."""
     hour = month / HOURS
-    disk = {"most_gib": MOST_DISK, "gib_hour": round(hour, 9)}
+    disk = DiskTerms(most_gib=MOST_DISK, gib_hour=round(hour, 9))
     for offer in offers:
-        data = {**offer.backend_data, "disk": disk}
-        yield offer.with_(backend_data=data, price=round(offer.price + LEAST_DISK * hour, 6))
+        yield offer.with_(terms=offer.terms.with_(disk=disk), price=round(offer.price + LEAST_DISK * hour, 6))
 
 
 def _offer(region: Region, body: Body, zones: Sequence[str], price: float, source: str, *, spot: bool) -> Offer:
@@ -219,21 +217,15 @@ def _offer(region: Region, body: Body, zones: Sequence[str], price: float, sourc
         disk=Disk(size_mib=LEAST_DISK * GIB),
         cpu_arch=_architecture(body),
     )
-    data: dict[str, Any] = {}
-    if cards := _efa_cards(body):
-        data["efa"] = cards
-    if body.get("EbsInfo", {}).get("NvmeSupport") != "required":
-        data["no_volumes"] = NO_IDENTITY
-    if disks := _local_disks(body):
-        data["local_disks_gb"] = disks
-    if source:
-        data["prices"] = source
+    cards = _efa_cards(body)
+    private: dict[str, Any] = {"efa": cards} if cards else {}
+    known = body.get("EbsInfo", {}).get("NvmeSupport") == "required"
     return Offer(
         backend="aws",
         instance=InstanceType(name=name, resources=has),
         region=region.name,
         price=round(price, 6),
-        backend_data=data,
+        terms=OfferTerms(no_volumes="" if known else NO_IDENTITY, prices=source, **private),
         availability=availability(region.quotas, name, cpus, spot=spot),
         availability_zones=tuple(zones),
     )
@@ -274,9 +266,3 @@ def _efa_cards(body: Body) -> list[int]:
         if not {"efa", "efa-only"}.isdisjoint(card.get("InterfaceTypes", ("efa",)))
     ]
     return sorted(cards)[:most]
-
-
-def _local_disks(body: Body) -> list[int]:
-    """Sizes of the disks that end with the machine."""
-    disks = body.get("InstanceStorageInfo", {}).get("Disks", ())
-    return [int(disk["SizeInGB"]) for disk in disks for _ in range(int(disk["Count"]))]

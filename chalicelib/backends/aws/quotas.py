@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from chalicelib.backends.aws.client import Clients
-from chalicelib.domain.offers import Availability
+from chalicelib.domain.offers import Availability, ClusterLimit
 from chalicelib.errors import BackendError, InvalidCredentials
 
 log = logging.getLogger(__name__)
@@ -56,15 +56,15 @@ def code_of(name: str, *, spot: bool) -> str | None:
     return of_spot if spot else on_demand
 
 
-def of_clusters(found: Quotas, region: str) -> dict[str, object] | None:
+def of_clusters(found: Quotas, region: str) -> ClusterLimit | None:
     """How many machines a cluster can have of which each takes an elastic address, if that is known."""
     if (quota := found.get(ADDRESSES)) is None:
         return None
-    return {
-        "most": int(quota),
-        "why": f"each takes an elastic address, and the account may have {quota:g} in {region}",
-        "hint": f"ask AWS for more ({ADDRESSES}, EC2-VPC Elastic IPs), or give the backend `public_ips: false`",
-    }
+    return ClusterLimit(
+        most=int(quota),
+        why=f"each takes an elastic address, and the account may have {quota:g} in {region}",
+        hint=f"ask AWS for more ({ADDRESSES}, EC2-VPC Elastic IPs), or give the backend `public_ips: false`",
+    )
 
 
 def availability(found: Quotas, name: str, vcpus: int, *, spot: bool) -> Availability:

@@ -325,7 +325,7 @@ class InstancePass:
 
     def _known_end(self) -> InstanceVerdict:
         """Only its cloud knows whether the end that was known when it was bought was put off."""
-        ends_at = self.instance.offer.ends_at
+        ends_at = self.instance.offer.terms.ends_at
         if ends_at is None or self.now < ends_at - TO_BE_WARNED:
             return InstanceVerdict(check_at=None if ends_at is None else ends_at - TO_BE_WARNED)
         if self.instance.due_at is not None and self.instance.due_at > self.now:

@@ -145,8 +145,8 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
         wrong.append(UNISOLATED)
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
-    if query.sites is not None and offer.no_volumes:
-        wrong.append(Misfit(f"can't have volumes: {offer.no_volumes}", OTHER_TYPES))
+    if query.sites is not None and offer.terms.no_volumes:
+        wrong.append(Misfit(f"can't have volumes: {offer.terms.no_volumes}", OTHER_TYPES))
     elif not there(query, instance):
         wrong.append(Misfit(f"isn't where the run's volumes are: {_where(query)}", "use volumes in its place"))
     if query.host and not has_folders(offer):
@@ -165,7 +165,7 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
 
 def _no_volumes(offers: Iterable[Offer]) -> str:
     """Why none of them can have volumes; empty if one can, or if there is none."""
-    whys = [offer.no_volumes for offer in offers]
+    whys = [offer.terms.no_volumes for offer in offers]
     return whys[0] if whys and all(whys) else ""
 
 
@@ -284,9 +284,10 @@ def too_many(query: Query, book: OfferBook) -> Misfit | None:
     found = book.match(query._replace(nodes=0), 1)[0]
     if not found:
         return None
-    limit = found[0].backend_data["cluster"]
-    text = f"{found[0].instance.name} can't have {query.nodes} machines in one cluster: {limit['why']}"
-    return Misfit(text, limit["hint"])
+    limit = found[0].terms.cluster
+    assert limit is not None, "without a limit it would have matched"
+    text = f"{found[0].instance.name} can't have {query.nodes} machines in one cluster: {limit.why}"
+    return Misfit(text, limit.hint)
 
 
 def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:

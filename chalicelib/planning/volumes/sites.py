@@ -48,7 +48,7 @@ class Site(NamedTuple):
 
     def _near(self, offer: Offer) -> bool:
         """Is its machine in the region, and one that takes volumes?"""
-        if offer.no_volumes:
+        if offer.terms.no_volumes:
             return False
         return self.backend == offer.backend.lower() and self.region in ("", offer.region.lower())
 

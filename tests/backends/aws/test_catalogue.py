@@ -86,8 +86,9 @@ def test_an_account_sells_what_it_has_in_its_zones(market: Market, caplog: pytes
     assert (
         offer.price == pytest.approx(price("g5.xlarge", HERE) + BESIDE) and offer.availability is Availability.unknown
     )
-    assert offer.backend_data.pop("disk") == {"most_gib": 16384, "gib_hour": pytest.approx(disk_price(HERE, 100) / 100)}
-    assert offer.backend_data == {"local_disks_gb": [250]}
+    disk = offer.terms.disk
+    assert disk and (disk.most_gib, disk.gib_hour) == (16384, pytest.approx(disk_price(HERE, 100) / 100))
+    assert not offer.backend_data
     spot = found["g5.xlarge/spot"]
     assert spot.instance.resources.spot and offer.price * 0.3 < spot.price < offer.price * 0.4
     assert "g6f.large" in caplog.text
@@ -211,9 +212,9 @@ def test_a_block_says_when_its_machines_end_and_is_not_sold_to_its_last_minute(m
     ends = place(HERE, f"{HERE}b", "g5.xlarge", EndDate=then, ReservationType="capacity-block")
     stays = place(HERE, f"{HERE}a", "g5.xlarge", EndDate=then)
     found = market.offers()
-    assert found[f"g5.xlarge/{ends}"].ends_at == end - 30 * MINUTE
+    assert found[f"g5.xlarge/{ends}"].terms.ends_at == end - 30 * MINUTE
     assert found[f"g5.xlarge/{ends}"].availability is Availability.available
-    assert found[f"g5.xlarge/{stays}"].ends_at is None
+    assert found[f"g5.xlarge/{stays}"].terms.ends_at is None
     market.clock.at = end - 40 * MINUTE
     found = market.offers()
     assert found[f"g5.xlarge/{ends}"].availability is Availability.not_available
@@ -280,7 +281,7 @@ def test_a_file_has_the_prices_that_an_account_may_not_ask_for(denied: Market) -
     found = denied.offers()
     prices = {"g5.xlarge/on-demand": 1.123 + BESIDE, "g5.xlarge/spot": 0.5 + BESIDE}
     assert {key: offer.price for key, offer in found.items()} == pytest.approx(prices, rel=1e-5)
-    assert all(offer.backend_data["prices"].startswith("prices.csv, 20") for offer in found.values())
+    assert all(offer.terms.prices.startswith("prices.csv, 20") for offer in found.values())
 
 
 def test_the_file_has_prices_of_volumes_too(denied: Market) -> None:
@@ -338,7 +339,7 @@ def test_types_whose_disks_have_no_identity_get_no_volumes() -> None:
         HERE, {name: INSTANCE_TYPES[name] for name in names}, {name: ["eu-west-1a"] for name in names}, {}, {}
     )
     found = _offers(region, {name: {HERE: 1.0} for name in names}, "")
-    assert {offer.instance.name for offer in found if offer.no_volumes} == {"t2.large", "i3.large"}
+    assert {offer.instance.name for offer in found if offer.terms.no_volumes} == {"t2.large", "i3.large"}
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, Reservat
 from chalicelib.backends.kit.zones import zone_token
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
+from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, OfferTerms, Resources
 from chalicelib.errors import Unfit
 from tests.backends.conformance import request_for
 
@@ -33,7 +33,8 @@ def offer(name: str = "g5.xlarge", *, spot: bool = False, efa: tuple[int, ...] =
     gpu = Gpu(name="A10G", memory_mib=24_576, vendor="nvidia")
     has = Resources(cpus=4, memory_mib=16_384, gpus=(gpu,), spot=spot, disk=Disk(size_mib=disk))
     kind = InstanceType(name=name, resources=has)
-    return Offer(backend="aws", instance=kind, region="us-east-1", price=1.0, backend_data={"efa": list(efa)})
+    terms = OfferTerms.model_validate({"efa": efa})
+    return Offer(backend="aws", instance=kind, region="us-east-1", price=1.0, terms=terms)
 
 
 def asked(request: CreateRequest, place: LaunchPlace = PLACE, settings: LaunchSettings = SETTINGS) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.offers import OfferTerms
 from chalicelib.planning.kernel.purchases import Describe, Seen, Terminate
 from chalicelib.planning.machines.instance import TO_BE_WARNED
 from chalicelib.planning.machines.interruptions import NOTICE
@@ -45,7 +46,7 @@ def test_a_notice_of_the_cloud_leaves_time_and_an_end_leaves_none() -> None:
     assert effects(plan) == [Terminate]
 
 
-BLOCK = b.offer().with_(backend_data={"reservation": "cr-1", "ends_at": b.NOW + HOUR})
+BLOCK = b.offer().with_(terms=OfferTerms(reservation="cr-1", ends_at=b.NOW + HOUR))
 
 
 def test_a_machine_that_was_bought_until_then_is_asked_about_before_and_no_earlier() -> None:

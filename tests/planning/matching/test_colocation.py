@@ -10,7 +10,7 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
-from chalicelib.domain.offers import Offer
+from chalicelib.domain.offers import ClusterLimit, Offer, OfferTerms
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.purchases import Bought, Create, CreateSeveral, Describe, NotBought, Seen, in_one_call
 from chalicelib.planning.kernel.snapshot import FleetView
@@ -288,15 +288,12 @@ def test_what_is_bought_with_others_is_committed_like_any() -> None:
 
 def test_a_cluster_that_an_account_cant_have_so_large_is_bought_elsewhere_or_the_fleet_says_why() -> None:
     """Before a single machine is bought."""
-    limit = {
-        "most": 3,
-        "why": "each takes an elastic address, and the account may have 3 in eu",
-        "hint": "ask for more",
-    }
-    few = b.offer("p5", 1.0, backend="aws", region="eu", backend_data={"cluster": limit})
+    why = "each takes an elastic address, and the account may have 3 in eu"
+    limit = ClusterLimit(most=3, why=why, hint="ask for more")
+    few = b.offer("p5", 1.0, backend="aws", region="eu", terms=OfferTerms(cluster=limit))
     world = World(nodes="4", offers=(few, b.offer("a3", 9.0, backend="gcp", region="eu")))
     assert [each.offer.instance.name for each in world.look()] == ["a3"]
     alone = World(nodes="4", offers=(few,))
     assert alone.look() == []
-    assert alone.fleet.message == f"p5 can't have 4 machines in one cluster: {limit['why']}; will retry"
+    assert alone.fleet.message == f"p5 can't have 4 machines in one cluster: {why}; will retry"
     assert [each.offer.instance.name for each in World(nodes="3", offers=(few,)).look()] == ["p5"]

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.offers import Availability, Offer, OfferTerms
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.snapshots import FleetSnapshot
@@ -18,7 +18,7 @@ from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.runs.field_support import reservation_refusals
 from tests.world import nouns as b
 
-RESERVED = b.offer("big", 3.0, backend_data={"reservation": "cr-1"}, availability_zones=("eu-b",))
+RESERVED = b.offer("big", 3.0, terms=OfferTerms(reservation="cr-1"), availability_zones=("eu-b",))
 OFFERS = (b.offer("big", 3.0, availability_zones=("eu-a", "eu-b")), b.offer("small", 1.0), RESERVED)
 CAN = BackendFacts(name="aws", reservations=True)
 

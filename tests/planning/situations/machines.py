@@ -7,6 +7,7 @@ from typing import Any
 from chalicelib.domain.instances import GpuSeen, InstanceStatus
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
+from chalicelib.domain.offers import OfferTerms
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.machines.instance import decide_instance
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
@@ -134,14 +135,14 @@ situation(
     "a machine was bought for a time that ends now",
     instance,
     due_at=NOW,
-    **{"offer": b.offer().with_(backend_data={"ends_at": NOW + 0}), **USED},
+    **{"offer": b.offer().with_(terms=OfferTerms(ends_at=NOW + 0)), **USED},
     comes_to="Describe; again in 60 s",
 )
 situation(
     "a machine was bought for a time that ends now, and is looked at",
     instance,
     due_at=NOW + 1,
-    **{"offer": b.offer().with_(backend_data={"ends_at": NOW + 0}), **USED},
+    **{"offer": b.offer().with_(terms=OfferTerms(ends_at=NOW + 0)), **USED},
 )
 situation(
     "a node of a cluster has no address", instance, cluster=True, due_at=NOW, **USED, comes_to="Describe; again in 15 s"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.offers import Disk, Offer
+from chalicelib.domain.offers import NO_TERMS, Disk, DiskTerms, Offer, OfferTerms
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.requirements import fleet_query, merged_fleet, wants_of
@@ -15,9 +15,14 @@ from chalicelib.planning.placing.plan_offers import plan_offers
 from chalicelib.planning.placing.queue import decide_queue
 from tests.world import nouns as b
 
-DISK = {"disk": {"most_gib": 16_384, "gib_hour": 0.001}}
-ELASTIC = b.offer("elastic", 1.0, backend_data=DISK)
-DEAR = b.offer("dear", 1.5, region="us", backend_data={"disk": {"most_gib": 500, "gib_hour": 0.0001}})
+
+def elastic(most_gib: float, gib_hour: float) -> OfferTerms:
+    return OfferTerms(disk=DiskTerms(most_gib=most_gib, gib_hour=gib_hour))
+
+
+DISK = elastic(16_384, 0.001)
+ELASTIC = b.offer("elastic", 1.0, terms=DISK)
+DEAR = b.offer("dear", 1.5, region="us", terms=elastic(500, 0.0001))
 FIXED = b.offer("fixed", 1.2)
 BOOK = OfferBook((ELASTIC, DEAR, FIXED))
 
@@ -55,7 +60,7 @@ def test_the_disk_is_the_smallest_that_fits(disk: str, want: list[tuple[str, flo
 
 def test_offers_are_ranked_and_capped_by_the_price_with_the_disk() -> None:
     """The cheaper machine has the dearer disk."""
-    book = OfferBook((ELASTIC, b.offer("cheap", 0.9, backend_data={"disk": {"most_gib": 9_999, "gib_hour": 0.01}})))
+    book = OfferBook((ELASTIC, b.offer("cheap", 0.9, terms=elastic(9_999, 0.01))))
     names = [offer.instance.name for offer in book.match(query("1000GB.."), 9)[0]]
     assert names == ["elastic", "cheap"]
     assert [offer.instance.name for offer in book.match(query("100GB.."), 9)[0]] == ["cheap", "elastic"]
@@ -107,7 +112,7 @@ def test_a_shelf_for_other_disks_is_that_of_offers_with_them() -> None:
             1 + n % 5 / 10,
             region=f"r{n % 3}",
             has=b.resources(2 + n % 3, 8, disk=Disk(size_mib=(100 + n % 2 * 60) * 1024)),
-            backend_data={} if n % 4 == 0 else {"disk": {"most_gib": 200 + n % 3 * 300, "gib_hour": n % 6 / 1000}},
+            terms=elastic(200 + n % 3 * 300, n % 6 / 1000) if n % 4 else NO_TERMS,
         )
         for n in range(60)
     ]

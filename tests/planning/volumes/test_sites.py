@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.offers import OfferTerms
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
@@ -234,7 +235,7 @@ def test_a_job_waits_for_the_zone_of_a_machine_that_is_still_being_created(block
 
 
 def test_machines_that_cant_have_volumes_are_passed_over_and_say_why() -> None:
-    old = b.offer("old", 0.5, backend_data={"no_volumes": "its disks show no serial number"})
+    old = b.offer("old", 0.5, terms=OfferTerms(no_volumes="its disks show no serial number"))
     spec, found = b.run_spec(volumes=["data:/data"]), known(volume())
     (bought,) = saved(waiting("data", volumes=found, offers=(old, b.offer("new", 2.0))), Instance)
     assert bought.offer.instance.name == "new"
