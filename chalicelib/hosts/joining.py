@@ -59,9 +59,9 @@ class HostJoining:
             "*) echo 'This is not the script that the command is for: print a new command';; esac"
         )
 
-    def lacks(self, look: str, project_id: str) -> tuple[str, ...]:
+    def missing(self, inspection: str, project_id: str) -> tuple[str, ...]:
         """The same as over SSH, except that nobody needs the host's SSH server."""
-        seen = report(look)
+        seen = report(inspection)
         if not seen.whole:
             return ("inspecting it was cut short (to fix it: run the command again)",)
         holder = held(self.store, seen.owner, self.install_id, project_id)

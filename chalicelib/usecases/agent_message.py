@@ -1,4 +1,4 @@
-"""An agent's message, validated as strictly as its reports on tasks (`domain.reports`)."""
+"""The message of an agent, validated as strictly as its reports on tasks (`domain.reports`)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from chalicelib.errors import Invalid, Problem
 from chalicelib.printable import printable
 
 PROTOCOL = 1
-# The agent keeps to the same limits (`agent/kernel/limits.py`; a test compares), so what it sends is accepted.
+# The agent observes the same limits (`agent/kernel/limits.py`; a test compares them), so its messages are accepted.
 MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON
-MAX_TASKS = 2 * MOST_BLOCKS  # those that ended wait to be removed while others start
+MAX_TASKS = 2 * MOST_BLOCKS  # tasks that have ended wait to be removed while others start
 MAX_RECORDS = 20_000
 MAX_POINTS = 300
 MAX_GPUS = 64
-LONGEST_BYTE = 13  # bytes of a chunk for one of output: it, and at most its own time and length
-MAX_CHUNK = 16 * 1024 * 1024  # bytes of one object: a megabyte of output, and the times of its lines
-MAX_TAKEN_BACK = 3_600.0  # seconds until a machine's cloud takes it back
-MAX_TROUBLES, MAX_TROUBLE = 16, 200  # what is wrong with a machine, and the characters of each
+LONGEST_BYTE = 13  # bytes of a chunk per byte of output: the byte itself, and at most a time and a length of its own
+MAX_CHUNK = 16 * 1024 * 1024  # bytes of one object: a megabyte of output with the times of its lines
+MAX_TAKEN_BACK = 3_600.0  # seconds until the cloud reclaims the machine
+MAX_TROUBLES, MAX_TROUBLE = 16, 200  # problems of a machine, and the characters of each
 
 
 class Unacceptable(Invalid):
-    """This message will never be accepted. The status says so, so that the agent doesn't resend it for ever."""
+    """A message that will never be accepted. The status tells the agent not to send it again."""
 
     status = 422
 
@@ -46,8 +46,8 @@ class LogBytes(AgentWords):
             raise Unacceptable([Problem("a record is not base64", path="logs.records")]) from None
 
 
-class ChunkSaid(AgentWords):
-    """A part of a log that is put into the store, or is there already."""
+class ChunkReport(AgentWords):
+    """A part of a log that the agent is about to upload, or has uploaded."""
 
     task: ShortText
     offset: Amount
@@ -59,7 +59,7 @@ class ChunkSaid(AgentWords):
     stored: bool = False
 
     @model_validator(mode="after")
-    def _consistent(self) -> ChunkSaid:
+    def _consistent(self) -> ChunkReport:
         written = self.end - self.offset
         if not 0 < written <= self.size <= written * LONGEST_BYTE or self.low > self.high:
             raise ValueError("a chunk has as many bytes as it says, in order")
@@ -80,7 +80,7 @@ class MetricPoint(AgentWords):
     gpus: list[GpuLoad] = Field(default=[], max_length=MAX_GPUS)
 
 
-class TroubleSaid(AgentWords):
+class TroubleReport(AgentWords):
     status: Literal["warning", "failure"]
     message: Annotated[str, Field(min_length=1, max_length=MAX_TROUBLE), AfterValidator(printable)]
     age: Amount = 0  # seconds
@@ -94,10 +94,10 @@ class AgentMessage(AgentWords):
     at: Instant = 0  # when it was sent, by the clock of the agent's machine; 0: an older agent
     agent: Words = ""
     facts: HostFacts | None = None
-    health: list[TroubleSaid] | None = Field(default=None, max_length=MAX_TROUBLES)
+    health: list[TroubleReport] | None = Field(default=None, max_length=MAX_TROUBLES)
     tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
     logs: list[LogBytes] = Field(default=[], max_length=MAX_TASKS)
-    chunks: list[ChunkSaid] = Field(default=[], max_length=1)
+    chunks: list[ChunkReport] = Field(default=[], max_length=1)
     metrics: list[MetricPoint] = Field(default=[], max_length=MAX_POINTS)
     gateway: GatewayReport | None = None
     taken_back_in: Annotated[float, Field(ge=0, le=MAX_TAKEN_BACK, allow_inf_nan=False)] | None = None  # seconds
@@ -106,7 +106,7 @@ class AgentMessage(AgentWords):
     @field_validator("facts", mode="before")
     @classmethod
     def _known_facts(cls, facts: Any) -> Any:
-        """An agent's facts, without those of newer agents that this version doesn't know."""
+        """The agent's facts, without those of newer agents, which this version doesn't know."""
         if not isinstance(facts, dict):
             return facts
         known = {name: value for name, value in facts.items() if name in HostFacts.model_fields}
@@ -122,7 +122,7 @@ def _known_gpu(gpu: Any) -> Any:
 
 
 def read_message(body: bytes | dict[str, Any]) -> AgentMessage:
-    """The message, or Unacceptable with everything that is wrong with it."""
+    """The message. Raises Unacceptable with everything that is wrong with it."""
     if isinstance(body, bytes) and len(body) > MAX_MESSAGE:
         raise Unacceptable(
             f"The message has {len(body)} bytes; the limit is {MAX_MESSAGE}.", hint="Send less log at a time."

@@ -1,4 +1,4 @@
-"""Events of the use cases: who did what to which things, in the same commit as the change."""
+"""Audit events of use cases: who did what to which objects, written in the same commit as the change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import Project, Secret, User
 
 
-def told(
+def audit_event(
     type: EventType,
     at: Micros,
     *targets: Target,

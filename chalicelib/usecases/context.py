@@ -49,7 +49,7 @@ class SizeLimits:
 
     body: int = 8 * 1024 * 1024
     upload: int = 2 * 1024 * 1024
-    uploads: int = 2 * 1024 * 1024 * 1024  # of a user, together
+    uploads: int = 2 * 1024 * 1024 * 1024  # of all uploads of a user
     answer: int = 4 * 1024 * 1024
     log_bytes_per_hour: int = 50 * 1024 * 1024
 
@@ -61,11 +61,11 @@ class JobImages:
     base: str = "python:{python}"
     devel: str = "nvidia/cuda:12.8.1-devel-ubuntu24.04"
     python: str = "3.12"
-    docker: str = "docker:28-dind"  # of jobs with an engine of their own
+    docker: str = "docker:28-dind"  # of jobs with a container engine of their own
 
 
 class Joining(Protocol):
-    """What a machine runs to join a fleet by itself, and how it is judged."""
+    """The script with which a machine joins a fleet by itself, and the check of that machine."""
 
     @property
     def server_url(self) -> str: ...
@@ -73,21 +73,21 @@ class Joining(Protocol):
     def script(self) -> str: ...
 
     def command(self, token: str) -> str:
-        """The line that a person pastes on the machine."""
+        """The command line to paste on the machine."""
 
-    def lacks(self, look: str, project_id: str) -> tuple[str, ...]:
-        """What keeps the agent off a machine that says this about itself, each with what mends it."""
+    def missing(self, inspection: str, project_id: str) -> tuple[str, ...]:
+        """What a machine with this inspection report lacks to run the agent, each with a remedy."""
 
 
 @dataclass(frozen=True)
 class DeviceCode:
-    """With which somebody signs on in a browser elsewhere."""
+    """A code with which a user signs on in a browser on another device."""
 
     device_code: str
     user_code: str
     address: str
-    filled_address: str  # has the code in it; may be empty
-    interval: int  # seconds between questions whether they have
+    filled_address: str  # contains the code; may be empty
+    interval: int  # seconds between polls
     expires_in: int
 
 
@@ -98,23 +98,23 @@ class SignsOn(Protocol):
     def rules(self) -> SignOnProvider: ...
 
     def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
-        """Where a browser signs on."""
+        """The address at which a browser signs on."""
 
     def account(self, code: str, redirect: str, nonce: str, verifier: str) -> Mapping[str, Any]:
-        """The checked claims of whoever signed on there."""
+        """The verified claims of the account that signed on."""
 
     def device(self) -> DeviceCode: ...
 
     def device_account(self, device_code: str) -> Mapping[str, Any] | None:
-        """The checked claims; None: not yet."""
+        """The verified claims; None while nobody has signed on."""
 
 
-def _none(asked: object) -> Any:
+def _none(configuration: object) -> Any:
     raise Bug("this plane makes no backends")
 
 
 class NoAccountWork:
-    """Of a plane that has none done."""
+    """The account work of a plane that does none."""
 
     def sweep(self, account: str) -> None:
         raise Bug("this plane sweeps no accounts")
@@ -122,7 +122,7 @@ class NoAccountWork:
     def refresh(self, account: str) -> None:
         raise Bug("this plane fetches no offers")
 
-    def check(self, asked: ConfigurationCheck) -> None:
+    def check(self, configuration: ConfigurationCheck) -> None:
         raise Bug("this plane checks no configurations")
 
 
@@ -161,7 +161,7 @@ class PlanePorts:
     rights: Rights = unheard  # ends streams and long polls     nothing is open
     templates: Callable[[], Mapping[str, bytes]] = dict  # a folder's files by name  none
     figures: Figures | None = None  # of the engine here        none: CloudWatch has them
-    renew: Callable[[Put], None] | None = None  # takes an agent's promise that may wait  written at once
+    renew: Callable[[Put], None] | None = None  # renews a promise in the next batch  written at once
     # What the operator chose:
     limits: SizeLimits = field(default_factory=SizeLimits)
     images: JobImages = field(default_factory=JobImages)
@@ -171,7 +171,7 @@ class PlanePorts:
     sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
 
     def shared(self) -> dict[str, Any]:
-        """These ports, without what a subclass adds."""
+        """These ports, without those that a subclass adds."""
         return {each.name: getattr(self, each.name) for each in fields(PlanePorts)}
 
 
@@ -181,17 +181,17 @@ class Plane(PlanePorts):
 
     catalog: Catalog
     install_id: str
-    hosts: bool = True  # can it log in to hosts over SSH?
+    hosts: bool = True  # whether it can log in to hosts over SSH
     joining: Joining | None = None  # how machines join by themselves
-    along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
-    people_url: str = ""  # where people reach it
-    announces: bool = False  # are state changes told to a bus, which is billed?
-    pointed: Lru[str] = field(default_factory=lambda: Lru(4096))  # where names pointed lately: hints, to be checked
+    along: tuple[Change, ...] = ()  # committed with the first change through the door, or not at all
+    people_url: str = ""  # the address that users open
+    announces: bool = False  # whether state changes go to a bus, which is billed
+    pointed: Lru[str] = field(default_factory=lambda: Lru(4096))  # recent targets of names: hints, which are verified
 
     @cached_property
     def door(self) -> CommitDoor:
-        """The way in for user requests and agent reports: plans, checked and committed like any other."""
-        from chalicelib.engine.commit import CommitDoor  # it imports all the decisions, which only changes need
+        """The committer for user requests and agent reports, whose plans are checked like any other."""
+        from chalicelib.engine.commit import CommitDoor  # it imports all decisions, which only changes need
 
         return CommitDoor(self.read, wake=self.wake, news=self.news, along=self.along)
 

@@ -1,4 +1,4 @@
-"""Addresses that only this machine reaches."""
+"""Loopback addresses."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Pace:
     presence: float  # how old a presence gets before a call that changes nothing renews it
     log: float  # how long an agent collects a job's output before it sends it,
     followed: float  # and how long while somebody reads one on its machine
-    unheard: float  # until a new run is looked at, in case the word of it was lost: by then most have started
+    recheck: float  # until a new run is looked at, in case the word of it was lost: by then most have started
     room: float = 0.0  # what a promise is longer by, because its renewal may wait before it is written
     grain: float = 0.0  # promises end at a multiple of this; 0: each at its own time
     watched: bool = False  # are those that break their promise listed by schedule, so that no pass is due for it?
@@ -71,8 +71,8 @@ class Pace:
 
 
 EMBEDDED = Pace(
-    fast=0.0, slow=0.0, silence=30.0, presence=29.0, log=0.0, followed=0.0, unheard=5.0, room=1.0, grain=2.0
+    fast=0.0, slow=0.0, silence=30.0, presence=29.0, log=0.0, followed=0.0, recheck=5.0, room=1.0, grain=2.0
 )
 
 # With a call a minute, every fifth call renews the presence: due after 4.5 min, not missed by a second at 5.
-PER_CALL = Pace(fast=2.0, slow=60.0, silence=60.0, presence=270.0, log=900.0, followed=2.0, unheard=60.0, watched=True)
+PER_CALL = Pace(fast=2.0, slow=60.0, silence=60.0, presence=270.0, log=900.0, followed=2.0, recheck=60.0, watched=True)

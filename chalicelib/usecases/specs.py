@@ -84,7 +84,7 @@ def refuse(spec: RunSpec | FleetSpec, problems: Iterable[Problem]) -> None:
 
 
 def _misnamed_raw(raw: Raw) -> list[Problem]:
-    """The same of a spec that can't be read."""
+    """The problems of the name in a spec that can't be read."""
     if "run_name" in raw:
         return _misnamed(raw["run_name"], "run") if isinstance(raw["run_name"], str) else []
     configuration = raw.get("configuration")
@@ -100,15 +100,15 @@ def _misnamed(name: str, noun: str) -> list[Problem]:
 def as_written(problems: Iterable[Problem], model: type[RunSpec | FleetSpec]) -> list[Problem]:
     """Problems with paths that their author knows: for the configuration those of the file, so that a client can find
     the line; `profile.…` for the profile; from the top of the request for everything else."""
-    whole = "run_spec" if model is RunSpec else "spec"
-    return [replace(problem, path=_path_as_written(problem.path, whole)) for problem in problems]
+    prefix = "run_spec" if model is RunSpec else "spec"
+    return [replace(problem, path=_path_as_written(problem.path, prefix)) for problem in problems]
 
 
-def _path_as_written(path: str, whole: str) -> str:
+def _path_as_written(path: str, prefix: str) -> str:
     first, _, below = path.partition(".")
     if first == "configuration":
         return below
-    return path if first == "profile" else f"{whole}.{path}".rstrip(".")
+    return path if first == "profile" else f"{prefix}.{path}".rstrip(".")
 
 
 def invented_name(random_id: str, noun: str, taken: Callable[[str], bool]) -> str:
@@ -182,7 +182,7 @@ def needs_new_run(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def _found_by_workers(spec: RunSpec) -> bool:
-    """Has it a router whose address its workers were started with? Another one would never be found."""
+    """Were the service's workers started with the address of its router? They would never find another router."""
     config = spec.configuration
     return isinstance(config, ServiceConfiguration) and discovery(config) is not None
 
@@ -190,11 +190,11 @@ def _found_by_workers(spec: RunSpec) -> bool:
 def _only_counts(old: RunSpec, new: RunSpec) -> bool:
     """Whether groups differ only in how many replicas they have."""
 
-    def rest(spec: RunSpec) -> list[ReplicaGroup]:
+    def without_counts(spec: RunSpec) -> list[ReplicaGroup]:
         groups = (spec.configuration.groups or ()) if isinstance(spec.configuration, ServiceConfiguration) else ()
         return [group.with_(replicas=Range[int](min=1, max=1), scaling=None) for group in groups]
 
-    return rest(old) == rest(new)
+    return without_counts(old) == without_counts(new)
 
 
 def _arch_dropped(old: RunSpec, new: RunSpec) -> bool:

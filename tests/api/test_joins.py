@@ -56,9 +56,15 @@ def token_of(made: dict[str, Any]) -> str:
 
 
 def machine_joins(
-    rig: Rig, made: dict[str, Any], *, attempt: str = "one", look: str = FINE, name: str = "laptop", status: int = 200
+    rig: Rig,
+    made: dict[str, Any],
+    *,
+    attempt: str = "one",
+    inspection: str = FINE,
+    name: str = "laptop",
+    status: int = 200,
 ) -> str:
-    body = f"{token_of(made)}\n{attempt}\n{name}\n{look}".encode()
+    body = f"{token_of(made)}\n{attempt}\n{name}\n{inspection}".encode()
     found = rig.call("/agent/join", body, token=None)
     assert found.status == status, found
     return found.body.decode() if status == 200 else ""
@@ -148,17 +154,17 @@ def test_commands_that_are_spent_are_kept_in_bounded_numbers(lab: Rig, monkeypat
 def test_what_it_lacks_is_named_together_and_leaves_the_command_unused(lab: Rig) -> None:
     made = command(lab)
     poor = FINE.replace("docker=24.0\ndocker_client=yes\n", "").replace("docker=24.0", "").replace("3.11", "3.6")
-    word, *lacks = machine_joins(lab, made, look=poor + "clock=1\n").split("\n")
+    word, *lacks = machine_joins(lab, made, inspection=poor + "clock=1\n").split("\n")
     assert word == "lacks" and len(lacks) == 3
     assert "Python is 3.6" in lacks[0] and "Docker" in lacks[1] and "minutes behind the server's" in lacks[2]
-    assert machine_joins(lab, made, look="uid=0\n").startswith("lacks\ninspecting it was cut short")
+    assert machine_joins(lab, made, inspection="uid=0\n").startswith("lacks\ninspecting it was cut short")
     assert machine_joins(lab, made).startswith("join ")
 
 
 def test_a_host_of_another_fleet_is_told_whose_it_is(lab: Rig) -> None:
     _, instance_id, *_ = machine_joins(lab, command(lab)).split()
     theirs = FINE.replace("owner=", f"owner={lab.world.plane.install_id}/{instance_id}")
-    assert "it belongs to fleet lab (instance lab-0)" in machine_joins(lab, command(lab), look=theirs)
+    assert "it belongs to fleet lab (instance lab-0)" in machine_joins(lab, command(lab), inspection=theirs)
 
 
 @pytest.mark.parametrize("body", [b"", b"one line", b"a\nb\nc", b"x" * 20_000, b"\n" * 20_000])
@@ -167,10 +173,10 @@ def test_what_says_nothing_is_refused(lab: Rig, body: bytes) -> None:
 
 
 def test_a_look_may_have_so_many_bytes_and_no_more() -> None:
-    most = b"token\none\nname\n".ljust(joins.MOST_LOOK - 1, b"x") + b"y"
-    assert joins.read_said(most).look.endswith("xy")
+    most = b"token\none\nname\n".ljust(joins.MAX_INSPECTION - 1, b"x") + b"y"
+    assert joins.read_request(most).inspection.endswith("xy")
     with pytest.raises(Invalid):
-        joins.read_said(most + b"z")
+        joins.read_request(most + b"z")
 
 
 def test_an_unknown_command_reveals_nothing(lab: Rig) -> None:

@@ -90,8 +90,8 @@ USER = User(id="owner", name="ann", created_at=0, token_hash="")
 
 def test_what_is_uploaded_may_be_later(rig: Rig) -> None:
     with pytest.raises(Contended, match="This archive keeps changing"):
-        files.keep(contended(rig, UPLOAD_TRIES), USER, "owner", "archives", "1" * 64, b"x")
-    assert files.keep(contended(rig, UPLOAD_TRIES - 1), USER, "owner", "archives", "1" * 64, b"x").size == 1
+        files.store_archive(contended(rig, UPLOAD_TRIES), USER, "owner", "archives", "1" * 64, b"x")
+    assert files.store_archive(contended(rig, UPLOAD_TRIES - 1), USER, "owner", "archives", "1" * 64, b"x").size == 1
 
 
 def test_a_server_that_starts_may_be_as_late(rig: Rig) -> None:

@@ -318,7 +318,7 @@ def test_a_filter_that_matches_little_answers_what_it_has_and_goes_on_from_there
     wanted = {"actors": frozenset({me, rare})}
     first, read = asked(rig, **wanted)
     assert [event.targets[0].name for event in first] == ["new"]
-    assert read <= events.LOOKED_AT + 2 * events.PAGE  # though a whole page was asked for
+    assert read <= events.SCANNED + 2 * events.PAGE  # though a whole page was asked for
     second, _ = asked(rig, **wanted, prev_at=first[-1].at, prev_id=first[-1].id)
     assert [event.actor_name for event in second] == ["rare"]  # 2,499 others later
 

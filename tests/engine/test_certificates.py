@@ -103,9 +103,9 @@ def test_another_projects_gateway_must_prove_the_same_host_itself(stage: Stage) 
     other = gateway("theirs").with_(project_id="their-project", version=0, due_at=None)
     stage.place.save(other)
     stage.authority.proved = 30 * DAY  # what an account has proved is good for weeks
-    certificates.told(stage.place.plane, other, [HOST])
+    certificates.gateway_certificates(stage.place.plane, other, [HOST])
     stage.settle()
-    said = certificates.told(stage.place.plane, other, [HOST])
+    said = certificates.gateway_certificates(stage.place.plane, other, [HOST])
     assert said.certificates == {} and len(said.challenges) == 1
     assert len(stage.authority.accounts) == 2
 
@@ -115,19 +115,19 @@ def test_what_a_project_has_proved_it_neednt_prove_again(stage: Stage) -> None:
     other = gateway("ours").with_(version=0, due_at=None)
     stage.place.save(other)
     stage.authority.proved = 30 * DAY
-    certificates.told(stage.place.plane, other, [HOST])
+    certificates.gateway_certificates(stage.place.plane, other, [HOST])
     for _ in range(5):
         stage.after(5 * SECOND)
-    assert list(certificates.told(stage.place.plane, other, [HOST]).certificates) == [HOST]
+    assert list(certificates.gateway_certificates(stage.place.plane, other, [HOST]).certificates) == [HOST]
     assert stage.authority.looked == 1 and len(stage.authority.accounts) == 1
 
 
 def test_each_replica_of_a_gateway_must_answer(stage: Stage) -> None:
     machines = [b.host(num, b.fleet("edge")) for num in range(3)]
     stage.place.save(carrying(stage.place.again(stage.gateway), *machines))
-    said = certificates.told(stage.place.plane, stage.place.again(stage.gateway), [HOST])
+    said = certificates.gateway_certificates(stage.place.plane, stage.place.again(stage.gateway), [HOST])
     stage.settle()
-    said = certificates.told(stage.place.plane, stage.place.again(stage.gateway), [HOST])
+    said = certificates.gateway_certificates(stage.place.plane, stage.place.again(stage.gateway), [HOST])
     stage.answers = dict(said.challenges)
     for num in (2, 2, 0):
         stage.heard([stage.certificate()], num)
@@ -161,11 +161,11 @@ def test_a_replica_that_answered_must_answer_for_another_order_too(stage: Stage)
     stage.place.save(carrying(stage.place.again(stage.gateway), *(b.host(num, b.fleet("edge")) for num in range(2))))
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unheard, 0)
+    stage.heard(stage.ask().unconfirmed, 0)
     stage.place.at += TO_HEAR
     stage.settle()
     again(stage)
-    stage.heard(stage.ask().unheard, 1)
+    stage.heard(stage.ask().unconfirmed, 1)
     stage.settle()
     assert stage.authority.looked == 0
 
@@ -218,7 +218,7 @@ def test_a_host_that_cannot_be_reached_is_tried_ever_less_often_and_says_why(sta
         stage.place.at += 10 * SECOND
         stage.settle()
         said = stage.ask()
-        stage.heard(said.unheard)
+        stage.heard(said.unconfirmed)
         stage.settle()
         at += [stage.place.at] * (stage.authority.looked - len(at))
     pauses = [(later - earlier) / MINUTE for earlier, later in pairwise(at)]
@@ -235,7 +235,7 @@ def test_a_host_that_is_reachable_at_last_has_its_certificate(stage: Stage) -> N
     stage.reachable = False
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unheard)
+    stage.heard(stage.ask().unconfirmed)
     stage.settle()
     stage.place.at += 10 * SECOND
     stage.settle()
@@ -250,13 +250,13 @@ def refused_once(stage: Stage) -> Stage:
     stage.reachable = False
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unheard)
+    stage.heard(stage.ask().unconfirmed)
     stage.until(lambda: bool(stage.certificate().failures))
     return stage
 
 
 def again(stage: Stage) -> None:
-    certificates.ask_again(stage.place.plane, stage.place.again(stage.gateway))
+    certificates.retry_failed(stage.place.plane, stage.place.again(stage.gateway))
     stage.ask()
     stage.settle()
 
@@ -424,7 +424,7 @@ def test_who_concludes_a_call_says_when_the_next_is_due(stage: Stage) -> None:
     stage.authority.slow = 3
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unheard)
+    stage.heard(stage.ask().unconfirmed)
     stage.place.reconciler().run(sorted(stage.place.take_woken()))
     (effect,) = stage.place.effects
     stage.executor.execute(effect)
@@ -522,7 +522,10 @@ def test_nothing_is_kept_of_a_gateway_that_is_deleted(stage: Stage) -> None:
     record = stage.place.store.get(keys.certificate(dropped.id))
     assert record is not None and record.expires_at == (stage.place.at // SECOND) + 86_400
     assert certificates.of_gateway(stage.place.plane, stage.gateway.id) == []
-    assert certificates.told(stage.place.plane, stage.place.again(stage.gateway), [HOST]).certificates == {}
+    assert (
+        certificates.gateway_certificates(stage.place.plane, stage.place.again(stage.gateway), [HOST]).certificates
+        == {}
+    )
 
 
 @pytest.mark.parametrize("at", range(1, 6))
@@ -544,7 +547,7 @@ def test_private_keys_are_in_no_record_event_or_log(stage: Stage, caplog: pytest
     stage.reachable = False
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unheard)
+    stage.heard(stage.ask().unconfirmed)
     stage.reachable = True
     stage.until(lambda: has_one(stage), MINUTE)
     account = nouns.find(stage.place.store, Registration, keys.registration(b.PROJECT, stage.authority.directory))

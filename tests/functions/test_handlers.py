@@ -209,7 +209,7 @@ def test_an_effect_that_comes_twice_buys_once(stack: Stack) -> None:
 def test_a_schedule_finds_what_a_lost_hint_would_have_named(stack: Stack) -> None:
     submit(stack.rig, task("hello"))
     stack.hints.clear()
-    stack.rig.world.clock.pass_(stack.rig.world.plane.pace.unheard)
+    stack.rig.world.clock.pass_(stack.rig.world.plane.pace.recheck)
     for _ in range(2):  # its run's look queues it, and as there is no place, the next pass looks why
         reconcile.handler(scheduled_event("reconcile"), None, stack.root)
     assert stack.run_status() != "submitted"

@@ -16,7 +16,7 @@ from chalicelib.runtime.clock import SystemClock
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns
-from chalicelib.usecases.audit_events import told, user_target
+from chalicelib.usecases.audit_events import audit_event, user_target
 from chalicelib.usecases.operator.events import EventFilter, list_events
 
 START = 1_800_000_000 * SECOND
@@ -84,7 +84,7 @@ def test_events_keep_their_order_though_the_machines_clock_was_set_back_between_
         server = EmbeddedRoot(ServerSettings(data_dir=tmp_path), ServerConfig(projects=()), "http://plane")
         for _ in range(3):
             at, seed = server.plane.clock.now() + ahead, str(len(ids))
-            event = told(EventType.created, at, user_target(admin), project_id=EVERYWHERE, seed=seed)
+            event = audit_event(EventType.created, at, user_target(admin), project_id=EVERYWHERE, seed=seed)
             server.plane.store.commit([nouns.put(event)])
             ids.append(event.id)
         listed = list_events(server.plane.store, admin, {}, EventFilter(ascending=True))

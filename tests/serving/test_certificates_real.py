@@ -55,11 +55,11 @@ class Gateway:
         self.stage.hosts = hosts
         self.services = [service((replica,), name=host.partition(".")[0]) for host in hosts]
 
-    def turn(self) -> certificates.Told:
+    def turn(self) -> certificates.GatewayCertificates:
         place = self.stage.place
-        said = certificates.told(place.plane, place.again(self.stage.gateway), self.stage.hosts)
+        said = certificates.gateway_certificates(place.plane, place.again(self.stage.gateway), self.stage.hosts)
         self.door.serve(*self.services, certificates=said.certificates, challenges=said.challenges)
-        self.stage.heard(said.unheard)
+        self.stage.heard(said.unconfirmed)
         place.at += SECOND
         self.stage.settle()
         return said

@@ -29,7 +29,7 @@ from tests.simulation.quiet import SIZE, Quiet
 from tests.simulation.world import Violation
 
 LOOK = 2.0  # seconds: a pass looks every second
-NEW = EMBEDDED.unheard + LOOK  # until a new run is looked at of which nobody was told
+NEW = EMBEDDED.recheck + LOOK  # until a new run is looked at of which nobody was told
 HELD = 20.0  # a call that the server holds ends by itself after this, and counts as heard until then
 GONE = 10.0  # from the first request to end a machine until the second finds it gone
 

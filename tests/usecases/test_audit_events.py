@@ -147,7 +147,7 @@ def test_runs(desk: Desk) -> None:
         desk.root.id,
         "admin",
         1,
-        now + round(desk.plane.pace.unheard * SECOND),
+        now + round(desk.plane.pace.recheck * SECOND),
     )
     more = {**TASK, "configuration": {**TASK["configuration"], "priority": 9}}
     row = plans.apply_plan(desk.plane, desk.root, desk.main, more, None)

@@ -22,7 +22,7 @@ from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases.services import certificates
-from chalicelib.usecases.services.certificates import Told
+from chalicelib.usecases.services.certificates import GatewayCertificates
 from tests.world.engine import Engine
 from tests.world.gateways import gateway
 from tests.world.nouns import PROJECT
@@ -185,16 +185,16 @@ class Stage:
         )
         return Executor(acting, Loader(Reader(self.place.store), Books(), accounts()), wake=self.place.woken.extend)
 
-    def ask(self, hosts: Sequence[str] | None = None) -> Told:
+    def ask(self, hosts: Sequence[str] | None = None) -> GatewayCertificates:
         """What the gateway's machine does all day: it takes the news, and its next question says that it has."""
         gateway = self.place.again(self.gateway)
-        said = certificates.told(self.place.plane, gateway, self.hosts if hosts is None else hosts)
-        self.heard([each for each in said.unheard if each.order and self.answered(each.order.token)])
+        said = certificates.gateway_certificates(self.place.plane, gateway, self.hosts if hosts is None else hosts)
+        self.heard([each for each in said.unconfirmed if each.order and self.answered(each.order.token)])
         self.answers = dict(said.challenges)
         return said
 
     def heard(self, those: Iterable[Certificate], num: int = 0) -> None:
-        certificates.take_heard(self.place.plane, self.place.again(self.gateway), num, tuple(those))
+        certificates.confirm_challenges(self.place.plane, self.place.again(self.gateway), num, tuple(those))
 
     def settle(self) -> None:
         """Passes and effects, until there is nothing more to do now."""

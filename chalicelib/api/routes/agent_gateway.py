@@ -61,7 +61,7 @@ class _Streams(BaseModel):
 
 
 def word(call: Call) -> Any:
-    return gateway_sync.word(call.plane, _seat(call), call.query.get("since", ""))
+    return gateway_sync.gateway_configuration(call.plane, _seat(call), call.query.get("since", ""))
 
 
 def traffic(call: Call) -> Answer:

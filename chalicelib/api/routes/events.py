@@ -102,5 +102,5 @@ def list_events(call: Call) -> Any:
     every = call.actor.role is GlobalRole.admin
     projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=every)}
     found = events.list_events(call.plane.store, call.actor, projects, asked.filter())
-    gone = events.gone_actors(call.plane.store, found)
+    gone = events.deleted_actors(call.plane.store, found)
     return [event_json(event, projects, gone) for event in found]

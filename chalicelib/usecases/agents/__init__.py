@@ -1,1 +1,1 @@
-"""What the programs on machines ask and report: credentials, one call for everything, tasks, logs, gateways."""
+"""The calls of the programs on machines: credentials, one call for everything, tasks, logs, gateways."""

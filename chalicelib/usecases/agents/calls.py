@@ -1,4 +1,4 @@
-"""`sync`: the one call an agent makes. Its report updates jobs; the response says what to run.
+"""`sync`, the one call that an agent makes: its report updates jobs, and the response says what to run.
 
 A call reads the instance with its presence, and each job with a claim there, all by key, so a quiet call costs a
 millisecond and writes nothing. The changes of a report are committed together with their events and the claims they
@@ -57,16 +57,18 @@ from chalicelib.usecases.services import router_workers
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 8
-NEWS = ("spec", "access", "workers")  # of a task that goes on: its agent must act
-ASKED_PAUSE = 5.0  # seconds until the agent of a router, or of a replica, asks again where no call is held
+NEWS = ("spec", "access", "workers")  # fields of a running task on which its agent must act
+ORDER_PAUSE = 5.0  # seconds between the calls of an agent that may get orders at any moment, where no call is held
 JOBS_A_COMMIT = 10  # a job that starts and ends in one message, and its run with it, takes nine changes
 PAST_BOOTS = 8
-PUT_OVER = 16 * 1024  # bytes of output that an agent had better put into the store: a call more costs less than these
-CLOCKS_AGREE: Micros = MINUTE  # a difference that networks and polls explain; a larger one is that of the clocks
+PUT_OVER = (
+    16 * 1024
+)  # bytes of output from which an agent uploads it itself: another call costs less than passing them on
+CLOCKS_AGREE: Micros = MINUTE  # differences up to this come from networks and polls; a larger one is that of the clocks
 
 
 class AgentPorts(SealedChangePorts, CredentialPorts, LogPorts, StreamPorts, UploadPorts, Protocol):
-    """The calls of an agent."""
+    """The ports for the calls of an agent."""
 
     @property
     def install_id(self) -> str: ...
@@ -92,7 +94,7 @@ def take(plane: AgentPorts, credential: str, body: bytes) -> dict[str, Any]:
 
 
 def _exchange(plane: AgentPorts, credential: str, message: AgentMessage) -> dict[str, Any]:
-    """Raises Forbidden, Invalid, or StorageFull, after which the agent keeps what it has."""
+    """Raises Forbidden, Invalid, or StorageFull, on which the agent keeps its data and sends it again."""
     for _ in range(ATTEMPTS):
         try:
             with about(f"instance/{message.instance}"):
@@ -117,12 +119,14 @@ class _Exchange:
     jobs: dict[str, Job] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)  # of jobs that start or end, by id
     volumes: dict[str, Volume] = field(default_factory=dict)  # of jobs that haven't started, by id
-    gateway: Gateway | None = None  # of which the machine carries a replica, if its agent says how that is
-    ordered: Sequence[Record] = ()  # streams that gateways want of it
+    gateway: Gateway | None = None  # whose replica runs on the machine, if the agent reports on it
+    ordered: Sequence[Record] = ()  # streams that gateways have ordered from the agent
     ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
-    uploads: list[dict[str, Any]] = field(default_factory=list)  # where to put what the message announces
-    revision: str = ""  # of who may log in to jobs
+    uploads: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # where the agent may upload the chunks that it announced
+    revision: str = ""  # of the rights to log in to jobs
     became_ready: list[Job] = field(default_factory=list)  # replicas
     unfinished: bool = False  # more reports than one commit takes
 
@@ -164,7 +168,7 @@ class _Exchange:
             self.gateway = self.plane.read.find(Gateway, keys.gateway(instance.gateway.gateway_id))
 
     def _read_jobs(self, wanted: Sequence[Key]) -> tuple[list[Job | None], str]:
-        """The jobs and, if the agent says by which it goes, the revision of who may log in to them: one read."""
+        """The jobs and, if the agent named its revision of the rights to log in to them, the current one: one read."""
         if not wanted:
             return [], ""
         told = any(task.access is not None for task in self.message.tasks)
@@ -192,16 +196,16 @@ class _Exchange:
             if changed >= JOBS_A_COMMIT:
                 self.unfinished = True
                 break
-            old = repeated or self._was_told(job)
+            old = repeated or self._already_reported(job)
             after = job if old else self._reported(fold, job, reports.get(job_id))
             if not old:
-                self._disks_told(draft, after, reports.get(job_id))
+                self._mounts_reported(draft, after, reports.get(job_id))
             if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
                 after = self._prepare(fold, after)
             if after is not job:
                 after = after.with_(told_by=(self.message.boot, self.message.seq))
                 draft.save(after)
-                self._take_along(draft, after)
+                self._follow_run(draft, after)
             changed += after is not job
             if after.ready_at is not None and job.ready_at is None:
                 self.became_ready.append(after)
@@ -212,13 +216,13 @@ class _Exchange:
             fold.taken_back(self.message.taken_back_in)
         return fold.instance, draft
 
-    def _was_told(self, job: Job) -> bool:
-        """By this message, or by a later one of the same agent process?"""
+    def _already_reported(self, job: Job) -> bool:
+        """Did this message, or a later one of the same agent process, update the job?"""
         boot, seq = job.told_by or ("", 0)
         return boot == self.message.boot and self.message.seq <= seq
 
-    def _take_along(self, draft: Draft, job: Job) -> None:
-        """Its run, which follows what this job does."""
+    def _follow_run(self, draft: Draft, job: Job) -> None:
+        """Update the job's run, which follows the job."""
         run = self.runs.get(job.run_id)
         if run is None:
             return
@@ -237,8 +241,8 @@ class _Exchange:
         return fold.report(job, report, self._end_of(job, report), self._replica(job, report))
 
     def _replica(self, job: Job, report: TaskReport | None) -> JobSpec | None:
-        """The spec of a service's replica that its agent says something new about: agents tell of nothing else whether
-        it listens, and earlier ones of nothing at all."""
+        """The job's spec if it is a replica of a service whose readiness this report can change. Only for replicas do
+        agents report whether the task listens; earlier agents don't report it at all."""
         if report is None or report.state != "running" or (report.listens is None and job.running_at is not None):
             return None
         spec = self.plane.read.job_spec(job)
@@ -250,9 +254,9 @@ class _Exchange:
             self.ends[job.id] = self.plane.logs.end(job.project_id, job.id)
         return self.ends.get(job.id, job.log_end)
 
-    def _disks_told(self, draft: Draft, job: Job, report: TaskReport | None) -> None:
-        """A volume that was mounted has a filesystem from now on, and is never formatted again. One that can't be
-        unmounted says why."""
+    def _mounts_reported(self, draft: Draft, job: Job, report: TaskReport | None) -> None:
+        """Note that the mounted volumes have a filesystem, so that they are never formatted again, and why one of them
+        can't be unmounted."""
         if report is None or job.assignment is None:
             return
         for volume_id in sorted({each.id for each in job.assignment.volumes}.intersection(report.mounted)):
@@ -265,7 +269,7 @@ class _Exchange:
                 draft.save(self.volumes[volume_id])
 
     def _prepare(self, fold: Fold, job: Job) -> Job:
-        """Its task, once all its volumes are attached, and all addresses known that it needs."""
+        """Prepare the job's task once its volumes are attached and the addresses that it needs are known."""
         disks = disks_of(job, self.volumes, self.plane.install_id)
         if disks is None:
             return job
@@ -279,18 +283,18 @@ class _Exchange:
         return job
 
     def _note_strangers(self, reports: Mapping[str, TaskReport]) -> None:
-        """Logs tasks that aren't assigned to this instance, except ended ones: they wait to be removed, and what was
-        measured of them may come late. For whoever looks for a fault, as a call that was held while its job ended names
-        it, too."""
+        """Log tasks that aren't assigned to this instance. Ended ones are left out: they wait to be removed, and their
+        metrics may come late. For debugging only, because a call that was held while its job ended names the job, too.
+        """
         going = {task.id for task in reports.values() if task.state == "exited"}
-        said = {*reports, *(chunk.task for chunk in self.message.logs)}
-        for task in sorted(said - self.jobs.keys() - going):
+        reported = {*reports, *(chunk.task for chunk in self.message.logs)}
+        for task in sorted(reported - self.jobs.keys() - going):
             log.debug("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
     def _commit(
         self, given: NounsSnapshot, entry: Admission, draft: Draft, known: Presence | None, *, awaited: bool
     ) -> None:
-        """`awaited`: the next pass looks whether the agent was heard."""
+        """`awaited`: the next pass depends on the presence, so it must be written now."""
         presence, news = self._presence(entry, changed=entry.presence != known)
         beside: list[Change] = [] if presence == known else [nouns.put(presence)]
         if presence.health is not None and not presence.health.same(entry.presence.health):
@@ -306,10 +310,10 @@ class _Exchange:
             self.plane.store.commit(beside[start : start + MAX_CHANGES])
 
     def _presence(self, entry: Admission, *, changed: bool) -> tuple[Presence, bool]:
-        """The agent's record after this message, written when something changed, and to renew its promise; and whether
-        it has news."""
+        """The agent's presence after this message, and whether something in it changed. It is also renewed when the
+        agent's promise to report grows old."""
         known, message = entry.presence, self.message
-        after = known if _repeated(known, message) else _said(known, message, self.now)
+        after = known if _repeated(known, message) else _updated(known, message, self.now)
         told, before = ((each.boot, each.facts, each.health, each.clock_off) for each in (after, known))
         news = changed or bool(entry.credential) or told != before
         pace = self.plane.pace
@@ -360,15 +364,15 @@ class _Exchange:
         if entry.credential:
             answer["credential"] = entry.credential
         past = self.message.boot in entry.presence.past_boots
-        if past:  # whoever hears this is alive: a message of an earlier process, unknown so far, came after its own
+        if past:  # the process that gets this is alive: a message of an unknown, earlier process came after its own
             answer["boot"] = "past"
-        if orders := stream_orders.told(self.plane, instance.id, self.ordered):
+        if orders := stream_orders.take_orders(self.plane, instance.id, self.ordered):
             answer["streams"] = orders
         if (carried := gateway_replicas.wanted(instance.gateway)) is not None:
             answer["gateway"] = carried
-        asked = any(task["want"] != "run" or not task.keys().isdisjoint(NEWS) for task in tasks)
+        must_act = any(task["want"] != "run" or not task.keys().isdisjoint(NEWS) for task in tasks)
         answer["news"] = (
-            asked
+            must_act
             or past
             or self.unfinished
             or gateway_replicas.must_act(instance.gateway, self.message.gateway)
@@ -381,7 +385,7 @@ class _Exchange:
             return None if report is None else {"id": job.id, "want": "remove"}
         if job.status is JobStatus.terminating:
             if report is None:
-                return {"id": job.id, "want": "abort"}  # it may be on its way to the agent in another response
+                return {"id": job.id, "want": "abort"}  # another response may be bringing it to the agent now
             return None if report.state == "exited" else {"id": job.id, **stop_word(job, self.now)}
         if job.status is JobStatus.submitted:
             return None if report is None else {"id": job.id, "want": "remove"}
@@ -389,11 +393,11 @@ class _Exchange:
             return {"id": job.id, "want": "run", "spec": spec}
         if report is None and job.status is JobStatus.provisioning:
             return None  # until its machine has joined
-        moved = router_workers.told(self.plane, job, None if report is None else report.workers)
+        moved = router_workers.worker_update(self.plane, job, None if report is None else report.workers)
         return {"id": job.id, "want": "run", **self._moved_access(job, report), **moved}
 
     def _moved_access(self, job: Job, report: TaskReport | None) -> dict[str, Any]:
-        """Who may log in from now on, if that isn't what the agent goes by."""
+        """Who may log in from now on, if the agent has an older list."""
         told = None if report is None or report.state == "exited" else report.access
         if told is None or told == self.revision:
             return {}
@@ -411,10 +415,10 @@ class _Exchange:
         settling = gateway_replicas.settling(instance.gateway, self.message.gateway)
         changing = self.unfinished or _joining(instance) or ending or starting or settling or self._followed(entry)
         pause = self.plane.pace.pause(changing=changing, since=self.now - last)
-        return min(pause, ASKED_PAUSE) if any(map(self._asked_for, self.message.tasks)) else pause
+        return min(pause, ORDER_PAUSE) if any(map(self._expects_orders, self.message.tasks)) else pause
 
-    def _asked_for(self, task: TaskReport) -> bool:
-        """May it have to hear something at any moment: a router of its workers, or a replica of streams that its
+    def _expects_orders(self, task: TaskReport) -> bool:
+        """May the task get orders at any moment: a router about its workers, or a replica about streams that its
         gateway wants?"""
         return task.workers is not None or (self.plane.streams is None and bool(task.listens))
 
@@ -430,12 +434,12 @@ def _joining(instance: Instance) -> bool:
 
 
 def _may_move(job: Job, state: str | None) -> bool:
-    """May the job, whose task is in this state now, take its run along?"""
+    """May the job's run change, given the state of the job's task?"""
     return state == "exited" or (state == "running" and job.running_at is None)
 
 
-def _said(known: Presence, message: AgentMessage, now: Micros) -> Presence:
-    """The presence with what a message says about its agent. A repeated one changes nothing: it may be out of date."""
+def _updated(known: Presence, message: AgentMessage, now: Micros) -> Presence:
+    """The presence, updated from a message. Not for a repeated one, which may be out of date."""
     past = known.past_boots
     if message.boot != known.boot and known.boot:
         past = (known.boot, *past)[:PAST_BOOTS]

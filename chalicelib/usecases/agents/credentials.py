@@ -44,19 +44,19 @@ def admit(
     if not hmac.compare_digest(given, hash_token(expected)):
         raise Forbidden(_REFUSED)
     if presence is None or not presence.credential_hash:
-        known = presence or Presence(instance_id=instance.id, project_id=instance.project_id)
-        known = known.with_(previous_hash=given)
+        instance_holding = presence or Presence(instance_id=instance.id, project_id=instance.project_id)
+        instance_holding = instance_holding.with_(previous_hash=given)
     elif presence.boot == boot and presence.previous_hash == given:
-        known = presence.with_(earlier_hashes=(presence.credential_hash, *presence.earlier_hashes)[:REPEATS])
+        instance_holding = presence.with_(earlier_hashes=(presence.credential_hash, *presence.earlier_hashes)[:REPEATS])
     else:
         raise Forbidden("This bootstrap token was already used")
     fresh = f"{instance.id}.{plane.random_token()}"
-    return Admission(known.with_(credential_hash=hash_token(fresh)), fresh)
+    return Admission(instance_holding.with_(credential_hash=hash_token(fresh)), fresh)
 
 
 def outlived(plane: CredentialPorts, instance_id: str, credential: str) -> bool:
-    """Is this the token of an instance whose record was erased? An agent that was away for that long falls back to its
-    token, and must still learn that it has to end. A record is always written before its token is handed out."""
+    """Is this the token of an instance whose record was erased? An agent that was offline for that long falls back to
+    its token, and must still learn that it has to end. A record is always written before its token is handed out."""
     token = bootstrap_token(plane.install_key, instance_id, 0)
     return hmac.compare_digest(hash_token(credential), hash_token(token))
 
@@ -64,12 +64,12 @@ def outlived(plane: CredentialPorts, instance_id: str, credential: str) -> bool:
 def holds(presence: Presence, credential: str) -> bool:
     """Is it one of the agent's credentials?"""
     given = hash_token(credential)
-    kept = (presence.credential_hash, *presence.earlier_hashes)
-    return any(hmac.compare_digest(given, one) for one in kept if one)
+    hashes = (presence.credential_hash, *presence.earlier_hashes)
+    return any(hmac.compare_digest(given, one) for one in hashes if one)
 
 
-def known(plane: RecordPorts, credential: str) -> Instance:
-    """The instance whose agent holds this. Raises Forbidden."""
+def instance_holding(plane: RecordPorts, credential: str) -> Instance:
+    """The instance whose agent holds this credential. Raises Forbidden."""
     instance_id = instance_of(credential)
     keyed = [keys.instance(instance_id), keys.presence(instance_id)]
     found = plane.store.get_many(keyed) if instance_id else [None, None]

@@ -12,7 +12,7 @@ from chalicelib.domain.programs import NEWEST, blob_of
 from chalicelib.domain.tenants import Archive
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
-from chalicelib.usecases.agents.credentials import known
+from chalicelib.usecases.agents.credentials import instance_holding
 from chalicelib.usecases.agents.tasks import archives_of
 from chalicelib.usecases.ports import FilePorts
 
@@ -24,7 +24,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def archive_content(plane: FilePorts, credential: str, archive_id: str) -> bytes:
     """The bytes of an archive of one of the instance's jobs. Any other archive is treated as unknown."""
-    instance = known(plane, credential)
+    instance = instance_holding(plane, credential)
     wanted = [keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims]
     jobs = [job for job in nouns.find_many(plane.store, Job, wanted) if job is not None and not job.finished]
     if any(archive_id in archives_of(plane, job) for job in jobs):
@@ -36,7 +36,7 @@ def archive_content(plane: FilePorts, credential: str, archive_id: str) -> bytes
 
 
 def publish(blobs: Blobs, content: bytes) -> str:
-    """Serve this program from now on. Returns its SHA-256, by which it stays available after newer ones."""
+    """Serve this program from now on. Returns its SHA-256, under which it remains available after newer ones."""
     digest = hashlib.sha256(content).hexdigest()
     for name in (blob_of(digest), NEWEST):
         if blobs.get(name) != content:
@@ -54,7 +54,7 @@ def served(blobs: Blobs) -> str:
 
 
 def program(plane: FilePorts, digest: str = "") -> bytes:
-    """The agent: the one with this SHA-256, or the newest."""
+    """The agent program with this SHA-256, or the newest."""
     named = bool(_SHA256.fullmatch(digest))
     content = plane.blobs.get(blob_of(digest)) if named else None
     if content is None:

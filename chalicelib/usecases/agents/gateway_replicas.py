@@ -1,4 +1,4 @@
-"""What an agent hears and reports about the gateway's replica on its machine."""
+"""Orders and reports about the gateway replica on an agent's machine."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from chalicelib.domain.reports import GatewayReport
 
 
 def wanted(seat: GatewaySeat | None) -> dict[str, Any] | None:
-    """As the answer to a sync has it. An answer without one ends the gateway there."""
+    """The order as a response to a sync contains it. A response without one ends the gateway on that machine."""
     if seat is None or seat.leaving:
         return None
     return {"id": seat.gateway_id, "num": seat.num, "http": seat.http_port, "https": seat.https_port}
 
 
 def must_act(seat: GatewaySeat | None, report: GatewayReport | None) -> bool:
-    """Is something else wanted of this machine than what its agent is about?"""
+    """Is the wanted replica another than the one that the agent reports?"""
     return wanted(seat) is not None if report is None else not report.is_of(seat)
 
 
 def settling(seat: GatewaySeat | None, report: GatewayReport | None) -> bool:
-    """Will its agent have something to say soon?"""
+    """Will the agent have something to report soon?"""
     return must_act(seat, report) or (report is not None and report.state in ("starting", "installing"))

@@ -1,9 +1,8 @@
-"""What a gateway's machine asks the control plane: what to serve and who may come; and what it reports.
+"""The calls of a gateway's machine: its configuration, verdicts on callers, and its reports.
 
-It speaks with the credential of the agent that runs there, and what it may ask follows from the seat that its machine
-has: the services of that gateway, in its project, and nothing of anybody else's. The answer is made afresh for each
-question, from the records as they are; its version is the hash of what it says, so that nothing has to be kept to know
-whether there is news.
+The machine uses the credential of the agent that runs there, and its rights follow from the replica that it carries:
+the services of that gateway, in its project, and nothing else. The configuration is computed for each request from the
+records as they are; its version is the hash of its content, so nothing has to be stored to know whether it changed.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from chalicelib.domain.serving import CallerVerdict, Served
 from chalicelib.errors import Ended, Refused
 from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.usecases.agents import stream_orders
-from chalicelib.usecases.agents.credentials import known
+from chalicelib.usecases.agents.credentials import instance_holding
 from chalicelib.usecases.context import Joining
 from chalicelib.usecases.loopback import is_loopback
 from chalicelib.usecases.pace import Pace
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedChangePorts, StreamPorts
 from chalicelib.usecases.services import certificates, doors, traffic
-from chalicelib.usecases.services.certificates import Told
+from chalicelib.usecases.services.certificates import GatewayCertificates
 
-GATEWAYS = "gateways"  # as whom all of them wait for news
-PAUSE = 10.0  # the longest between two questions where the server holds none, in seconds
+GATEWAYS = "gateways"  # the name under which all gateways wait for news
+PAUSE = 10.0  # the longest time between two polls where the server holds none, in seconds
 
 
 class GatewayPorts(SealedChangePorts, CredentialPorts, StreamPorts, Protocol):
-    """The calls of a gateway."""
+    """The ports for the calls of a gateway."""
 
     @property
     def joining(self) -> Joining | None: ...
@@ -61,9 +60,10 @@ class Seat:
 
 
 def seat_of(plane: RecordPorts, credential: str) -> Seat:
-    """Raises Forbidden, or Ended for an instance that carries no gateway, or not any more. A machine that is lost keeps
-    its agent's credential, and its number may be another one's by now, so the gateway must say so, too."""
-    machine = known(plane, credential)
+    """The replica of the instance with this credential. Raises Forbidden, or Ended for an instance that carries no
+    gateway (any more). A lost machine keeps its agent's credential, and its number may belong to another machine by
+    now, so the gateway's own record must name the machine, too."""
+    machine = instance_holding(plane, credential)
     has = machine.gateway
     gateway = None if has is None else plane.read.find(Gateway, keys.gateway(has.gateway_id))
     replica = None if gateway is None else _carried(gateway, machine)
@@ -73,7 +73,7 @@ def seat_of(plane: RecordPorts, credential: str) -> Seat:
 
 
 def _carried(gateway: Gateway, machine: Instance) -> GatewayReplica | None:
-    """The replica that the machine is to serve."""
+    """The replica that the machine should run."""
     if gateway.deleted or machine.status in (InstanceStatus.terminating, InstanceStatus.terminated):
         return None
     staying = (each for each in gateway.replicas if each.state is not ReplicaState.terminating)
@@ -83,21 +83,24 @@ def _carried(gateway: Gateway, machine: Instance) -> GatewayReplica | None:
 # --- what to serve ----------------------------------------------------------------------------------------------------
 
 
-def word(plane: GatewayPorts, seat: Seat, since: str) -> dict[str, Any]:
-    """What is to be served, as `agent/gateway/entries.py` has it; without `news` if that is `since` still, and a long
-    poll waits until it isn't. `ask_in`: seconds until the next question, at least."""
+def gateway_configuration(plane: GatewayPorts, seat: Seat, since: str) -> dict[str, Any]:
+    """What the gateway should serve, in the form that `agent/gateway/entries.py` reads. Without `news` if the version
+    is still `since`: a long poll waits until it isn't. `ask_in`: the least number of seconds until the next poll."""
     found = doors.through(plane, seat.gateway, seat.machine)
-    certified = certificates.told(plane, seat.gateway, _to_certify(found))
-    said = _said(seat.gateway, found, certified)
-    version = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+    certified = certificates.gateway_certificates(plane, seat.gateway, _to_certify(found))
+    configuration = _configuration(seat.gateway, found, certified)
+    version = hashlib.sha256(orjson.dumps(configuration, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
     ask_in = _pause(plane, [service for _, service in found], certified)
     if version == since:
-        certificates.take_heard(plane, seat.gateway, seat.replica.num, certified.unheard)  # it has what this says
+        # The gateway has this version, so it answers these challenges.
+        certificates.confirm_challenges(plane, seat.gateway, seat.replica.num, certified.unconfirmed)
         return {"news": False, "ask_in": ask_in}
-    return {"news": True, "ask_in": ask_in, "version": version, **said}
+    return {"news": True, "ask_in": ask_in, "version": version, **configuration}
 
 
-def _said(gateway: Gateway, found: Iterable[tuple[Run, Served]], certified: Told) -> dict[str, Any]:
+def _configuration(
+    gateway: Gateway, found: Iterable[tuple[Run, Served]], certified: GatewayCertificates
+) -> dict[str, Any]:
     found = sorted(found, key=lambda each: each[0].id)
     models = {model_host(host_of(run)): service.project_id for run, service in found if service.model is not None}
     return {
@@ -108,8 +111,8 @@ def _said(gateway: Gateway, found: Iterable[tuple[Run, Served]], certified: Told
     }
 
 
-def _service(gateway: Gateway, run: Run, service: Served, certified: Told) -> dict[str, Any]:
-    """Nobody is sent to https before there is a certificate."""
+def _service(gateway: Gateway, run: Run, service: Served, certified: GatewayCertificates) -> dict[str, Any]:
+    """The entry of one service. Requests aren't redirected to https before there is a certificate."""
     secure = service.https is not False and host_of(run) in certified.certificates
     return {**service.model_dump(), "hosts": [host_of(run)], "https": gateway.https_port if secure else None}
 
@@ -123,7 +126,7 @@ def host_of(run: Run) -> str:
     return urlsplit(run.url).hostname or ""
 
 
-def _pause(plane: GatewayPorts, services: Iterable[Served], certified: Told) -> float:
+def _pause(plane: GatewayPorts, services: Iterable[Served], certified: GatewayCertificates) -> float:
     replicas = [each for service in services for each in service.replicas]
     changing = not replicas or bool(certified.challenges) or any(each.draining or not each.ready for each in replicas)
     return min(PAUSE, plane.pace.pause(changing=changing, since=0))
@@ -131,18 +134,18 @@ def _pause(plane: GatewayPorts, services: Iterable[Served], certified: Told) -> 
 
 @dataclass(frozen=True)
 class GatewayCaller:
-    """What a gateway tells of a caller: never the token."""
+    """A caller as a gateway describes them: without the token."""
 
     token_hash: str
-    claims: str = ""  # of a token for services (service_tokens.py)
+    claims: str = ""  # of a service token (service_tokens.py)
 
 
 # --- who may come, and what came --------------------------------------------------------------------------------------
 
 
 def judge(plane: CredentialPorts, seat: Seat, caller: GatewayCaller, project_id: str, run_id: str) -> CallerVerdict:
-    """May whoever this is call this service; without `run_id`, all of the project's? Nobody is told anything about
-    another project."""
+    """May the caller use this service or, without `run_id`, all services of the project? Nothing is revealed about
+    other projects."""
     if project_id != seat.gateway.project_id:
         return CallerVerdict(allowed=False)
     run = plane.read.find(Run, keys.run(run_id)) if run_id and caller.claims else None
@@ -151,14 +154,14 @@ def judge(plane: CredentialPorts, seat: Seat, caller: GatewayCaller, project_id:
 
 
 def report(plane: GatewayPorts, seat: Seat, told: Sequence[Traffic]) -> None:
-    """Keep what was seen of the gateway's services. One that has just been moved elsewhere isn't its to tell of."""
+    """Record the traffic of the gateway's services. Those that have just moved to another gateway are left out."""
     runs = plane.read.find_many(Run, [keys.run(each.run_id) for each in told])
-    mine = [
+    served = [
         each
         for run, each in zip(runs, told, strict=True)
         if run is not None and (run.project_id, run.gateway_id) == (seat.gateway.project_id, seat.gateway.id)
     ]
-    traffic.report(plane, seat.door, mine)
+    traffic.report(plane, seat.door, served)
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -166,7 +169,7 @@ def report(plane: GatewayPorts, seat: Seat, told: Sequence[Traffic]) -> None:
 
 @dataclass(frozen=True)
 class GatewayStreamOrder:
-    """A stream that a gateway wants to a replica: its agent dials the gateway with the ticket."""
+    """A gateway's order for a stream to a replica: the replica's agent dials the gateway with the ticket."""
 
     id: str
     ticket: str
@@ -177,20 +180,20 @@ class GatewayStreamOrder:
 
 
 def pass_on(plane: GatewayPorts, seat: Seat, orders: Sequence[GatewayStreamOrder], pin: str) -> None:
-    """To the agents of replicas of its services, with the gateway's address and the pin of the certificate that it
-    shows them. Others are none of its business. Raises Refused for a pin without https, and for https without one: no
-    agent sends its ticket to a gateway that it can't recognise."""
+    """Pass the orders on to the agents of the replicas, with the gateway's address and the pin of the certificate that
+    it shows them. Orders for replicas of other services are dropped. Raises Refused for a pin without https, and for
+    https without a pin: no agent sends its ticket to a gateway that it can't recognise."""
     _check_pin(seat, pin)
     services = doors.through(plane, seat.gateway, seat.machine)
-    there = {
+    replicas = {
         (each.instance_id, each.job_id, f"port:{each.port}"): run
         for run, served in services
         for each in served.replicas
     }
-    good = [(order, run) for order in orders if (run := there.get((order.instance, order.task, order.target)))]
+    good = [(order, run) for order in orders if (run := replicas.get((order.instance, order.task, order.target)))]
     machines = plane.read.find_many(Instance, [keys.instance(order.instance) for order, _ in good])
     told = [
-        (order.instance, _told(order, _address(plane, seat, run, machine), pin))
+        (order.instance, _order(order, _address(plane, seat, run, machine), pin))
         for (order, run), machine in zip(good, machines, strict=True)
     ]
     stream_orders.pass_on(plane, told)
@@ -206,15 +209,15 @@ def _check_pin(seat: Seat, pin: str) -> None:
     )
 
 
-def _told(order: GatewayStreamOrder, gateway: str, pin: str) -> dict[str, Any]:
+def _order(order: GatewayStreamOrder, gateway: str, pin: str) -> dict[str, Any]:
     told = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
     told |= {"pin": pin} if pin else {}
     return {**told, "lazily": order.lazily, "gateway": gateway}
 
 
 def _address(plane: GatewayPorts, seat: Seat, run: Run, dialling: Instance | None) -> str:
-    """Where a replica's machine dials this replica of the gateway: where its cloud, the fleet's spec or the server's
-    address says, else where the domain's DNS record leads."""
+    """The URL at which a replica's machine dials this replica of the gateway: from its cloud, the fleet's spec or the
+    server's address, else from the domain's DNS record."""
     host = _place(plane, seat.machine, dialling) or model_host(host_of(run))
     secure = seat.gateway.https_port
     scheme, port = ("http", seat.gateway.http_port) if secure is None else ("https", secure)
@@ -222,7 +225,8 @@ def _address(plane: GatewayPorts, seat: Seat, run: Run, dialling: Instance | Non
 
 
 def _place(plane: GatewayPorts, machine: Instance, dialling: Instance | None) -> str:
-    """Empty for a host that joined by itself: its word mustn't send the agents of others anywhere."""
+    """The gateway's host name, if one is known. Empty for a host that joined by itself: its own claim must not direct
+    the agents of others."""
     if dialling is not None and (dialling.id == machine.id or (dialling.local and machine.local)):
         return doors.LOOPBACK
     if machine.local:
@@ -232,7 +236,7 @@ def _place(plane: GatewayPorts, machine: Instance, dialling: Instance | None) ->
 
 
 def _servers_own(plane: GatewayPorts, dialling: Instance | None) -> str:
-    """The server's own machine, as another reaches it; empty if that comes through a tunnel."""
+    """The host name of the server's own machine; empty if the dialling machine reaches it through a tunnel."""
     url = "" if plane.joining is None else plane.joining.server_url
     tunnelled = dialling is not None and dialling.host is not None and is_loopback(url)
     return "" if tunnelled else urlsplit(url).hostname or ""

@@ -1,7 +1,8 @@
-"""Commands with which machines join SSH fleets by themselves: behind NAT, laptops, labs that nobody can log in to.
+"""Commands with which machines join SSH fleets by themselves: laptops, and machines behind NAT or without SSH access.
 
 A command's token works once and expires. It gives a place in the fleet and nothing else: the machine gets an instance
-and the bootstrap token of its agent, as a bought one does. What it lacks is named first, and leaves the command unused.
+and a bootstrap token for its agent, as a bought machine does. If the machine lacks something, the command reports that
+and remains unused.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from chalicelib.usecases.machines.hosts import MOST_HOSTS
 from chalicelib.usecases.ports import ChangePorts, CredentialPorts, RecordPorts
 
 LEAST_SECONDS, MOST_SECONDS = 60, 7 * 86_400
-MOST_UNUSED = 100  # commands of a fleet that are waiting to be used
-MOST_SPENT = 100  # those that were revoked or have expired: of more, people see the newest
-MOST_LOOK = 16 * 1024  # bytes that a machine may say about itself
+MOST_UNUSED = 100  # unused commands of a fleet
+MOST_SPENT = 100  # revoked and expired ones: of more, the newest are listed
+MAX_INSPECTION = 16 * 1024  # bytes of a machine's report about itself
 _UNKNOWN = "This command is unknown here"
 
 
 class JoinPorts(ChangePorts, CredentialPorts, Protocol):
-    """Machines that join fleets by themselves."""
+    """The ports for machines that join fleets by themselves."""
 
     @property
     def joining(self) -> Joining | None: ...
@@ -87,7 +88,7 @@ def create(
 def listed(
     plane: ChangePorts, user: User, project: Project, name: str, *, role: ProjectRole | None = None
 ) -> list[Join]:
-    """The fleet's commands, the oldest first, until a week after their expiry."""
+    """The fleet's commands, oldest first, up to a week after they expire."""
     return _of(plane, _fleet(plane, user, project, name, role).fleet)
 
 
@@ -139,62 +140,62 @@ def _joining(plane: JoinPorts) -> Joining:
 
 
 def script(plane: JoinPorts) -> str:
-    """What the command runs. It holds no secret."""
+    """The script that the command runs. It contains no secret."""
     return _joining(plane).script()
 
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """What a joining machine says: its token, a number that it made up for this try, its name, and the look at it."""
+    """The request of a joining machine: its token, a random number of this attempt, its name, and its inspection."""
 
     token: str
     attempt: str
     hostname: str
-    look: str
+    inspection: str
 
 
-def read_said(body: bytes) -> JoinRequest:
-    """Lines: the token, the number, the name, then the look."""
-    lines = body[: MOST_LOOK + 1].decode("utf-8", "replace").split("\n")
-    if len(body) > MOST_LOOK or len(lines) < 4:
+def read_request(body: bytes) -> JoinRequest:
+    """Parse the lines: the token, the attempt, the name, then the inspection."""
+    lines = body[: MAX_INSPECTION + 1].decode("utf-8", "replace").split("\n")
+    if len(body) > MAX_INSPECTION or len(lines) < 4:
         raise Invalid("A machine joins with its token, a number, its name and its description, each on a line.")
-    token, attempt, hostname, *look = (line.strip() for line in lines)
+    token, attempt, hostname, *inspection = (line.strip() for line in lines)
     hostname = re.sub(r"[^A-Za-z0-9._-]", "", printable(hostname))[:60]
-    return JoinRequest(token, attempt[:100], hostname or "host", "\n".join(look))
+    return JoinRequest(token, attempt[:100], hostname or "host", "\n".join(inspection))
 
 
 def redeem(plane: JoinPorts, body: bytes) -> str:
-    """The answer to a machine, a word and what belongs to it: `refused` and why, `lacks` and what, a line each, or
-    `join` with the instance, its token and its name."""
-    said = read_said(body)
+    """The answer to a machine: `refused` and the reason, `lacks` and a line for each thing that is missing, or `join`
+    with the instance, its token and its name."""
+    request = read_request(body)
     for _ in range(TRIES):
         try:
-            return _redeem(plane, said)
+            return _redeem(plane, request)
         except Conflict:
             continue
     return "refused the fleet keeps changing; try again"
 
 
-def _redeem(plane: JoinPorts, said: JoinRequest) -> str:
-    join_id, _, secret = said.token.partition(".")
+def _redeem(plane: JoinPorts, request: JoinRequest) -> str:
+    join_id, _, secret = request.token.partition(".")
     join = nouns.find(plane.store, Join, keys.join(join_id)) if re.fullmatch(r"[0-9a-f-]{36}", join_id) else None
     if join is None or hash_token(secret) != join.secret_hash:
         raise Forbidden(_UNKNOWN)
     now = plane.clock.now()
-    attempt = hash_token(said.attempt)
+    attempt = hash_token(request.attempt)
     if join.used_at is not None and join.try_hash == attempt and now < join.used_at + MINUTE:
         return _welcome(plane, join.instance_id, join.instance_name)
     status = join.status(now)
     if status is not JoinStatus.unused:
         why = {JoinStatus.used: f"was used for {join.instance_name}", JoinStatus.revoked: "was revoked"}
         return f"refused this command {why.get(status, 'has expired')}; print a new one: dstack fleet join-command"
-    lacks = _joining(plane).lacks(said.look, join.project_id)
-    if lacks:
-        return "\n".join(("lacks", *lacks))
+    missing = _joining(plane).missing(request.inspection, join.project_id)
+    if missing:
+        return "\n".join(("lacks", *missing))
     found = _view(plane, join)
     if isinstance(found, str):
         return f"refused {found}"
-    instance, plan = join_host(found, said.hostname, Draft(now))
+    instance, plan = join_host(found, request.hostname, Draft(now))
     used = join.with_(used_at=now, instance_id=instance.id, instance_name=instance.name, try_hash=attempt)
     plane.door.take(NounsSnapshot(now, (found.fleet,)), plan, [nouns.put(used)])
     return _welcome(plane, instance.id, instance.name)
@@ -214,7 +215,7 @@ def _view(plane: ChangePorts, join: Join) -> FleetView | str:
 
 
 def _backed(plane: ChangePorts, join: Join, fleet: Fleet) -> bool:
-    """May whoever made the command still change the fleet? A machine that joins gets other people's jobs."""
+    """May the command's creator still change the fleet? A machine that joins gets other people's jobs."""
     user = nouns.find(plane.store, User, keys.user(join.user_id))
     member = nouns.find(plane.store, Member, keys.member(join.project_id, join.user_id))
     if user is None or not user.active or (member is None and user.role is not GlobalRole.admin):
@@ -227,7 +228,7 @@ def _welcome(plane: CredentialPorts, instance_id: str, name: str) -> str:
 
 
 def left(plane: JoinPorts, credential: str, instance_id: str) -> None:
-    """An agent says that its host is cleared."""
+    """Handle an agent's report that its host is cleared."""
     for _ in range(TRIES):
         instance = nouns.find(plane.store, Instance, keys.instance(instance_id))
         if instance is None and outlived(plane, instance_id, credential):

@@ -1,7 +1,6 @@
-"""Log bytes from an agent: each piece has its position in the job's stream, so repeats are dropped and gaps refused.
+"""Log data from an agent: each piece has its position in the job's stream, so repeats are dropped and gaps refused.
 
-A job that exceeds its quota is ended. The excess is not kept but acknowledged as stored, so that the agent can delete
-it.
+A job that exceeds its quota is ended. The excess is discarded but acknowledged, so that the agent can delete it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class UploadPorts(Protocol):
-    """Where output goes, and how much of it."""
+    """The ports for storing output, and its limits."""
 
     @property
     def logs(self) -> LogStore: ...
@@ -40,9 +39,9 @@ class UploadPorts(Protocol):
 def take_logs(
     plane: UploadPorts, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
 ) -> tuple[dict[str, Job], dict[str, int]]:
-    """The jobs, with any that is over its quota ended, and the stored bytes of each log that came. Can raise
-    StorageFull: then nothing is acknowledged, and the agent keeps its bytes. `clock_off`: what the machine's clock is
-    behind ours."""
+    """The jobs, with those over their quota ended, and the number of stored bytes of each log in the message. May raise
+    StorageFull: then nothing is acknowledged, and the agent keeps its output. `clock_off`: how far the machine's clock
+    is behind ours."""
     after, ends = dict(jobs), {}
     for chunk in message.logs:
         job = after.get(chunk.task)
@@ -54,8 +53,8 @@ def take_logs(
 def take_chunks(
     plane: UploadPorts, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
 ) -> tuple[dict[str, Job], dict[str, int], list[dict[str, Any]]]:
-    """The same for output that goes to the store: what is announced gets an address, unless the log goes on elsewhere,
-    and what is there becomes part of the log."""
+    """The same for output that agents upload themselves: an announced chunk gets an upload address, unless the log
+    continues at another offset, and an uploaded chunk becomes part of the log."""
     after, ends, orders = dict(jobs), dict[str, int](), list[dict[str, Any]]()
     for chunk in message.chunks:
         job = after.get(chunk.task)
@@ -87,7 +86,7 @@ def _take(plane: UploadPorts, job: Job, chunk: LogBytes, draft: Draft, clock_off
 
 
 def _within_quota(plane: UploadPorts, job: Job, last: int, draft: Draft) -> tuple[Job, bool]:
-    """The job, ended if its log up to this byte is over its quota, and whether it is."""
+    """The job, ended if its log up to this byte exceeds its quota, and whether it does."""
     if job.reason is JobReason.log_quota_exceeded:
         return job, True
     quota = plane.limits.log_bytes_per_hour

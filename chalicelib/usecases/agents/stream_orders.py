@@ -1,6 +1,6 @@
-"""The streams that gateways want to replicas, on their way to the replicas' agents. Where one process serves all calls
-they wait in its memory; elsewhere in the table, until the agent's next call. An agent gets each once: a gateway asks
-again for what doesn't come.
+"""Gateways' orders for streams, on their way to the agents of replicas. Where one process serves all calls they wait in
+its memory; elsewhere in the table, until the agent's next call. An agent gets each order once: a gateway repeats an
+order for a stream that doesn't come.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Order = Mapping[str, Any]  # with its `id` and `ticket`
 
 
 def pass_on(plane: StreamPorts, orders: Sequence[tuple[str, Order]]) -> None:
-    """Each to the agent of its instance."""
+    """Pass each order on to the agent of its instance."""
     if plane.streams is not None:
         for instance_id, order in orders:
             plane.streams.pass_on(instance_id, order)
@@ -32,13 +32,13 @@ def pass_on(plane: StreamPorts, orders: Sequence[tuple[str, Order]]) -> None:
         plane.store.commit([replace(nouns.put(each), expect=None) for each in made.values()])
 
 
-def told(plane: StreamPorts, instance_id: str, kept: Sequence[Record]) -> list[dict[str, Any]]:
-    """What the instance's agent should dial now. `kept`: what the table has for it, which is forgotten."""
+def take_orders(plane: StreamPorts, instance_id: str, stored: Sequence[Record]) -> list[dict[str, Any]]:
+    """The orders for the instance's agent. `stored`: those in the table, which are deleted."""
     if plane.streams is not None:
         return plane.streams.orders(instance_id)
-    found = [nouns.read(StreamOrder, record) for record in kept]
-    for start in range(0, len(kept), MAX_CHANGES):
-        plane.store.commit([Delete(record.key) for record in kept[start : start + MAX_CHANGES]])
+    found = [nouns.read(StreamOrder, record) for record in stored]
+    for start in range(0, len(stored), MAX_CHANGES):
+        plane.store.commit([Delete(record.key) for record in stored[start : start + MAX_CHANGES]])
     late = plane.clock.now() - KEPT
     return [orjson.loads(plane.seal.open(each.order, context=_context(each))) for each in found if each.at > late]
 

@@ -1,6 +1,6 @@
-"""What an agent gets for a task: the job's spec, its files, and its secrets filled in.
+"""A task as an agent gets it: the job's spec and its files, with secrets filled in.
 
-Only here are secrets filled in and registry passwords opened: stored specs keep the reference or the sealed text, so no
+Secrets are filled in and registry passwords opened only here: stored specs have the reference or the sealed text, so no
 secret is in a record, log or event, and a secret that changed meanwhile is used with its current value.
 """
 
@@ -31,19 +31,19 @@ from chalicelib.usecases.people.secrets import opened
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedPorts
 from chalicelib.usecases.runs import job_keys, neighbours, node_keys, repos
 
-_WITH_SECRETS = ("env", "registry_auth")  # which are filled in last, and escapes taken out with that
+_WITH_SECRETS = ("env", "registry_auth")  # filled in last, which also removes escapes
 
 
 class TaskPorts(SealedPorts, CredentialPorts, Protocol):
-    """What a task needs from the records, with its secrets and tokens."""
+    """The ports for assembling a task."""
 
 
 def task_of(
     plane: TaskPorts, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any] | None:
-    """The task in the form of the protocol; None: it needs addresses of other replicas, which have none yet. Raises
-    Refused if it can't be sent: a secret is missing, its stored spec can't be read, or it holds what JSON can't.
-    `disks`: its volumes. Other tasks travel in the same response, so all is tried here."""
+    """The task in the form of the protocol; None while it needs addresses that other replicas don't have yet. Raises
+    Refused if it can't be sent: a secret is missing, its stored spec can't be read, or it can't be encoded as JSON.
+    Other tasks travel in the same response, so everything is tried here. `disks`: the task's volumes."""
     try:
         addresses = neighbours.addresses(plane, job)
         if addresses is None:
@@ -86,10 +86,10 @@ def _task(plane: TaskPorts, job: Job, instance: Instance, addresses: Mapping[Ref
 
 
 def _probe(probe: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
-    """With the variables of the job's environment that it refers to. Secrets stay out of probes: apps log requests."""
-    told = {name: probe.get(name) for name in ("url", "body")}
+    """The probe, with the job's environment variables filled in. Secrets stay out of probes: apps log requests."""
+    texts = {name: probe.get(name) for name in ("url", "body")}
     headers = [{**each, **_interpolated(each, env, "value")} for each in probe.get("headers") or ()]
-    return {**probe, **_interpolated(told, env, *told), "headers": headers}
+    return {**probe, **_interpolated(texts, env, *texts), "headers": headers}
 
 
 def _interpolated(place: Mapping[str, Any], env: Mapping[str, str], *names: str) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def _interpolated(place: Mapping[str, Any], env: Mapping[str, str], *names: str)
 def _one_of_several(
     plane: CredentialPorts, job: Job, spec: JobSpec, instance: Instance, project_name: str
 ) -> dict[str, Any]:
-    """A node's task: with all nodes of its attempt, whose addresses were published before it got its place, in the
-    network that those addresses belong to."""
+    """The task of a node, with all nodes of its attempt: their addresses were published before it was placed. It runs
+    in the network that those addresses belong to."""
     gang = nouns.find(plane.store, Gang, keys.gang(job.run_id, job.replica_num, job.submission_num))
     if gang is None or not gang.addresses:
         raise Bug(f"job {job.id} was placed before the addresses of its nodes were published")
@@ -118,7 +118,7 @@ def _one_of_several(
 
 
 def _code(plane: RecordPorts, job: Job, spec: JobSpec) -> list[dict[str, str]]:
-    """The code uploaded for the run's repo, if any: a patch to a remote one, else what its folder has."""
+    """The code uploaded for the run's repo, if any: a patch to a remote repo, else the content of the folder."""
     if not spec.repo_code_hash:
         return []
     archive = nouns.find(plane.store, Archive, keys.archive(archive_id(job.project_id, spec.repo_code_hash)))

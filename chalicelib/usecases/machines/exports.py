@@ -19,7 +19,7 @@ from chalicelib.errors import AlreadyExists, Conflict, Contended, Forbidden, Inv
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete
-from chalicelib.usecases.audit_events import project_target, told
+from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.machines import fleets
 from chalicelib.usecases.people.projects import undeleted
@@ -71,7 +71,7 @@ def _view(plane: RecordPorts, export: Export) -> ExportView:
 # --- change ----------------------------------------------------------------------------------------------------------
 
 
-def create(plane: ChangePorts, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
+def create(plane: ChangePorts, actor: User, project: Project, name: str, change: ExportChange) -> ExportView:
     if wrong := names.problem(name, "export"):
         raise Invalid([Problem(": ".join(wrong), path="name")])
     now = plane.clock.now()
@@ -79,7 +79,7 @@ def create(plane: ChangePorts, actor: User, project: Project, name: str, asked: 
     for _ in range(TRIES):
         if nouns.find(plane.store, Export, keys.export(project.id, name)) is not None:
             raise AlreadyExists(f"There is an export {name!r} already.", hint="Choose another name, or update it.")
-        made = _changed(plane, actor, project, none, asked)
+        made = _changed(plane, actor, project, none, change)
         try:
             _commit(plane, actor, project, none, made)
         except Conflict:
@@ -88,10 +88,10 @@ def create(plane: ChangePorts, actor: User, project: Project, name: str, asked: 
     raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 
-def update(plane: ChangePorts, actor: User, project: Project, name: str, asked: ExportChange) -> ExportView:
+def update(plane: ChangePorts, actor: User, project: Project, name: str, change: ExportChange) -> ExportView:
     for _ in range(TRIES):
         before = _required(plane, project, name)
-        after = _changed(plane, actor, project, before, asked)
+        after = _changed(plane, actor, project, before, change)
         try:
             _commit(plane, actor, project, before, after)
         except Conflict:
@@ -144,21 +144,21 @@ def _required(plane: RecordPorts, project: Project, name: str) -> Export:
     return found
 
 
-def _changed(plane: RecordPorts, actor: User, project: Project, export: Export, asked: ExportChange) -> Export:
-    everybody = export.is_global if asked.is_global is None else asked.is_global
-    more = not export.is_global or asked.fleets  # than every project had before
+def _changed(plane: RecordPorts, actor: User, project: Project, export: Export, change: ExportChange) -> Export:
+    everybody = export.is_global if change.is_global is None else change.is_global
+    more = not export.is_global or change.fleets  # than every project had before
     if everybody and more and actor.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may share with every project")
-    added = [_importer(plane, actor, project, name) for name in dict.fromkeys(asked.importers)]
+    added = [_importer(plane, actor, project, name) for name in dict.fromkeys(change.importers)]
     seen = _view(plane, export)
     known = {importer.name: importer.id for importer in seen.importers}
-    _refuse_unknown("importer", asked.no_importers, known, export)
-    _refuse_unknown("fleet", asked.no_fleets, [fleet.name for fleet in seen.fleets], export)
-    dropped = {known[name] for name in asked.no_importers}
-    shared = [_shareable(plane, project, name) for name in dict.fromkeys(asked.fleets)]
-    kept = [fleet for fleet in seen.fleets if fleet.name not in asked.no_fleets]
+    _refuse_unknown("importer", change.no_importers, known, export)
+    _refuse_unknown("fleet", change.no_fleets, [fleet.name for fleet in seen.fleets], export)
+    dropped = {known[name] for name in change.no_importers}
+    shared = [_shareable(plane, project, name) for name in dict.fromkeys(change.fleets)]
+    remaining = [fleet for fleet in seen.fleets if fleet.name not in change.no_fleets]
     importers = tuple(dict.fromkeys([*(each for each in export.importers if each not in dropped), *added]))
-    found = tuple(dict.fromkeys([*(fleet.id for fleet in kept), *shared]))
+    found = tuple(dict.fromkeys([*(fleet.id for fleet in remaining), *shared]))
     if len(importers) > MOST_IMPORTERS or len(found) > MOST_FLEETS:
         raise Invalid(
             f"An export has at most {MOST_IMPORTERS} importers and {MOST_FLEETS} fleets.", hint="Make several exports."
@@ -222,14 +222,14 @@ def _commit(plane: ChangePorts, actor: User, project: Project, before: Export, a
 def _events(
     plane: RecordPorts, actor: User, project: Project, before: Export, after: Export | None
 ) -> Iterable[Change]:
-    said = "ended" if after is None else "changed" if before.version else "created"
+    outcome = "ended" if after is None else "changed" if before.version else "created"
     name, now = f"{before.project_name}/{before.name}", plane.clock.now()
     ids = dict.fromkeys((*before.importers, *(after.importers if after else ())))
     found = nouns.find_many(plane.store, Project, [keys.project(each) for each in ids])
     for each in (project, *(importer for importer in found if importer is not None)):
-        detail = f"export {before.name} {said}" if each is project else f"import {name} {said}"
+        detail = f"export {before.name} {outcome}" if each is project else f"import {name} {outcome}"
         seed = f"{before.id}/{before.version}/{each.id}"
-        event = told(
+        event = audit_event(
             EventType.changed, now, project_target(each), project_id=each.id, seed=seed, actor=actor, detail=detail
         )
         yield nouns.put(event)

@@ -212,7 +212,7 @@ def _update(plane: OfferPorts, user: User, current: FleetRow, spec: FleetSpec, r
         to_create=max(0, wanted_at_once(spec.configuration) - len(current.instances)),
         to_add=to_add,
         failed=(),
-        networks=hosts.networks_kept(spec, current),
+        networks=hosts.remaining_networks(spec, current),
         consolidation_attempt=0,
         paused_until=None,
         last_processed_at=now,

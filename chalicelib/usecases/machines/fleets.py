@@ -252,9 +252,9 @@ def refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> No
     if any(run is not None and run.project_id != instances[0].project_id for run in runs):
         hint = "Stop sharing it first, which ends them: dstack export update NAME --remove-fleet FLEET"
         raise Refused(f"{what} in use by runs of other projects.", hint=hint)
-    there = [run.name if run is not None else run_id for run, run_id in zip(runs, run_ids, strict=True)]
-    hint = f"Wait for it to end, or stop it: dstack stop {there[0]}"
-    raise Refused(f"{what} in use by {those('run', there)}.", hint=hint)
+    names = [run.name if run is not None else run_id for run, run_id in zip(runs, run_ids, strict=True)]
+    hint = f"Wait for it to end, or stop it: dstack stop {names[0]}"
+    raise Refused(f"{what} in use by {those('run', names)}.", hint=hint)
 
 
 def _required(plane: RecordPorts, project: Project, name: str) -> FleetRow:

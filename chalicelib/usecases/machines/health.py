@@ -15,7 +15,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Put, Record
-from chalicelib.usecases.agent_message import TroubleSaid
+from chalicelib.usecases.agent_message import TroubleReport
 from chalicelib.usecases.ports import RecordPorts
 
 KEPT_SECONDS = 7 * 86_400
@@ -27,11 +27,12 @@ class HealthCheck(Value):
     health: Health
 
 
-def health_of(said: list[TroubleSaid], now: Micros) -> Health:
+def health_of(troubles: list[TroubleReport], now: Micros) -> Health:
     """What an agent reports, with our own times: its ages need no clock to be right."""
     return Health(
         troubles=tuple(
-            Trouble(status=each.status, message=each.message, since=max(0, now - each.age * SECOND)) for each in said
+            Trouble(status=each.status, message=each.message, since=max(0, now - each.age * SECOND))
+            for each in troubles
         )
     )
 
@@ -63,14 +64,16 @@ def list_checks(plane: RecordPorts, project: Project, wanted: WantedChecks) -> l
     found = plane.store.query("main", partition, low=low, high=high, limit=MOST, reverse=True)
     checks = [HealthCheck.model_validate_json(record.body) for record in found.records]
     after, before = wanted.after, wanted.before
-    kept = [check for check in checks if (after is None or check.at > after) and (before is None or check.at < before)]
-    return sorted(kept, key=lambda check: check.at, reverse=True)[:limit]
+    within = [
+        check for check in checks if (after is None or check.at > after) and (before is None or check.at < before)
+    ]
+    return sorted(within, key=lambda check: check.at, reverse=True)[:limit]
 
 
 def _instance(plane: RecordPorts, project: Project, wanted: WantedChecks) -> Instance:
     found = nouns.find_target(plane.store, keys.fleet_name(project.id, wanted.fleet_name))
-    there = [] if found is None else plane.read.instances(found[0])
-    instance = next((each for each in there if each.num == wanted.instance_num), None)
+    instances = [] if found is None else plane.read.instances(found[0])
+    instance = next((each for each in instances if each.num == wanted.instance_num), None)
     if instance is None:
         name = f"{wanted.fleet_name[:80]}-{wanted.instance_num}"
         raise NotFound(f"There is no instance {name} in project {project.name}.")

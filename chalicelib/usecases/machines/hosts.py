@@ -102,7 +102,7 @@ def wanted(spec: FleetSpec, row: FleetRow | None) -> tuple[str, ...]:
     return tuple(key for key in hosts_of(spec) if key not in present)
 
 
-def networks_kept(spec: FleetSpec, row: FleetRow) -> tuple[str, ...]:
+def remaining_networks(spec: FleetSpec, row: FleetRow) -> tuple[str, ...]:
     """The networks that the hosts which stay share."""
     named = hosts_of(spec)
     staying = [each for each in row.instances if each.host is not None and (each.host.joined or each.host.key in named)]

@@ -32,7 +32,7 @@ from chalicelib.errors import AlreadyExists, BackendError, Invalid, NotFound, No
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Delete, Store
-from chalicelib.usecases.audit_events import backend_target, project_target, told
+from chalicelib.usecases.audit_events import audit_event, backend_target, project_target
 from chalicelib.usecases.context import Providers
 from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.ports import RecordPorts, SealedPorts
@@ -181,7 +181,7 @@ def store(
         backend = known.with_(config=text, from_file=from_file, changed_at=now)
     did = EventType.created if known is None else EventType.changed
     roster = _roster(plane.store, add=[(project.id, type)])
-    event = _told(plane, did, backend, project, actor)
+    event = _event(plane, did, backend, project, actor)
     plane.store.commit([undeleted(plane.store, project), nouns.put(backend), roster, event])
     plane.backends.look_again(backend.account)
     return backend
@@ -196,7 +196,7 @@ def forget(plane: BackendPorts, backends: Sequence[Configured], *, actor: User |
         project = nouns.find(plane.store, Project, keys.project(one.project_id))
         changes.append(Delete(nouns.key_of(one), one.version))
         if project is not None:
-            changes.append(_told(plane, EventType.deleted, one, project, actor))
+            changes.append(_event(plane, EventType.deleted, one, project, actor))
     plane.store.commit(changes)
     plane.backends.look_again(*(one.account for one in backends))
 
@@ -255,32 +255,32 @@ def _sealed(plane: SealedPorts, project: Project, config: Spec) -> str:
 def _put_back(plane: BackendPorts, backend: Configured, actor: User) -> None:
     if nouns.find(plane.store, Configured, nouns.key_of(backend)) is not None:
         return  # somebody configured it anew
-    again = backend.with_(version=0)
+    restored = backend.with_(version=0)
     project = nouns.find(plane.store, Project, keys.project(backend.project_id))
     roster = _roster(plane.store, add=[(backend.project_id, backend.type)])
-    changes: list[Change] = [nouns.put(again), roster]
+    changes: list[Change] = [nouns.put(restored), roster]
     if project is not None:
-        changes.append(_told(plane, EventType.changed, backend, project, actor, "not deleted, because it is in use"))
+        changes.append(_event(plane, EventType.changed, backend, project, actor, "not deleted, because it is in use"))
     plane.store.commit(changes)
-    plane.backends.look_again(again.account)
+    plane.backends.look_again(restored.account)
 
 
 def _roster(store: Store, add: Iterable[tuple[str, str]] = (), drop: Iterable[tuple[str, str]] = ()) -> Change:
     """The roster as it will be, without those that were erased with their project."""
     now = nouns.find(store, BackendRoster, keys.ROSTER) or BackendRoster()
     records = store.get_many([keys.backend(*row) for row in now.rows]) if now.rows else []
-    there = {row for row, record in zip(now.rows, records, strict=True) if record is not None}
-    return nouns.put(now.with_(rows=tuple(sorted((there | set(add)) - set(drop)))))
+    stored = {row for row, record in zip(now.rows, records, strict=True) if record is not None}
+    return nouns.put(now.with_(rows=tuple(sorted((stored | set(add)) - set(drop)))))
 
 
-def _told(
+def _event(
     plane: RecordPorts, type: EventType, backend: Configured, project: Project, actor: User | None, detail: str = ""
 ) -> Change:
     seed = f"{backend.id}/{backend.version}/{detail}"
-    said = ": ".join(part for part in (backend.type, detail) if part)
-    said += f", by {IN_FILE}" if backend.from_file else ""
+    text = ": ".join(part for part in (backend.type, detail) if part)
+    text += f", by {IN_FILE}" if backend.from_file else ""
     targets = (backend_target(backend), project_target(project))
-    event = told(type, plane.clock.now(), *targets, project_id=project.id, seed=seed, actor=actor, detail=said)
+    event = audit_event(type, plane.clock.now(), *targets, project_id=project.id, seed=seed, actor=actor, detail=text)
     return nouns.put(event)
 
 

@@ -40,7 +40,7 @@ class CostPorts(RecordPorts, Protocol):
 def report(plane: CostPorts) -> dict[str, Any]:
     """A month's bill, line by line. Where calls cost nothing there is none."""
     pace = plane.pace
-    said: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "billed": not pace.long_poll,
         "prices": f"{billed.REGION}, without free tier, read in {billed.READ_IN}",
         "pace": {"fast": pace.fast, "slow": pace.slow, "presence": pace.presence, "log": pace.log},
@@ -49,7 +49,7 @@ def report(plane: CostPorts) -> dict[str, Any]:
         "total": 0.0,
     }
     if pace.long_poll:
-        return said
+        return summary
     runs, changes = _runs(plane), CHANGES if plane.announces else None
     more = {driver: count for driver, count in {**runs, **_services(plane.store)}.items() if count}
     accounts = float(len(plane.backends.accounts()))
@@ -66,7 +66,7 @@ def report(plane: CostPorts) -> dict[str, Any]:
         }
         for line in lines
     ]
-    return {**said, "counts": counts, "lines": shown, "total": round(billed.total(lines), 2)}
+    return {**summary, "counts": counts, "lines": shown, "total": round(billed.total(lines), 2)}
 
 
 def _instances(store: Store) -> int:

@@ -27,7 +27,7 @@ from chalicelib.store.port import Index, Record, Store
 
 PAGE = 100
 FEWEST = 10  # records that a query of one of many streams asks for
-LOOKED_AT, MOST = 1_000, 20_000  # events that one call looks at: usually, and while it has found nothing
+SCANNED, MOST = 1_000, 20_000  # events that one call looks at: usually, and while it has found nothing
 Ids = frozenset[str]
 Placed = tuple[str, Event | None]  # an event and its place in the streams; None for a record with none that fits
 
@@ -57,7 +57,7 @@ def list_events(store: Store, actor: User, projects: Mapping[str, Project], want
     merged = heapq.merge(*streams, key=itemgetter(0), reverse=not wanted.ascending)
     found: dict[str, Event] = {}  # by id: an event may appear in two streams
     for number, (_, event) in enumerate(merged):
-        if number >= (LOOKED_AT if found else MOST):
+        if number >= (SCANNED if found else MOST):
             break
         if event is not None and _fits(event, actor, projects, wanted):
             found[event.id] = event
@@ -66,15 +66,15 @@ def list_events(store: Store, actor: User, projects: Mapping[str, Project], want
     return list(found.values())
 
 
-def _words(wanted: EventFilter) -> list[tuple[bytes, ...]]:
+def _needles(wanted: EventFilter) -> list[tuple[bytes, ...]]:
     """What a record must contain if an event of it fits, one of each choice. It spares parsing most that don't."""
     targets = None if wanted.targets is None else {id_ for _, id_ in wanted.targets}
     actors = None if wanted.actors is None or None in wanted.actors else wanted.actors
     choices = (targets, wanted.within_runs, wanted.within_fleets, wanted.within_gateways, wanted.target_types, actors)
-    return [tuple(f'"{word}"'.encode() for word in choice) for choice in choices if choice is not None]
+    return [tuple(f'"{needle}"'.encode() for needle in choice) for choice in choices if choice is not None]
 
 
-def gone_actors(store: Store, events: Sequence[Event]) -> Ids:
+def deleted_actors(store: Store, events: Sequence[Event]) -> Ids:
     """The ids of actors that have been deleted since."""
     ids = sorted({event.actor_id for event in events if event.actor_id is not None})
     found = store.get_many([keys.user(user_id) for user_id in ids])
@@ -99,7 +99,7 @@ def _sources(actor: User, projects: Mapping[str, Project], wanted: EventFilter) 
 
 def _stream(store: Store, index: Index, partition: str, wanted: EventFilter, size: int) -> Iterator[Placed]:
     """The events of one stream, in order, from behind the page before."""
-    ascending, words = wanted.ascending, _words(wanted)
+    ascending, needles = wanted.ascending, _needles(wanted)
     low, first, last = _bounds(wanted)
     held: list[Placed] = []  # oldest first; some record to come may have one that precedes them
     for record in _records(store, index, partition, low, last, size, ascending):
@@ -111,7 +111,7 @@ def _stream(store: Store, index: Index, partition: str, wanted: EventFilter, siz
             surely = bisect_left(held, sortable(keys.event_at(record.key) + SPAN) + "~", key=itemgetter(0))
             yield from reversed(held[surely:])
             del held[surely:]
-        for placed in _placed(record, words):
+        for placed in _placed(record, needles):
             if first <= placed[0] and (not last or placed[0] < last):
                 insort(held, placed, key=itemgetter(0))
     yield from held if ascending else reversed(held)
@@ -125,8 +125,8 @@ def _bounds(wanted: EventFilter) -> tuple[str, str, str]:
     return (sortable(max(0, wanted.prev_at - SPAN)), place + "~", "") if wanted.ascending else ("", "", place)
 
 
-def _placed(record: Record, words: Sequence[tuple[bytes, ...]]) -> list[Placed]:
-    if not all(any(word in record.body for word in choice) for choice in words):
+def _placed(record: Record, needles: Sequence[tuple[bytes, ...]]) -> list[Placed]:
+    if not all(any(needle in record.body for needle in choice) for choice in needles):
         return [(record.key.sk, None)]
     return [(event.place().key.sk, event) for event in events_in(record)]
 

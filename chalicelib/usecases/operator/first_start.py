@@ -17,7 +17,7 @@ from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, 
 from chalicelib.errors import Bug, Conflict, Invalid
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Store
-from chalicelib.usecases.audit_events import project_target, told, user_target
+from chalicelib.usecases.audit_events import audit_event, project_target, user_target
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.users import make_user, move_token
@@ -54,7 +54,7 @@ def _ensure(plane: AccountPorts, token: str | None) -> tuple[str | None, Project
         shown = token
         changes += move_token(admin, token)
         seed = f"{admin.id}/{admin.version}"
-        event = told(
+        event = audit_event(
             EventType.token_replaced, now, user_target(admin), project_id=EVERYWHERE, seed=seed, detail="at start"
         )
         changes.append(nouns.put(event))
@@ -62,7 +62,7 @@ def _ensure(plane: AccountPorts, token: str | None) -> tuple[str | None, Project
     if project is None:
         project = Project(id=plane.random_id(), name=MAIN, owner_id=admin.id, created_at=now)
         member = Member(project_id=project.id, user_id=admin.id, role=ProjectRole.admin)
-        event = told(EventType.created, now, project_target(project), project_id=project.id, seed=project.id)
+        event = audit_event(EventType.created, now, project_target(project), project_id=project.id, seed=project.id)
         changes += [nouns.put(project), nouns.pointer(keys.project_name(MAIN), project.id)]
         changes += [nouns.put(member), nouns.put(event)]
     if changes:

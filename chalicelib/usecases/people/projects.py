@@ -21,7 +21,7 @@ from chalicelib.errors import AlreadyExists, Conflict, Contended, Forbidden, Inv
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Put, Record, Store
-from chalicelib.usecases.audit_events import project_target, told
+from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.users import memberships, named_user
@@ -46,19 +46,19 @@ def view(store: Store, project: Project) -> ProjectView:
     found = nouns.find_many(store, User, [keys.user(user_id) for user_id in wanted])
     users = {user.id: user for user in found if user is not None}
     known = tuple((member, users[member.user_id]) for member in members if member.user_id in users)
-    return ProjectView(project, users.get(project.owner_id) or _gone(project), known)
+    return ProjectView(project, users.get(project.owner_id) or _deleted_owner(project), known)
 
 
 def listed(store: Store, projects: Sequence[Project], reader: User) -> list[ProjectView]:
     """Projects with their owners and without their members: one read for all of them, and none for those of whoever
     reads it, who was just read."""
     ids = [each for each in dict.fromkeys(project.owner_id for project in projects) if each != reader.id]
-    others = nouns.find_many(store, User, [keys.user(each) for each in ids]) if ids else []
-    owners = {user.id: user for user in (reader, *others) if user}
-    return [ProjectView(project, owners.get(project.owner_id) or _gone(project), ()) for project in projects]
+    found = nouns.find_many(store, User, [keys.user(each) for each in ids]) if ids else []
+    owners = {user.id: user for user in (reader, *found) if user}
+    return [ProjectView(project, owners.get(project.owner_id) or _deleted_owner(project), ()) for project in projects]
 
 
-def _gone(project: Project) -> User:
+def _deleted_owner(project: Project) -> User:
     """In the place of an owner who was deleted."""
     return User(id=project.owner_id, name="(deleted)", active=False, created_at=project.created_at, token_hash="")
 
@@ -104,7 +104,9 @@ def create_project(plane: ChangePorts, actor: User, name: str, *, is_public: boo
     now = plane.clock.now()
     project = Project(id=plane.random_id(), name=name, owner_id=actor.id, created_at=now, is_public=is_public)
     member = Member(project_id=project.id, user_id=actor.id, role=ProjectRole.admin)
-    event = told(EventType.created, now, project_target(project), project_id=project.id, seed=project.id, actor=actor)
+    event = audit_event(
+        EventType.created, now, project_target(project), project_id=project.id, seed=project.id, actor=actor
+    )
     made: list[Change] = [nouns.put(project), name_of(project), nouns.put(member), nouns.put(event)]
     for _ in range(TRIES):
         if nouns.find_target(plane.store, keys.project_name(name)) is not None:
@@ -159,10 +161,10 @@ def _delete(plane: RecordPorts, actor: User, name: str) -> None:
         project = _named(plane.store, actor, name)
         now = plane.clock.now()
         closing = Closing(id=project.id, began_at=now, due_at=now + MINUTE)
-        event = _told(plane, EventType.deleted, project, actor)
-        gone = nouns.put(project.with_(deleted=True))
+        event = _event(plane, EventType.deleted, project, actor)
+        closed = nouns.put(project.with_(deleted=True))
         try:
-            plane.store.commit([gone, nouns.put(closing), Delete(keys.project_name(name)), event])
+            plane.store.commit([closed, nouns.put(closing), Delete(keys.project_name(name)), event])
         except Conflict:
             continue  # its members or its settings were changed: look again
         try:
@@ -178,7 +180,7 @@ def _take_back(plane: RecordPorts, actor: User, project_id: str) -> None:
     project = nouns.find(plane.store, Project, keys.project(project_id))
     if project is None or not project.deleted:
         return
-    event = _told(
+    event = _event(
         plane, EventType.changed, project, actor, "not deleted, because something was applied to it meanwhile"
     )
     back = nouns.put(project.with_(deleted=False))
@@ -200,11 +202,11 @@ def undeleted(store: Store, project: Project) -> Check:
 def set_public(plane: RecordPorts, actor: User, project: Project, *, is_public: bool) -> Project:
     changed = project.with_(is_public=is_public)
     if changed != project:
-        said = "public" if is_public else "private"
+        detail = "public" if is_public else "private"
         target = nouns.find_target(plane.store, keys.project_name(project.name))
         if target is None:
             raise NotFound(f"There is no project {project.name!r}.")
-        event = _told(plane, EventType.changed, project, actor, said)
+        event = _event(plane, EventType.changed, project, actor, detail)
         plane.store.commit([nouns.put(changed), name_of(changed, target[1]), event])
     return changed
 
@@ -293,7 +295,7 @@ def _save(
         raise Invalid(f"This changes {len(changes)} members; one request can change {MAX_MEMBERS}.")
     if changes:
         # The project is written too, so that if two callers remove the last two admins, one gets a conflict.
-        event = _told(plane, EventType.members_changed, project, actor)
+        event = _event(plane, EventType.members_changed, project, actor)
         rights_revision.commit(plane, [*changes, nouns.put(project), event])
 
 
@@ -322,8 +324,8 @@ def _live_fleets(plane: RecordPorts, project: Project) -> bool:
     return any(fleet.status is not FleetStatus.terminated for fleet in plane.read.fleets(project.id))
 
 
-def _told(plane: RecordPorts, type: EventType, project: Project, actor: User, detail: str = "") -> Change:
+def _event(plane: RecordPorts, type: EventType, project: Project, actor: User, detail: str = "") -> Change:
     seed = f"{project.id}/{project.version}"
     target = project_target(project)
     now = plane.clock.now()
-    return nouns.put(told(type, now, target, project_id=project.id, seed=seed, actor=actor, detail=detail))
+    return nouns.put(audit_event(type, now, target, project_id=project.id, seed=seed, actor=actor, detail=detail))

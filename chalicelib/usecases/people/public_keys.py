@@ -11,7 +11,7 @@ from chalicelib.errors import AlreadyExists, Invalid, NotFound, Problem, Refused
 from chalicelib.printable import printable
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
-from chalicelib.usecases.audit_events import told, user_target
+from chalicelib.usecases.audit_events import audit_event, user_target
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.ports import AccountPorts, RecordPorts
 
@@ -40,20 +40,20 @@ def add_key(plane: AccountPorts, user: User, text: str, name: str | None = None)
     if len(known.public_keys) >= MOST:
         raise Refused(f"You have {MOST} public keys, as many as one user may.", hint="Delete one first.")
     changed = known.with_(public_keys=(*known.public_keys, key))
-    rights_revision.commit(plane, [nouns.put(changed), _told(plane, EventType.key_added, known, user, (key,))])
+    rights_revision.commit(plane, [nouns.put(changed), _event(plane, EventType.key_added, known, user, (key,))])
     return key
 
 
 def delete_keys(plane: AccountPorts, user: User, ids: Sequence[str]) -> None:
     """All of them or, if one isn't the user's, none."""
     known = _current(plane, user)
-    gone = tuple(key for key in known.public_keys if key.id in ids)
-    missing = set(ids) - {key.id for key in gone}
+    deleted = tuple(key for key in known.public_keys if key.id in ids)
+    missing = set(ids) - {key.id for key in deleted}
     if missing:
         raise NotFound(f"You have no public key {min(missing)}.", hint="See them with `dstack user keys`.")
-    if gone:
-        left = tuple(key for key in known.public_keys if key not in gone)
-        event = _told(plane, EventType.key_deleted, known, user, gone)
+    if deleted:
+        left = tuple(key for key in known.public_keys if key not in deleted)
+        event = _event(plane, EventType.key_deleted, known, user, deleted)
         rights_revision.commit(plane, [nouns.put(known.with_(public_keys=left)), event])
 
 
@@ -66,18 +66,18 @@ def _current(plane: RecordPorts, user: User) -> User:
 
 def _checked(text: str) -> tuple[str, str]:
     """The type and the data of a key as one line, and its comment. Raises Invalid for all that sshd wouldn't take."""
-    words = text.split()
+    parts = text.split()
     if "PRIVATE KEY" in text:
         raise _invalid("this is a private key, which nobody else may have; give the line of the file that ends in .pub")
-    if len(words) < 2 or len(text) > MOST_CHARACTERS or "\n" in text.strip():
+    if len(parts) < 2 or len(text) > MOST_CHARACTERS or "\n" in text.strip():
         raise _invalid(
             "a public key is one line: its type, its data and perhaps a comment, as in ~/.ssh/id_ed25519.pub"
         )
-    if words[0] == "ssh-dss":
+    if parts[0] == "ssh-dss":
         raise _invalid("OpenSSH doesn't take DSA keys any more; make one with `ssh-keygen -t ed25519`")
-    if "-cert-v" in words[0]:
+    if "-cert-v" in parts[0]:
         raise _invalid("this is a certificate, which by itself lets nobody in; give the public key that it is for")
-    line = " ".join(words[:2])
+    line = " ".join(parts[:2])
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
@@ -85,19 +85,19 @@ def _checked(text: str) -> tuple[str, str]:
     try:
         key = load_ssh_public_key(line.encode())
     except (ValueError, UnsupportedAlgorithm):
-        raise _invalid(f"this isn't a public key of a type that OpenSSH takes: {printable(words[0])[:40]}") from None
+        raise _invalid(f"this isn't a public key of a type that OpenSSH takes: {printable(parts[0])[:40]}") from None
     if isinstance(key, RSAPublicKey) and key.key_size < LEAST_RSA:
         raise _invalid(f"an RSA key has at least {LEAST_RSA} bits, and this one has {key.key_size}")
-    return line, " ".join(words[2:])
+    return line, " ".join(parts[2:])
 
 
 def _invalid(why: str) -> Invalid:
     return Invalid([Problem(why, path="key")])
 
 
-def _told(plane: RecordPorts, type: EventType, user: User, actor: User, which: Sequence[PublicKey]) -> Change:
-    said = ", ".join(f"{key.name} ({key.fingerprint})" for key in which)
+def _event(plane: RecordPorts, type: EventType, user: User, actor: User, which: Sequence[PublicKey]) -> Change:
+    detail = ", ".join(f"{key.name} ({key.fingerprint})" for key in which)
     seed = f"{user.id}/{user.version}"
     at = plane.clock.now()
-    event = told(type, at, user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor, detail=said)
+    event = audit_event(type, at, user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor, detail=detail)
     return nouns.put(event)

@@ -23,7 +23,7 @@ from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.quotas import Amounts, QuotaUsage, refusal, shown
 from chalicelib.store import nouns
-from chalicelib.usecases.audit_events import project_target, told
+from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.people.users import named_user
@@ -114,7 +114,7 @@ def _changed(quota: Quota, user_id: str | None, changes: Mapping[str, Any]) -> Q
     if user_id is None:
         return quota.with_(limits=quota.limits.with_(**changes))
     limits = quota.users.get(user_id, NONE).with_(**changes)
-    users = {key: kept for key, kept in {**quota.users, user_id: limits}.items() if not kept.empty}
+    users = {key: each for key, each in {**quota.users, user_id: limits}.items() if not each.empty}
     if len(users) > MOST_USERS:
         raise Invalid(f"At most {MOST_USERS} users of a project can have limits of their own.")
     return quota.with_(users=users)
@@ -129,7 +129,7 @@ def _commit(
         draft.save(noun)
     draft.wake(f"queue/{project.id}")
     seed = f"{project.id}/quota/{quota.version}"
-    event = told(
+    event = audit_event(
         EventType.changed, now, project_target(project), project_id=project.id, seed=seed, actor=actor, detail=detail
     )
     plane.door.take(
@@ -145,5 +145,5 @@ def _waiting(plane: RecordPorts, project_id: str) -> list[Job]:
 
 def _detail(username: str | None, changes: Mapping[str, Any]) -> str:
     whose = "" if username is None else f" of {username or 'each user'}"
-    said = ", ".join(f"{name} {'unlimited' if most is None else f'{most:g}'}" for name, most in changes.items())
-    return f"quota{whose}: {said}"
+    changed = ", ".join(f"{name} {'unlimited' if most is None else f'{most:g}'}" for name, most in changes.items())
+    return f"quota{whose}: {changed}"

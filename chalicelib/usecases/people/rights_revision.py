@@ -53,8 +53,8 @@ def signed_on(store: Store, user: User, token_hash: str, now: Micros) -> SignOn 
     from chalicelib.domain.sign_on import SignOn  # with the specs of providers: most tokens are of another kind
 
     entry = nouns.find(store, SignOn, keys.sign_on(token_hash))
-    mine = entry is not None and entry.user_id == user.id and user.signed_off_at <= entry.created_at
-    return entry if entry is not None and mine and now < entry.ends_at else None
+    valid = entry is not None and entry.user_id == user.id and user.signed_off_at <= entry.created_at
+    return entry if entry is not None and valid and now < entry.ends_at else None
 
 
 def good(store: Store, user: User, token_hash: str, now: Micros) -> bool:
@@ -74,11 +74,11 @@ def admins(store: Store) -> Admins:
     return Admins(ids=tuple(user.id for user in found if user is not None and _is_admin(user)))
 
 
-def admins_after(store: Store, user: User, *, gone: bool = False) -> list[Change]:
+def admins_after(store: Store, user: User, *, deleted: bool = False) -> list[Change]:
     """The change of the list of admins that goes with this user's new record, or with its deletion. Raises Refused if
     nobody would be left."""
     known = admins(store)
-    is_one = _is_admin(user) and not gone
+    is_one = _is_admin(user) and not deleted
     if is_one == (user.id in known.ids):
         return []
     ids = (*known.ids, user.id) if is_one else tuple(each for each in known.ids if each != user.id)

@@ -14,7 +14,7 @@ from chalicelib.errors import Invalid, NotFound, Problem
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
-from chalicelib.usecases.audit_events import secret_target, told
+from chalicelib.usecases.audit_events import audit_event, secret_target
 from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
 MOST_NAMED = 200  # by one configuration
@@ -53,7 +53,7 @@ def set_secret(plane: AccountPorts, project: Project, actor: User, name: str, va
         secret = known.with_(sealed=sealed, updated_at=now)
     type = EventType.created if known is None else EventType.changed
     seed = f"{secret.id}/{secret.version}"
-    event = told(type, now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
+    event = audit_event(type, now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
     plane.store.commit([nouns.put(secret), nouns.put(event)])
     return secret
 
@@ -74,7 +74,9 @@ def delete_secrets(plane: RecordPorts, project: Project, actor: User, names: Seq
     for secret in found:
         assert secret is not None
         seed = f"{secret.id}/{secret.version}"
-        event = told(EventType.deleted, now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
+        event = audit_event(
+            EventType.deleted, now, secret_target(secret), project_id=project.id, seed=seed, actor=actor
+        )
         changes += [Delete(nouns.key_of(secret), secret.version), nouns.put(event)]
     if changes:
         plane.store.commit(changes)
@@ -88,16 +90,16 @@ def missing(plane: RecordPorts, project: Project, named: Iterable[tuple[str, str
         text = f"more than {MOST_NAMED} secrets are named"
         return [Problem(text, path=places[0][0], hint="put several values into one secret", code="too-large")]
     found = nouns.find_many(plane.store, Secret, list(keys_of.values())) if keys_of else []
-    there = {secret.name for secret in found if secret is not None}
-    lacking = [(path, name) for path, name in places if name not in there]
-    others = [secret.name for secret in list_secrets(plane, project)] if lacking else []
-    return [_missing(path, name, others) for path, name in lacking]
+    existing = {secret.name for secret in found if secret is not None}
+    lacking = [(path, name) for path, name in places if name not in existing]
+    known = [secret.name for secret in list_secrets(plane, project)] if lacking else []
+    return [_missing(path, name, known) for path, name in lacking]
 
 
-def _missing(path: str, name: str, others: list[str]) -> Problem:
+def _missing(path: str, name: str, known: list[str]) -> Problem:
     from chalicelib.configuration.problems import nearest  # most specs have nothing wrong
 
-    near = nearest(name, others)
+    near = nearest(name, known)
     hint = f"did you mean `{near}`?" if near else f"set it with `dstack secret set {name} <value>`"
     return Problem(f"the project has no secret `{name[:80]}`", path=path, hint=hint, code="unknown-value")
 

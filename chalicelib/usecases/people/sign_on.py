@@ -30,7 +30,7 @@ from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, ha
 from chalicelib.errors import Conflict, Contended, NotFound, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
-from chalicelib.usecases.audit_events import told, user_target
+from chalicelib.usecases.audit_events import audit_event, user_target
 from chalicelib.usecases.context import DeviceCode, SignsOn
 from chalicelib.usecases.loopback import is_loopback
 from chalicelib.usecases.people import rights_revision
@@ -256,7 +256,7 @@ def _signed_on(plane: AccountPorts, provider: SignsOn, user: User) -> tuple[User
     token, now, rules = plane.random_token(), plane.clock.now(), provider.rules
     hashed, ends_at = hash_token(token), now + rules.session * SECOND
     entry = SignOn(user_id=user.id, token_hash=hashed, provider=rules.name, created_at=now, ends_at=ends_at)
-    event = told(
+    event = audit_event(
         EventType.signed_on,
         now,
         user_target(user),
@@ -276,10 +276,10 @@ def _promoted(plane: AccountPorts, provider: str, user: User, admin: bool | None
     role = GlobalRole.admin if admin else GlobalRole.user if ends else user.role
     if role is user.role:
         return user
-    changed, said = user.with_(role=role, admin_by=provider if admin else ""), f"{role}, as groups at {provider} say"
+    changed, detail = user.with_(role=role, admin_by=provider if admin else ""), f"{role}, as groups at {provider} say"
     seed, target = f"{user.id}/{user.version}", user_target(user)
-    event = told(
-        EventType.changed, plane.clock.now(), target, project_id=EVERYWHERE, seed=seed, actor=user, detail=said
+    event = audit_event(
+        EventType.changed, plane.clock.now(), target, project_id=EVERYWHERE, seed=seed, actor=user, detail=detail
     )
     try:
         admins = rights_revision.admins_after(plane.store, changed)

@@ -17,7 +17,7 @@ from chalicelib.errors import AlreadyExists, Forbidden, Invalid, NotFound, Probl
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
-from chalicelib.usecases.audit_events import told, user_target
+from chalicelib.usecases.audit_events import audit_event, user_target
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
@@ -64,7 +64,7 @@ def make_user(
         ssh_public_key=public,
         ssh_private_key=seal.seal(private, context=f"user/{user_id}"),
     )
-    event = told(EventType.created, now, user_target(user), project_id=EVERYWHERE, seed=user_id, actor=actor)
+    event = audit_event(EventType.created, now, user_target(user), project_id=EVERYWHERE, seed=user_id, actor=actor)
     pointers = [nouns.pointer(keys.user_name(name), user_id), nouns.pointer(keys.token(user.token_hash), user_id)]
     return user, [nouns.put(user), *pointers, nouns.put(event)]
 
@@ -160,8 +160,8 @@ def update_user(
     given = user.admin_by if role is user.role else ""  # a person decides now
     changed = user.with_(role=role, email=email, active=active, admin_by=given)
     if changed != user:
-        said = f"{changed.role}, {'active' if active else 'deactivated'}"
-        changes: list[Change] = [nouns.put(changed), _told(plane, EventType.changed, user, actor, said)]
+        detail = f"{changed.role}, {'active' if active else 'deactivated'}"
+        changes: list[Change] = [nouns.put(changed), _event(plane, EventType.changed, user, actor, detail)]
         if (user.role, user.active) == (role, active):
             plane.store.commit(changes)  # an address is nobody's right
         else:
@@ -184,9 +184,9 @@ def refresh_token(plane: AccountPorts, actor: User, name: str, used: str) -> tup
     if entry is None:
         changes = move_token(off, token)
     else:
-        mine = entry.with_(token_hash=hash_token(token), created_at=now, version=0)
-        changes = [*move_token(off, plane.random_token()), *sign_on(mine)]
-    plane.store.commit([*changes, _told(plane, EventType.token_replaced, user, actor)])
+        replaced = entry.with_(token_hash=hash_token(token), created_at=now, version=0)
+        changes = [*move_token(off, plane.random_token()), *sign_on(replaced)]
+    plane.store.commit([*changes, _event(plane, EventType.token_replaced, user, actor)])
     _sign_off(plane, user, but=hash_token(token))
     plane.rights()
     return user, token
@@ -197,7 +197,7 @@ def refresh_ssh_key(plane: AccountPorts, actor: User, name: str) -> User:
     public, private = ssh_key_pair()
     sealed = plane.seal.seal(private, context=f"user/{user.id}")
     changed = user.with_(ssh_public_key=public, ssh_private_key=sealed)
-    rights_revision.commit(plane, [nouns.put(changed), _told(plane, EventType.keys_replaced, user, actor)])
+    rights_revision.commit(plane, [nouns.put(changed), _event(plane, EventType.keys_replaced, user, actor)])
     return changed
 
 
@@ -216,10 +216,13 @@ def delete_users(plane: AccountPorts, actor: User, names: Sequence[str]) -> None
 
 def _delete(plane: AccountPorts, actor: User, user: User) -> None:
     # Delete the token first, and with it all access; memberships left by a crash let nobody in.
-    gone: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
-    gone += [Delete(keys.identity(each)) for each in user.identities]
-    beside = [*rights_revision.admins_after(plane.store, user, gone=True), _told(plane, EventType.deleted, user, actor)]
-    rights_revision.commit(plane, [*gone, Delete(keys.user_name(user.name)), *beside])
+    deletions: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
+    deletions += [Delete(keys.identity(each)) for each in user.identities]
+    beside = [
+        *rights_revision.admins_after(plane.store, user, deleted=True),
+        _event(plane, EventType.deleted, user, actor),
+    ]
+    rights_revision.commit(plane, [*deletions, Delete(keys.user_name(user.name)), *beside])
     _sign_off(plane, user)
     found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
     for start in range(0, len(found), MAX_CHANGES):
@@ -230,9 +233,9 @@ def _sign_off(plane: RecordPorts, user: User, but: str = "") -> None:
     """Deletes what the user got by signing on and what has no use any more."""
     found = [record.key for record in all_of(plane.store, "gsi1", keys.sign_ons_of(user.id))]
     hashes = [hashed for hashed in (key.pk.partition("/")[2] for key in found) if hashed != but]
-    gone = [Delete(each) for hashed in hashes for each in (keys.sign_on(hashed), keys.token(hashed))]
-    for start in range(0, len(gone), MAX_CHANGES):
-        plane.store.commit(gone[start : start + MAX_CHANGES])
+    deletions = [Delete(each) for hashed in hashes for each in (keys.sign_on(hashed), keys.token(hashed))]
+    for start in range(0, len(deletions), MAX_CHANGES):
+        plane.store.commit(deletions[start : start + MAX_CHANGES])
 
 
 def _projects(plane: RecordPorts) -> list[Project]:
@@ -241,8 +244,8 @@ def _projects(plane: RecordPorts) -> list[Project]:
     return [project for project in found if project is not None and not project.deleted]
 
 
-def _told(plane: RecordPorts, type: EventType, user: User, actor: User, detail: str = "") -> Change:
+def _event(plane: RecordPorts, type: EventType, user: User, actor: User, detail: str = "") -> Change:
     seed = f"{user.id}/{user.version}"
     now = plane.clock.now()
-    event = told(type, now, user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor, detail=detail)
+    event = audit_event(type, now, user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor, detail=detail)
     return nouns.put(event)

@@ -20,7 +20,7 @@ from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import Change, Delete
-from chalicelib.usecases.audit_events import project_target, told
+from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.machines import fleet_plans, volumes
 from chalicelib.usecases.machines.fleets import refuse_ssh
 from chalicelib.usecases.people.projects import undeleted
@@ -76,7 +76,7 @@ def add(
         stored_at=now,
     )
     type = EventType.created if known is None else EventType.changed
-    event = told(type, now, *targets(stored, project), project_id=project.id, seed=seed_of(stored), actor=user)
+    event = audit_event(type, now, *targets(stored, project), project_id=project.id, seed=seed_of(stored), actor=user)
     plane.store.commit([nouns.put(stored), nouns.put(event), undeleted(plane.store, project)])
     return stored
 
@@ -89,8 +89,10 @@ def delete(plane: RecordPorts, user: User, project: Project, names: Sequence[str
     now = plane.clock.now()
     changes: list[Change] = []
     for each in found:
-        about = targets(each, project)
-        event = told(EventType.deleted, now, *about, project_id=project.id, seed=seed_of(each), actor=user)
+        event_targets = targets(each, project)
+        event = audit_event(
+            EventType.deleted, now, *event_targets, project_id=project.id, seed=seed_of(each), actor=user
+        )
         changes += [Delete(nouns.key_of(each), each.version), nouns.put(event)]
     plane.store.commit(changes)
 

@@ -37,10 +37,10 @@ def save_archive(plane: FilePorts, user: User, name: str, content: bytes) -> Arc
     """Stores an uploaded archive of files; the same content again is the same archive."""
     check_upload(plane, name, content)
     check_tar(content)
-    return keep(plane, user, user.id, "archives", name, content)
+    return store_archive(plane, user, user.id, "archives", name, content)
 
 
-def keep(plane: FilePorts, user: User, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
+def store_archive(plane: FilePorts, user: User, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
     """Store content whose hash was checked. The bytes come first, so no record lacks them."""
     for _ in range(UPLOAD_TRIES):
         known = nouns.find(plane.store, Archive, keys.archive(archive_id(owner_id, hash_)))
@@ -101,10 +101,10 @@ def _use(plane: RecordPorts, archive: Archive, submitted: bool = False) -> bool:
         try:
             plane.store.commit([nouns.put(used)])
         except Conflict:
-            again = _find(plane, archive.id)
-            if again is None:
+            current = _find(plane, archive.id)
+            if current is None:
                 return False
-            found = again
+            found = current
             continue
         return True
     raise Contended("This archive keeps changing.", hint="Try again.")
@@ -122,7 +122,7 @@ def missing(plane: RecordPorts, user: User, spec: RunSpec) -> list[Problem]:
         return [Problem("they come without an archive", path="configuration.files", hint=hint)]
     places = {number: sent.id for number, sent in enumerate(spec.file_archives) if is_id(sent.id)}
     found = nouns.find_many(plane.store, Archive, [keys.archive(id_) for id_ in places.values()]) if places else []
-    mine = {
+    own = {
         number
         for number, archive in zip(places, found, strict=True)
         if archive and archive.owner_id == user.id and not archive.erased
@@ -130,7 +130,7 @@ def missing(plane: RecordPorts, user: User, spec: RunSpec) -> list[Problem]:
     return [
         Problem(f"you didn't upload an archive `{sent.id[:36]}`", path=f"file_archives.{number}.id", hint=hint)
         for number, sent in enumerate(spec.file_archives)
-        if number not in mine
+        if number not in own
     ]
 
 

@@ -45,7 +45,7 @@ class GpuView:
 
     by: frozenset[str]  # besides the model: backend, region, count
     reverse: bool  # the most expensive first
-    whole: bool  # existing machines count whole, not with the requested share
+    whole_machines: bool  # existing machines count whole, not with the requested share
 
 
 def list_gpus(
@@ -53,14 +53,14 @@ def list_gpus(
     user: User,
     project: Project,
     raw: dict[str, Any],
-    look: GpuView,
+    view: GpuView,
     *,
     role: ProjectRole | None = None,
 ) -> list[GpuGroup]:
-    wanted = plans.PlanView(limit=MANY_OFFERS, beyond_fleets=True, whole=look.whole)
+    wanted = plans.PlanView(limit=MANY_OFFERS, beyond_fleets=True, whole_machines=view.whole_machines)
     plan = plans.get_plan(plane, user, project, raw, wanted, role=role)
-    groups = grouped((offer for job in plan.jobs[:1] for offer in job.offers), look.by)
-    return sorted(groups, key=lambda group: min(group.prices), reverse=look.reverse)
+    groups = grouped((offer for job in plan.jobs[:1] for offer in job.offers), view.by)
+    return sorted(groups, key=lambda group: min(group.prices), reverse=view.reverse)
 
 
 def grouped(offers: Iterable[Offer], by: frozenset[str]) -> list[GpuGroup]:

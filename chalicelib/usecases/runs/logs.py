@@ -24,14 +24,14 @@ MAX_BYTES = 1_500_000  # of log in one response; as base64 a third more, well be
 
 
 def read_log(
-    plane: LogPorts, project: Project, run_name: str, job_id: str, ask: LogAsk
+    plane: LogPorts, project: Project, run_name: str, job_id: str, query: LogAsk
 ) -> tuple[Sequence[Piece], str | None]:
     """A page of the log and the token of the next page; None at the end.
 
     Streams are stored by project, so a job of another project looks like one without a log.
     """
     run_id = _known_run(plane, project, run_name)
-    page = plane.logs.read(project.id, job_id, replace(ask, max_bytes=MAX_BYTES))
+    page = plane.logs.read(project.id, job_id, replace(query, max_bytes=MAX_BYTES))
     if plane.pace.followed < plane.pace.log and page.next_token is None:
         _follow(plane, run_id, job_id)
     return page.records, page.next_token
@@ -53,17 +53,17 @@ def _follow(plane: RecordPorts, run_id: str, job_id: str) -> None:
         log.debug("the agent of job %s called meanwhile; the next read marks its log as followed", job_id)
 
 
-def story(plane: RecordPorts, project: Project, run_name: str, job_id: str, ask: LogAsk) -> Sequence[Piece]:
+def story(plane: RecordPorts, project: Project, run_name: str, job_id: str, query: LogAsk) -> Sequence[Piece]:
     """What happened to the run and this job, one event per line: the response to `logs --diagnose`."""
     run_id = _known_run(plane, project, run_name)
-    if ask.token is not None:
+    if query.token is not None:
         raise Invalid("A job's diagnosis is a single page; there is no next one.", hint="Leave out `next_token`.")
-    page = plane.store.query("gsi1", keys.run_events(run_id), limit=1000, reverse=ask.descending)
-    told = [event for record in page.records for event in events_in(record) if event.run_id == run_id]
-    mine = [event for event in told if all(t.type != "job" or t.id == job_id for t in event.targets)]
-    inside = [event for event in mine if ask.start <= event.at < ask.end]
-    inside.sort(key=attrgetter("at", "id"), reverse=ask.descending)
-    return [(event.at, _line(event).encode()) for event in inside[: ask.limit]]
+    page = plane.store.query("gsi1", keys.run_events(run_id), limit=1000, reverse=query.descending)
+    events = [event for record in page.records for event in events_in(record) if event.run_id == run_id]
+    own = [event for event in events if all(t.type != "job" or t.id == job_id for t in event.targets)]
+    inside = [event for event in own if query.start <= event.at < query.end]
+    inside.sort(key=attrgetter("at", "id"), reverse=query.descending)
+    return [(event.at, _line(event).encode()) for event in inside[: query.limit]]
 
 
 def _line(event: Event) -> str:

@@ -71,9 +71,9 @@ def refuse_never(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
 
 def _refuse_inactive(names: Names, volumes: Volumes) -> None:
     for each in names:
-        there = [volumes[name] for name in each if name in volumes]
-        if not any(map(active, there)):
-            first = there[0]
+        existing = [volumes[name] for name in each if name in volumes]
+        if not any(map(active, existing)):
+            first = existing[0]
             why = f": {first.message}" if first.message and first.status is VolumeStatus.failed else ""
             raise Refused(f"The volume {first.name} is {first.status.value}{why}.", hint="Runs need it to be active.")
 
@@ -103,6 +103,8 @@ def notes(job_specs: Sequence[JobSpec], volumes: Volumes) -> Iterator[Note]:
         if names and not sites(names, volumes):
             yield Note("the run", f"can't have its volumes: {why_none(names, volumes)}")
         for each in names:
-            there = [volumes[name] for name in each if name in volumes and active(volumes[name])]
-            if there and not any(map(free, there)):
-                yield Note(f"volume `{there[0].name}`", f"isn't free, {held_by(there[0])}; the run would wait for it")
+            existing = [volumes[name] for name in each if name in volumes and active(volumes[name])]
+            if existing and not any(map(free, existing)):
+                yield Note(
+                    f"volume `{existing[0].name}`", f"isn't free, {held_by(existing[0])}; the run would wait for it"
+                )

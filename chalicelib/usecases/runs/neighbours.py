@@ -19,8 +19,8 @@ def addresses(plane: RecordPorts, job: Job) -> dict[Reference, str] | None:
     _, jobs = plane.read.run_and_jobs(job.run_id)
     groups = [each.replica_group for each in plane.read.job_specs(job.run_id, job.deployment_num)]
     for group, index in wanted:
-        there = members(jobs, groups[group], job.deployment_num)
-        place = there[index].assignment if index < len(there) else None
+        group_jobs = members(jobs, groups[group], job.deployment_num)
+        place = group_jobs[index].assignment if index < len(group_jobs) else None
         host = None if place is None else plane.read.find_many(Instance, [keys.instance(place.instance_id)])[0]
         address = "" if host is None else address_of(host)
         if not address:

@@ -92,7 +92,7 @@ class PlanView:
     limit: int = pages.DEFAULT_OFFERS
     reverse: bool = False
     beyond_fleets: bool = False  # everything the backends have, whether or not a fleet allows it
-    whole: bool = False  # existing machines whole, not the requested share of them
+    whole_machines: bool = False  # existing machines whole, not the requested share of them
 
 
 class _JobGroup(NamedTuple):
@@ -165,7 +165,7 @@ def get_plan(
     user: User,
     project: Project,
     raw: dict[str, Any],
-    look: PlanView,
+    view: PlanView,
     *,
     role: ProjectRole | None = None,
 ) -> RunPlan:
@@ -178,12 +178,12 @@ def get_plan(
     volumes = named_volumes.known(plane, project, draft.job_specs)
     named_volumes.refuse_missing(draft.job_specs[:1], volumes)
     named_volumes.refuse_never(draft.possible, volumes)
-    if not look.beyond_fleets:
+    if not view.beyond_fleets:
         _refuse_plain(draft, views, book)
     _refuse_large(draft)  # it couldn't be applied
     facts = plane.backends.facts(project.id)
     notes: dict[Note, None] = {}
-    if draft.gang and not look.beyond_fleets:
+    if draft.gang and not view.beyond_fleets:
         notes.update(
             dict.fromkeys(cluster_plans.nowhere(_waiting(plane, user, project, draft), views, book, facts, volumes))
         )
@@ -191,7 +191,7 @@ def get_plan(
     notes.update(dict.fromkeys(named_volumes.notes(draft.job_specs, volumes)))
     planned: list[JobPlan] = []
     for group in draft.groups:
-        job, found = _job_plan(draft, group, views if somewhere else (), book, facts, look, volumes)
+        job, found = _job_plan(draft, group, views if somewhere else (), book, facts, view, volumes)
         planned.append(job)
         notes.update(dict.fromkeys(found if somewhere else ()))
     row = None if current is None else plane.read.run_row(current)
@@ -226,28 +226,28 @@ def _job_plan(
     views: Sequence[FleetView],
     book: OfferBook,
     facts: Mapping[str, BackendFacts],
-    look: PlanView,
+    view: PlanView,
     volumes: Volumes,
 ) -> tuple[JobPlan, Sequence[Note]]:
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
     job_spec = group.first
-    limit = pages.MANY_OFFERS if look.reverse else look.limit
+    limit = pages.MANY_OFFERS if view.reverse else view.limit
     wants = plan_offers.with_sites(group.wants, job_spec, volumes)
-    offers, total, notes = plan_offers.plan_offers(wants, views, book, limit, whole=look.whole, facts=facts)
+    offers, total, notes = plan_offers.plan_offers(wants, views, book, limit, whole=view.whole_machines, facts=facts)
     buying = [view for view in views if view.spec.configuration.nodes is not None]  # others are what they are
     queries: list[Query] = [query for view in buying if isinstance(query := combined(wants, view), Query)]
-    if look.beyond_fleets:
-        there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
+    if view.beyond_fleets:
+        existing = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
         to_buy, count = book.match(wants.query, limit)
-        offers, total, queries = plan_offers.as_tried(there, to_buy), len(there) + count, [wants.query]
+        offers, total, queries = plan_offers.as_tried(existing, to_buy), len(existing) + count, [wants.query]
     highest = pages.highest_price(offers)
     if total > len(offers):
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
-    shown = sorted(offers, key=lambda offer: -offer.price) if look.reverse else offers
+    shown = sorted(offers, key=lambda offer: -offer.price) if view.reverse else offers
     text = sealed_specs.shown(JobSpec, job_spec.model_dump_json())
     jobs = sum(scale.desired for scale in draft.scales if scale.group == job_spec.replica_group)
     texts, count = tuple(texts_of(text, len(group.specs))), jobs if draft.scales else len(group.specs)
-    return JobPlan(job_spec, texts, tuple(shown[: look.limit]), total, highest, count), notes
+    return JobPlan(job_spec, texts, tuple(shown[: view.limit]), total, highest, count), notes
 
 
 def _waiting(plane: RunPlanPorts, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:
@@ -445,9 +445,9 @@ def _run(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, run_i
         message=waits,
         resume_at=starts,
         scales=draft.scales,
-        gateway_id=draft.door.way.gateway_id,
-        url=draft.door.way.url,
-        due_at=starts or now + round(plane.pace.unheard * SECOND),  # unless its first jobs have a place by then
+        gateway_id=draft.door.route.gateway_id,
+        url=draft.door.route.url,
+        due_at=starts or now + round(plane.pace.recheck * SECOND),  # unless its first jobs have a place by then
     )
 
 
@@ -486,8 +486,8 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
     """Write the next deployment of a live run: its spec, and the priority of its waiting jobs. What it means for a
     service's replicas is its pass's to decide."""
     changed = specs.changed_fields(_clear(plane, row), draft.spec)
-    way = _next_way(row.run, draft, changed)
-    if way != service_gateways.way_of(row.run):
+    route = _next_route(row.run, draft, changed)
+    if route != service_gateways.route_of(row.run):
         changed = sorted({*changed, "configuration.gateway"})
     if not changed:
         undeleted(plane.store, project)  # else whoever has just submitted it stops it
@@ -499,8 +499,8 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
         changed_by=user.name,
         last_processed_at=now,
         scales=replica_groups.next_scales(draft.spec.configuration, row.run.scales),
-        gateway_id=way.gateway_id,
-        url=way.url,
+        gateway_id=route.gateway_id,
+        url=route.url,
     )
     body = _next_body(plane, run, draft, plane.read.run_body(run.id, row.run.deployment_num))
     waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
@@ -510,15 +510,15 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
         change.save(noun)
     change.tell(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
     change.wake(f"queue/{project.id}", f"run/{run.id}")
-    beside = service_gateways.held(plane, draft.door) if way == draft.door.way else []
+    beside = service_gateways.held(plane, draft.door) if route == draft.door.route else []
     plane.door.take(NounsSnapshot(now, (row.run, *row.jobs)), change.plan(), beside)
     return RunRow(run, body.run_spec, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))
 
 
-def _next_way(run: Run, draft: _Draft, changed: Sequence[str]) -> service_gateways.GatewayWay:
+def _next_route(run: Run, draft: _Draft, changed: Sequence[str]) -> service_gateways.ServiceRoute:
     """Another default gateway moves no service that is there: its configuration says as much of it as before."""
-    moves = "configuration.gateway" in changed or run.gateway_id == draft.door.way.gateway_id
-    return draft.door.way if moves else service_gateways.way_of(run)
+    moves = "configuration.gateway" in changed or run.gateway_id == draft.door.route.gateway_id
+    return draft.door.route if moves else service_gateways.route_of(run)
 
 
 def _next_body(plane: SealedPorts, run: Run, draft: _Draft, old: RunBody) -> RunBody:

@@ -22,7 +22,7 @@ from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.ports import FilePorts, RecordPorts, SealedPorts
 from chalicelib.usecases.runs.archives import as_content
-from chalicelib.usecases.runs.files import check_upload, keep
+from chalicelib.usecases.runs.files import check_upload, store_archive
 
 _ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
 _TYPES = ("remote", "local", "virtual")
@@ -61,9 +61,9 @@ def save_repo(
     if problems:
         raise Invalid(problems)
     known = nouns.find(plane.store, Repo, keys.repo(project.id, repo_id))
-    kept = {} if known is None else _creds(plane, known)
-    given = {name: value for name, value in kept.items() if name != user.id} | ({user.id: creds} if creds else {})
-    changed = known is None or known.info != text.decode() or given != kept
+    stored = {} if known is None else _creds(plane, known)
+    given = {name: value for name, value in stored.items() if name != user.id} | ({user.id: creds} if creds else {})
+    changed = known is None or known.info != text.decode() or given != stored
     if changed:
         repo = known or Repo(id=plane.random_id(), project_id=project.id, repo_id=repo_id, info="")
         sealed = plane.seal.seal(orjson.dumps(given).decode(), context=_context(repo)) if given else ""
@@ -151,7 +151,7 @@ def save_code(plane: FilePorts, user: User, project: Project, repo_id: str, name
             f"The patch says that the submodule {name[:200]} has changed, and doesn't have the changes.",
             hint="Push its commit and the commit that records it, or undo the change.",
         )
-    return keep(plane, user, project.id, "code", name, content if patch else as_content(content))
+    return store_archive(plane, user, project.id, "code", name, content if patch else as_content(content))
 
 
 def _creds(plane: SealedPorts, repo: Repo) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from chalicelib.errors import (
 )
 from chalicelib.store import nouns
 from chalicelib.store.port import Change
-from chalicelib.usecases.audit_events import project_target, told
+from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.context import TRIES, Plane
 from chalicelib.usecases.machines import fleet_plans, fleets, volumes
 from chalicelib.usecases.ports import RecordPorts
@@ -132,10 +132,14 @@ class _Record:
     def _event(self, project: Project, stored: Automation | None, user: User | None) -> Event:
         order, name = self.order, self.order.configuration
         done = f"{name} is {DONE[order.action]} by rule {order.rule}"
-        said = f"rule {order.rule} can't {order.action} {name}: {self.refused}" if self.refused else done
-        about = automations.targets(stored, project) if stored else (automations.unknown(name), project_target(project))
+        detail = f"rule {order.rule} can't {order.action} {name}: {self.refused}" if self.refused else done
+        targets = (
+            automations.targets(stored, project) if stored else (automations.unknown(name), project_target(project))
+        )
         seed = f"{project.id}/{order.rule}/{order.event}"
-        return told(EventType.automated, self.at, *about, project_id=project.id, seed=seed, actor=user, detail=said)
+        return audit_event(
+            EventType.automated, self.at, *targets, project_id=project.id, seed=seed, actor=user, detail=detail
+        )
 
 
 def _refuse(plane: RecordPorts, project: Project, order: AutomationOrder, count: RuleCount, refused: str) -> Automated:

@@ -33,12 +33,12 @@ LETS_ENCRYPT, GIVEN = "lets-encrypt", "given"
 
 
 @dataclass(frozen=True)
-class Told:
+class GatewayCertificates:
     """Of a gateway's hosts: what it shows, and what it answers."""
 
     certificates: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # host → certificate, key: PEM
     challenges: dict[str, str] = field(default_factory=dict)  # token → answer
-    unheard: tuple[Certificate, ...] = ()  # of which the gateway isn't known to answer the challenge yet
+    unconfirmed: tuple[Certificate, ...] = ()  # of which the gateway isn't known to answer the challenge yet
 
 
 @dataclass(frozen=True)
@@ -52,32 +52,32 @@ class HostCertificate:
     next_attempt_at: Micros | None = None
 
 
-def told(plane: SealedChangePorts, gateway: Gateway, hosts: Iterable[str]) -> Told:
+def gateway_certificates(plane: SealedChangePorts, gateway: Gateway, hosts: Iterable[str]) -> GatewayCertificates:
     """What this gateway is told of these hosts of its services. Whatever is missing is asked for."""
     kind = "" if gateway.ending else kind_of(gateway)
     if kind == GIVEN:
-        return Told(_given(plane, gateway, hosts))
+        return GatewayCertificates(_given(plane, gateway, hosts))
     if kind != LETS_ENCRYPT:
-        return Told()
+        return GatewayCertificates()
     wanted, now = sorted(set(hosts)), plane.clock.now()
     found = plane.read.find_many(Certificate, [keys.certificate(certificate_id(gateway.id, host)) for host in wanted])
-    there = []
+    existing = []
     for host, certificate in zip(wanted, found, strict=True):
         if certificate is None:
             _commit(plane, host, (), _new(gateway, host, now))
         elif certificate.dropped:
-            _again(plane, certificate, _new(gateway, host, now))
+            _replace(plane, certificate, _new(gateway, host, now))
         else:
             _commit(plane, host, (certificate,), used(certificate, now))
-            there.append(certificate)
-    return Told(
-        {each.name: _shown(plane, each) for each in there if each.serves(now)},
-        {each.order.token: each.order.answer for each in there if each.order is not None and each.order.token},
-        tuple(each for each in there if each.asks and not each.heard),
+            existing.append(certificate)
+    return GatewayCertificates(
+        {each.name: _shown(plane, each) for each in existing if each.serves(now)},
+        {each.order.token: each.order.answer for each in existing if each.order is not None and each.order.token},
+        tuple(each for each in existing if each.asks and not each.heard),
     )
 
 
-def take_heard(plane: ChangePorts, gateway: Gateway, num: int, those: Sequence[Certificate]) -> None:
+def confirm_challenges(plane: ChangePorts, gateway: Gateway, num: int, those: Sequence[Certificate]) -> None:
     """This replica of the gateway has been told their challenges, and answers them."""
     answering = _reached(plane, gateway) if those else frozenset()
     for each in those:
@@ -106,7 +106,7 @@ def shown(plane: SealedPorts, gateway: Gateway) -> list[HostCertificate]:
     return [_state(each, now) for each in of_gateway(plane, gateway.id)] if kind == LETS_ENCRYPT else []
 
 
-def ask_again(plane: ChangePorts, gateway: Gateway) -> None:
+def retry_failed(plane: ChangePorts, gateway: Gateway) -> None:
     """What came to nothing is tried at once: whoever applies a gateway again has mended what was wrong."""
     if kind_of(gateway) == LETS_ENCRYPT:
         for each in of_gateway(plane, gateway.id):
@@ -198,7 +198,7 @@ def _commit(plane: ChangePorts, host: str, known: Sequence[Certificate], plan: P
         log.info("the certificate of %s has changed meanwhile", host)
 
 
-def _again(plane: ChangePorts, dropped: Certificate, plan: Plan) -> None:
+def _replace(plane: ChangePorts, dropped: Certificate, plan: Plan) -> None:
     """A new one in the place of one that was dropped, whose host wasn't used for long and is back."""
     try:
         plane.store.commit([Delete(nouns.key_of(dropped), dropped.version)])

@@ -88,8 +88,8 @@ def through(plane: RecordPorts, gateway: Gateway, machine: Instance) -> list[tup
     standpoint = Standpoint(near, _beside(plane, machine))
     listed = all_of(plane.store, "gsi2", keys.live_runs_of(gateway.project_id))
     runs = (plane.read.parse(Run, record) for record in listed)
-    mine = [run for run in runs if run.gateway_id == gateway.id]
-    found = ((run, _served(plane, run.id, gateway.id, standpoint)) for run in mine)
+    own = [run for run in runs if run.gateway_id == gateway.id]
+    found = ((run, _served(plane, run.id, gateway.id, standpoint)) for run in own)
     return [(run, service) for run, service in found if service is not None]
 
 
@@ -122,7 +122,7 @@ def _served(plane: RecordPorts, run_id: str, gateway_id: str | None, standpoint:
         rate_limits=config.rate_limits,
         model=_model(config),
         routed=bool(_routers(config)),
-        off=not any(asked.max for asked in groups_of(config).values()),
+        off=not any(scale.max for scale in groups_of(config).values()),
         replicas=_replicas(plane, run, config, jobs, standpoint),
     )
 
@@ -152,7 +152,7 @@ def _replicas(
         for job in newest.values()
         if job.status is JobStatus.running and job.assignment is not None
         # What it is asked, and at which port, is what the version says that it is of.
-        if _asked(job, own := _configuration(plane, job.run_id, job.deployment_num) or config)
+        if _takes_requests(job, own := _configuration(plane, job.run_id, job.deployment_num) or config)
     ]
     machines = plane.read.find_many(Instance, [keys.instance(instance_id) for _, instance_id, _ in placed])
     return tuple(
@@ -161,7 +161,7 @@ def _replicas(
     )
 
 
-def _asked(job: Job, own: ServiceConfiguration) -> bool:
+def _takes_requests(job: Job, own: ServiceConfiguration) -> bool:
     routers = _routers(own)
     return not routers or job.replica_group in routers
 

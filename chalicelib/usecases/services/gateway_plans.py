@@ -231,7 +231,7 @@ def shown(gateway: Gateway) -> str:
     return sealed_specs.shown(GatewaySpec, orjson.dumps({"configuration": gateway.written}).decode())
 
 
-def _asked(
+def _fields(
     plane: SealedPorts, project: Project, gateway_id: str, configuration: GatewayConfiguration
 ) -> dict[str, Any]:
     """The fields of its record that follow from its configuration."""
@@ -262,7 +262,7 @@ def _create(
         created_at=now,
         last_processed_at=now,
         due_at=now,
-        **_asked(plane, project, gateway_id, configuration),
+        **_fields(plane, project, gateway_id, configuration),
     )
     made = Draft(now, (user.id, user.name))
     made.save(gateway)
@@ -281,13 +281,13 @@ def _update(
     if obstacles:
         raise _taken(current, obstacles)
     changed, swap = _changes(plane, current, configuration)
-    certificates.ask_again(plane, current)
+    certificates.retry_failed(plane, current)
     if not changed:
         return current
     now = plane.clock.now()
-    asked = _asked(plane, project, current.id, configuration)
-    said = "" if current.status is GatewayStatus.running else current.message  # the next pass says what is so then
-    gateway = current.with_(**asked, message=said, last_processed_at=now, due_at=now)
+    fields = _fields(plane, project, current.id, configuration)
+    message = "" if current.status is GatewayStatus.running else current.message  # the next pass says what is so then
+    gateway = current.with_(**fields, message=message, last_processed_at=now, due_at=now)
     change = Draft(now, (user.id, user.name))
     change.save(gateway)
     change.tell(EventType.changed, gateway, fields=tuple(sorted(changed)))

@@ -20,7 +20,7 @@ from chalicelib.usecases.ports import ChangePorts, RecordPorts
 from chalicelib.usecases.services import traffic
 
 
-def told(plane: RecordPorts, job: Job, known: str | None) -> dict[str, Any]:
+def worker_update(plane: RecordPorts, job: Job, known: str | None) -> dict[str, Any]:
     """What a router's agent should hear that goes by the list `known`; None: this job isn't a router's."""
     if known is None:
         return {}
@@ -34,10 +34,10 @@ def let_go(plane: ChangePorts, router: Job, cleared: str) -> None:
     nothing from it any more."""
     _, jobs = plane.read.run_and_jobs(router.run_id)
     going = (job for job in jobs if job.status is JobStatus.running and job.draining_at is not None)
-    gone = tuple(sorted(job.id for job in going if plane.read.job_spec(job).routing == "worker"))
-    if gone and cleared == _revision(_workers(plane, router)):
+    drained = tuple(sorted(job.id for job in going if plane.read.job_spec(job).routing == "worker"))
+    if drained and cleared == _revision(_workers(plane, router)):
         door = f"{ROUTER}{router.id}"
-        seen = Traffic(run_id=router.run_id, door=door, at=plane.clock.now(), quiet=True, let_go=gone)
+        seen = Traffic(run_id=router.run_id, door=door, at=plane.clock.now(), quiet=True, let_go=drained)
         traffic.report(plane, door, [seen])
 
 

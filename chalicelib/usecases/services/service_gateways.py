@@ -25,24 +25,24 @@ from chalicelib.usecases.services.certificates import kind_of
 _FIELD, _HTTPS = "configuration.gateway", "configuration.https"
 
 
-class GatewayWay(NamedTuple):
+class ServiceRoute(NamedTuple):
     """What a run keeps of it."""
 
     gateway_id: str | None = None  # None: the server
     url: str = ""
 
 
-def way_of(run: Run) -> GatewayWay:
-    return GatewayWay(run.gateway_id, run.url)
+def route_of(run: Run) -> ServiceRoute:
+    return ServiceRoute(run.gateway_id, run.url)
 
 
-AT_THE_SERVER = GatewayWay()
+AT_THE_SERVER = ServiceRoute()
 
 
 @dataclass(frozen=True)
 class FoundGateway:
     gateway: Gateway | None = None
-    way: GatewayWay = AT_THE_SERVER
+    route: ServiceRoute = AT_THE_SERVER
     problems: tuple[Problem, ...] = ()
 
 
@@ -60,7 +60,7 @@ def find(plane: RunPlanPorts, project: Project, spec: RunSpec) -> FoundGateway:
     if problems:
         return FoundGateway(found, problems=problems)
     url = url_of(found, spec.run_name or "", https=_https(found, config))
-    return FoundGateway(found, GatewayWay(found.id, url))
+    return FoundGateway(found, ServiceRoute(found.id, url))
 
 
 def held(plane: RecordPorts, found: FoundGateway) -> list[Change]:
@@ -74,26 +74,26 @@ def held(plane: RecordPorts, found: FoundGateway) -> list[Change]:
 
 
 def _chosen(plane: RunPlanPorts, project: Project, config: ServiceConfiguration) -> Gateway | Problem | None:
-    asked = config.gateway
-    if asked is False:
+    wanted = config.gateway
+    if wanted is False:
         return None
-    if asked is None or asked is True:
+    if wanted is None or wanted is True:
         default = plane.read.default_gateway(project.id)
-        if default is None and asked:
+        if default is None and wanted:
             text = f"project {project.name} has no default gateway"
-            return Problem(text, path=_FIELD, hint=_others(plane, project), code="missing")
+            return Problem(text, path=_FIELD, hint=_alternatives(plane, project), code="missing")
         return default
-    if asked.project not in (None, project.name):
-        text = f"{asked} is a gateway of another project, and those can't be shared yet"
-        return Problem(text, path=_FIELD, hint=_others(plane, project), code="unsupported")
-    named = next((each for each in plane.read.gateways(project.id) if each.name == asked.name), None)
+    if wanted.project not in (None, project.name):
+        text = f"{wanted} is a gateway of another project, and those can't be shared yet"
+        return Problem(text, path=_FIELD, hint=_alternatives(plane, project), code="unsupported")
+    named = next((each for each in plane.read.gateways(project.id) if each.name == wanted.name), None)
     if named is None:
-        text = f"there is no gateway {asked.name} in project {project.name}"
-        return Problem(text, path=_FIELD, hint=_others(plane, project), code="missing")
+        text = f"there is no gateway {wanted.name} in project {project.name}"
+        return Problem(text, path=_FIELD, hint=_alternatives(plane, project), code="missing")
     return named
 
 
-def _others(plane: RunPlanPorts, project: Project) -> str:
+def _alternatives(plane: RunPlanPorts, project: Project) -> str:
     """What can be written instead."""
     names = [each.name for each in plane.read.gateways(project.id) if not each.ending]
     if names:

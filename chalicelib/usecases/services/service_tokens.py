@@ -69,15 +69,15 @@ def claims_of(token: str) -> str:
 
 def bearer_of(plane: CredentialPorts, claims: str, token_hash: str, project_id: str, run_name: str) -> Bearer | None:
     """Whose token this is, if it is good for this service now; empty `run_name`: for all of the project's."""
-    said = _read(claims)
-    if said is None or said.project_id != project_id or plane.clock.now() >= said.ends_at:
+    claimed = _read(claims)
+    if claimed is None or claimed.project_id != project_id or plane.clock.now() >= claimed.ends_at:
         return None
-    if said.run_name and said.run_name != run_name:
+    if claimed.run_name and claimed.run_name != run_name:
         return None
-    user = nouns.find(plane.store, User, keys.user(said.user_id))
+    user = nouns.find(plane.store, User, keys.user(claimed.user_id))
     if user is None or not hmac.compare_digest(hash_token(_signed(plane, user, claims)), token_hash):
         return None
-    return Bearer(user, said.ends_at)
+    return Bearer(user, claimed.ends_at)
 
 
 def _signed(plane: CredentialPorts, user: User, claims: str) -> str:
@@ -91,8 +91,12 @@ def _read(claims: str) -> ServiceClaims | None:
     if written == claims or len(claims) > LONGEST:
         return None
     try:
-        said = orjson.loads(base64.b64decode(written + "=" * (-len(written) % 4), altchars=b"-_", validate=True))
+        claimed = orjson.loads(base64.b64decode(written + "=" * (-len(written) % 4), altchars=b"-_", validate=True))
     except (ValueError, binascii.Error):
         return None
-    kinds = [type(each) for each in said] if isinstance(said, list) else []
-    return ServiceClaims(said[0], said[1], said[2], said[3] * SECOND) if kinds == [str, str, str, int] else None
+    kinds = [type(each) for each in claimed] if isinstance(claimed, list) else []
+    return (
+        ServiceClaims(claimed[0], claimed[1], claimed[2], claimed[3] * SECOND)
+        if kinds == [str, str, str, int]
+        else None
+    )

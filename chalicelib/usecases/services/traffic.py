@@ -64,21 +64,21 @@ def _changed(plane: RecordPorts, door: str, traffic: Sequence[Traffic]) -> list[
     runs = plane.read.find_many(Run, [keys.run(each.run_id) for each in traffic])
     before = plane.read.find_many(Traffic, [keys.traffic(each.run_id, door) for each in traffic])
     found = []
-    for run, known, said in zip(runs, before, traffic, strict=True):
+    for run, known, reported in zip(runs, before, traffic, strict=True):
         if run is None or run.finished:
             continue
-        heard = _by_our_clock(said, now).with_(door=door, version=0 if known is None else known.version)
-        if known is None or not (known.quiet and heard == known.with_(at=now, buckets=_recent(known.buckets, now))):
-            found.append(heard)
+        current = _by_our_clock(reported, now).with_(door=door, version=0 if known is None else known.version)
+        if known is None or not (known.quiet and current == known.with_(at=now, buckets=_recent(known.buckets, now))):
+            found.append(current)
     return found
 
 
-def _by_our_clock(said: Traffic, now: Micros) -> Traffic:
-    off = now - said.at
+def _by_our_clock(reported: Traffic, now: Micros) -> Traffic:
+    off = now - reported.at
     if abs(off) < CLOCK_OFF:
         off = 0
-    moved = (bucket.with_(at=bucket.at + off) for bucket in said.buckets)
-    return said.with_(at=now, buckets=_recent(moved, now))
+    moved = (bucket.with_(at=bucket.at + off) for bucket in reported.buckets)
+    return reported.with_(at=now, buckets=_recent(moved, now))
 
 
 def _recent(buckets: Iterable[Bucket], now: Micros) -> tuple[Bucket, ...]:

@@ -199,7 +199,9 @@ class Gateways(Story):
         plane, reaches = self.site.plane, self.world.seconds() >= host.cut_off_until
 
         def hear() -> None:
-            word = gateway_sync.word(plane, gateway_sync.seat_of(plane, host.credential), self._version(door))
+            word = gateway_sync.gateway_configuration(
+                plane, gateway_sync.seat_of(plane, host.credential), self._version(door)
+            )
             door.word = word if word["news"] else door.word
 
         def say() -> None:

@@ -14,7 +14,7 @@ from chalicelib.store import nouns
 from chalicelib.store.history import SPAN, HistoryStore
 from chalicelib.store.memory import MemoryStore
 from chalicelib.usecases.operator import events
-from chalicelib.usecases.operator.events import PAGE, EventFilter, gone_actors, list_events
+from chalicelib.usecases.operator.events import PAGE, EventFilter, deleted_actors, list_events
 from tests.harness.examples import seeds
 from tests.world.time import NOW
 
@@ -188,5 +188,5 @@ def test_an_event_in_two_streams_is_shown_once(store: MemoryStore) -> None:
 
 def test_actors_that_are_gone(store: MemoryStore) -> None:
     store.commit([nouns.put(ANN)])
-    assert gone_actors(store, EVENTS) == {"root"}
-    assert gone_actors(store, []) == frozenset()
+    assert deleted_actors(store, EVENTS) == {"root"}
+    assert deleted_actors(store, []) == frozenset()

@@ -45,13 +45,13 @@ def test_a_specification_that_is_too_large_has_the_size_that_was_written(tmp_pat
 
 
 def test_commands_with_which_a_machine_joins() -> None:
-    assert (joins.LEAST_SECONDS, joins.MOST_SECONDS, joins.MOST_LOOK) == (60, 7 * 24 * 3600, 16 * 1024)
+    assert (joins.LEAST_SECONDS, joins.MOST_SECONDS, joins.MAX_INSPECTION) == (60, 7 * 24 * 3600, 16 * 1024)
     assert (joins.MOST_UNUSED, joins.MOST_SPENT) == (100, 100)
 
 
 def test_pages() -> None:
     assert (events.PAGE, metrics.MAX_POINTS, pages.DEFAULT_OFFERS, pages.MANY_OFFERS) == (100, 1000, 50, 200_000)
-    assert (events.LOOKED_AT, events.MOST) == (1_000, 20_000), "records that one call reads"
+    assert (events.SCANNED, events.MOST) == (1_000, 20_000), "records that one call reads"
     assert logs.MAX_BYTES == 1_500_000, "as base64 it must fit into an answer"
 
 

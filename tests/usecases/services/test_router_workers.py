@@ -11,7 +11,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.services import Traffic
 from chalicelib.store import nouns
-from chalicelib.usecases.agents.calls import ASKED_PAUSE, has_news
+from chalicelib.usecases.agents.calls import ORDER_PAUSE, has_news
 from chalicelib.usecases.services import router_workers
 from tests.usecases.cluster import Cluster, running, spec_of
 from tests.world import nouns as b
@@ -69,7 +69,7 @@ def test_it_hears_of_workers_that_are_ready_once_each(cluster: Cluster) -> None:
     assert second["worker_urls"] == ["http://10.0.0.5:8123"] and second["workers"] != first["workers"]
     answer = cluster.agent.say(running(router, listens=True, workers=second["workers"]), ready)
     assert "workers" not in told(answer, router) and not has_news(answer)
-    assert answer["next_sync_in"] <= ASKED_PAUSE
+    assert answer["next_sync_in"] <= ORDER_PAUSE
 
 
 def test_a_worker_that_drains_is_taken_away(cluster: Cluster) -> None:

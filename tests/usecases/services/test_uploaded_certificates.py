@@ -39,7 +39,7 @@ def given(chain: str = CHAIN, key: str = KEY) -> dict[str, str]:
 
 
 def shown(rig: Rig, gateway: Any, *hosts: str) -> dict[str, dict[str, str]]:
-    return certificates.told(rig.world.plane, stored(rig, gateway), hosts or (HOST,)).certificates
+    return certificates.gateway_certificates(rig.world.plane, stored(rig, gateway), hosts or (HOST,)).certificates
 
 
 def test_its_hosts_are_shown_it(rig: Rig) -> None:
@@ -68,7 +68,7 @@ def test_its_key_is_sealed_and_shown_to_nobody(rig: Rig) -> None:
     for said in (gateway, plan, listed(rig), rig.ok("/api/events/list", {})):
         assert secret not in json.dumps(said)
     assert not any(secret in str(record.body) for record in rig.world.store.scan(limit=10_000))
-    assert secret not in repr(certificates.told(rig.world.plane, stored(rig, gateway), [HOST]))
+    assert secret not in repr(certificates.gateway_certificates(rig.world.plane, stored(rig, gateway), [HOST]))
 
 
 def test_clients_that_have_no_word_for_it_read_it_all_the_same(rig: Rig) -> None:
