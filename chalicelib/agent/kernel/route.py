@@ -13,6 +13,7 @@ import socket
 from typing import TYPE_CHECKING, Any, Callable, Tuple
 from urllib.parse import urlsplit
 
+from . import interpreter
 from .lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -48,11 +49,19 @@ def connected(base: str, via: str, timeout: float, pin: str = "") -> socket.sock
             made = _anonymous().wrap_socket(made)  # without a name, for which it might show that name's certificate
             _check(made, pin)
         elif parts.scheme == "https":
-            made = ssl.create_default_context().wrap_socket(made, server_hostname=parts.hostname)
+            made = _trusting().wrap_socket(made, server_hostname=parts.hostname)
     except BaseException:
         made.close()
         raise
     return made
+
+
+def _trusting() -> ssl.SSLContext:
+    """TLS that takes certificates of the authorities that this machine knows, or that the agent brought."""
+    context = ssl.create_default_context()
+    if interpreter.authorities():
+        context.load_verify_locations(interpreter.authorities())
+    return context
 
 
 def _anonymous() -> ssl.SSLContext:

@@ -25,6 +25,7 @@ READ_BYTES = 65536  # of its output, at once
 
 # What separates the tasks of a machine from each other and from the agent.
 CONTAINER, OWN_USER, NO_ISOLATION = "container", "user", "none"
+ALONE = "machine"  # nothing needs to: the machine, itself a container, is for one task, and goes with it
 
 
 class TaskError(Exception):

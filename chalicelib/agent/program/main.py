@@ -1,6 +1,6 @@
 """The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`, `clear` the
 machine of all that the agent and its tasks left, or `leave` the fleet that the machine joined by itself. `gateway` runs
-beside the agent of a machine that is one.
+beside the agent of a machine that is one. With `--inside` the machine is the container that the agent is in.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Dict, List
+from typing import TYPE_CHECKING, Dict, List, Optional
 
 from .. import VERSION
 from ..kernel.lazy import load_all
@@ -21,9 +21,12 @@ from ..runtimes.users import DEFAULT, TRUSTING, id_range
 if TYPE_CHECKING:
     import argparse
 
+    from .first_process import FirstProcess
+
 DOCKER_SOCKET = "/var/run/docker.sock"
 USED = 3  # exit status: the folder belongs to another instance
 ENDED = 4  # exit status: the instance has ended, so there is nothing to start again
+FINAL = (ENDED, USED, 2)  # exit statuses that a new start wouldn't change; 2: the command line is wrong
 
 
 def main(arguments: List[str]) -> int:
@@ -47,6 +50,8 @@ def main(arguments: List[str]) -> int:
         return 0
     if options.command == "clear" and options.data:
         return clear(options)
+    if options.inside:
+        return inside(options)
     if options.command == "leave":
         from . import leaving
 
@@ -68,6 +73,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--instance", help="the id of this machine's instance")
     found.add_argument("--token-file", help="a file with the bootstrap token (or DSTACK_AGENT_TOKEN)")
     found.add_argument("--runtime", choices=["auto", "docker", "process"], default="auto")
+    found.add_argument(
+        "--inside",
+        action="store_true",
+        help="be the first process of a container, whose one task runs in it too; settings come from DSTACK_SERVER, "
+        "DSTACK_INSTANCE and DSTACK_TOKEN unless they are given",
+    )
     found.add_argument("--docker-socket", default=DOCKER_SOCKET)
     found.add_argument(
         "--users",
@@ -118,6 +129,10 @@ def make_runtime(name: str, data: str, socket: str, users: str) -> TaskRuntime:
         from ..runtimes.docker import DockerRuntime
 
         return DockerRuntime(os.path.realpath(data), socket, users)
+    if name == "inside":
+        from ..runtimes.inside import InsideRuntime
+
+        return InsideRuntime()
     from ..runtimes.process import ProcessRuntime
 
     return ProcessRuntime(users)
@@ -125,7 +140,7 @@ def make_runtime(name: str, data: str, socket: str, users: str) -> TaskRuntime:
 
 def runtimes(data: str, options: argparse.Namespace) -> Dict[str, TaskRuntime]:
     """The runtimes that work here. `auto` prefers Docker, which isolates tasks."""
-    names = {"auto": ["docker", "process"]}.get(options.runtime, [options.runtime])
+    names = ["inside"] if options.inside else {"auto": ["docker", "process"]}.get(options.runtime, [options.runtime])
     found = {name: make_runtime(name, data, options.docker_socket, options.users) for name in names}
     usable = {name: runtime for name, runtime in found.items() if not runtime.problem()}
     if not usable:
@@ -152,7 +167,31 @@ def clear(options: argparse.Namespace) -> int:
     return 1 if problem else 0
 
 
-def run(options: argparse.Namespace) -> int:
+def inside(options: argparse.Namespace) -> int:
+    """The container's whole life; returns what it ends with."""
+    from ..runtimes.inside import data_folder, places, read_status
+    from .first_process import FirstProcess
+
+    options.server = options.server or os.environ.get("DSTACK_SERVER")
+    options.instance = options.instance or os.environ.get("DSTACK_INSTANCE")
+    if not options.instance:
+        parser().error("--instance or DSTACK_INSTANCE is needed")
+    if not options.token_file:
+        os.environ.setdefault("DSTACK_AGENT_TOKEN", os.environ.get("DSTACK_TOKEN", ""))
+    try:
+        options.data = options.data or data_folder(places(os.environ))
+    except OSError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    if read_status(options.data) is None:  # else the provider has started the container anew
+        status = FirstProcess(lambda status: status in FINAL).run(lambda first: run(options, first))
+        if status != ENDED:
+            return status
+    return read_status(options.data) or 0
+
+
+def run(options: argparse.Namespace, first: Optional[FirstProcess] = None) -> int:
+    """`first`: the first process of the container that is the machine; None: it is none."""
     from . import build, notices, program
     from .inventory import Inventory
     from .roster import Roster
@@ -197,7 +236,9 @@ def run(options: argparse.Namespace) -> int:
     listener = notices.Listener(notices.SOURCES[options.notices](), log) if options.notices else None
     agent = program.AgentProgram(data, options.instance, session, roster, usable, inventory, notices=listener)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop())
+        signal.signal(number, lambda *_: agent.stop() if first is None else agent.taken_back())
+    if first is not None and first.warned:
+        agent.taken_back()
     said = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))
     log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, said))
     ended = agent.run()

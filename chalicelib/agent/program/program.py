@@ -21,7 +21,7 @@ from ..kernel.lazy import LazyModule
 from ..kernel.link import Link, LinkError
 from ..kernel.log import log
 from ..kernel.slow_work import SlowWork
-from ..kernel.task_runtime import CONTAINER, TaskError, TaskRuntime, isolation, micros
+from ..kernel.task_runtime import ALONE, CONTAINER, TaskError, TaskRuntime, isolation, micros
 from ..kernel.tasks import make_pipe, read_text, write_atomic
 from ..replicas.replicas import WatchedReplicas
 from . import chunks
@@ -134,6 +134,9 @@ class AgentProgram:
         self._health = HealthChecks(
             self._storages, [runtime.problem for runtime in runtimes.values()], inventory.run, inventory.root
         )
+        self._alone = any(runtime.isolation == ALONE for runtime in runtimes.values())
+        self._removed_at: Optional[float] = None  # when the only task of such a machine was
+        self._leaving = False  # and the server knows
         self._away = False  # the last message got no response
         self._stopping = False
         now = time.monotonic()
@@ -162,6 +165,10 @@ class AgentProgram:
         self._stopping = True
         self._nudge()
 
+    def taken_back(self) -> None:
+        """The provider ends this machine now. Called by a signal."""
+        self._hand_over(lambda: self._session.taken_back(micros()))
+
     def run(self) -> bool:
         """Until it is stopped, or its instance has ended: then it returns True, and needs no agent any more."""
         self._push.start()
@@ -187,8 +194,9 @@ class AgentProgram:
         return not self._stopping
 
     def _left(self) -> bool:
-        """Has its instance ended, with nothing left here?"""
-        return self._session.ended and not self._session.tasks() and self.gateway.gone()
+        """Has its instance ended, with nothing left here? One for a single task ends with that."""
+        ended = self._session.ended or self._leaving
+        return ended and not self._session.tasks() and self.gateway.gone()
 
     def _gateway_changed(self, report: Optional[Dict[str, Any]]) -> None:
         self._hand_over(lambda: self._session.gateway_changed(report))
@@ -434,6 +442,7 @@ class AgentProgram:
             self._session.failed(message, "network", now)
             return
         self._away = False
+        self._leaving = self._leaving or (self._removed_at is not None and message.sent_at > self._removed_at)
         for command in commands:
             self._obey(command)
 
@@ -562,6 +571,8 @@ class AgentProgram:
         self._deleting.discard(task)
         self.replicas.forget(task)
         self._session.task_removed(task)
+        if self._alone:
+            self._removed_at = time.monotonic()
 
 
 def _tell(command: Command) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
+from ..kernel import interpreter
 from ..kernel.lazy import LazyModule
-from ..kernel.task_runtime import CONTAINER, TaskError, TaskRuntime, micros
+from ..kernel.task_runtime import ALONE, CONTAINER, TaskError, TaskRuntime, micros
 from ..kernel.tasks import FINAL, TaskFolder, list_tasks, read_text
 
 if TYPE_CHECKING:
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from ..kernel.spool import SpoolReader
     from ..replicas import ports
     from ..replicas.ports import HostPorts
-    from ..runtimes import repositories, visibility
+    from ..runtimes import inside, repositories, visibility
     from ..sessions import logins
     from ..volumes import volumes
 else:
     subprocess = LazyModule("subprocess")
+    inside = LazyModule(".runtimes.inside")
     logins = LazyModule(".sessions.logins")
     ports = LazyModule(".replicas.ports")
     repositories = LazyModule(".runtimes.repositories")
@@ -115,6 +116,8 @@ class Roster:
         if runtime not in self._runtimes:
             words = "this machine has no %s runtime; it has: %s" % (runtime, ", ".join(sorted(self._runtimes)))
             trouble = TaskError("executor_error", words)
+        elif self._runtimes[runtime].isolation == ALONE and inside.taken(self._data, task):
+            trouble = TaskError("executor_error", "this machine is a container that was made for another task")
         if trouble is not None:
             self.give_up(task, trouble)
 
@@ -152,7 +155,7 @@ class Roster:
             if not os.path.exists(place) and not folder.request():
                 os.makedirs(folder.files, exist_ok=True)
                 fetch(url, place)
-        argv = [sys.executable, "-I", "-S", self.program(), "supervise", folder.path]
+        argv = [*interpreter.command(), self.program(), "supervise", folder.path]
         with open(os.path.join(folder.path, "supervisor.log"), "ab") as log:
             child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         self._launched.append((task, child))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Dict, Iterator, List, Optional
+from typing import Dict, Iterable, Iterator, List, Optional
 
 from ..kernel import process_tree
 
@@ -87,35 +87,12 @@ class TaskGroup:
                 accepted(group, "freezer.state", "THAWED") or accepted(group, "cgroup.freeze", "0")
 
     def out_of_memory(self) -> bool:
-        for group in self.groups():
-            for name in ("memory.events", "memory.oom_control"):
-                try:
-                    with open(os.path.join(group, name)) as file:
-                        counts = dict(line.split() for line in file)
-                except (OSError, ValueError):
-                    continue
-                if int(counts.get("oom_kill", 0)):
-                    return True
-        return False
+        return any(map(memory_kills, self.groups()))
 
     def usage(self) -> Dict[str, int]:
         """What its processes use, those that are gone included: `cpu` in microseconds, `memory` in bytes, and `idle`,
         the part of that which is cached files that nobody needs. What no group here counts is missing."""
-        found: Dict[str, int] = {}
-        for group in self.groups():
-            cpu = figures(group, "cpu.stat").get("usage_usec")
-            nanos = figures(group, "cpuacct.usage").get("")
-            if cpu is None and nanos is not None:
-                cpu = nanos // 1000
-            if cpu is not None:
-                found["cpu"] = cpu
-            for current in ("memory.current", "memory.usage_in_bytes"):
-                memory = figures(group, current).get("")
-                if memory is not None:
-                    cached = figures(group, "memory.stat")
-                    idle = cached.get("total_inactive_file", cached.get("inactive_file", 0))
-                    found.update(memory=memory, idle=idle)
-        return found
+        return usage(self.groups())
 
     def delete(self) -> None:
         """Once it is empty. A process that was just killed is in it until the kernel has taken it apart."""
@@ -125,6 +102,85 @@ class TaskGroup:
             if not self.groups() or self.processes():
                 return
             time.sleep(0.01)
+
+
+class OwnGroup:
+    """That of the container which this process is in: it is read only, and ends with the container."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+        self._killed = self._kills()  # before the task
+
+    def groups(self) -> List[str]:
+        """The deepest that can be seen from here, in version 2, or for each controller of version 1."""
+        return [found for found in map(self._deepest, ("", "memory", "cpuacct")) if found]
+
+    def _deepest(self, controller: str) -> str:
+        base = os.path.join(self._root, "sys/fs/cgroup", controller)
+        parts = self._path(controller).strip("/").split("/")
+        for depth in range(len(parts), -1, -1):
+            place = os.path.join(base, *parts[:depth])
+            if os.path.exists(os.path.join(place, "cgroup.procs")):
+                return place
+        return ""
+
+    def _path(self, controller: str) -> str:
+        """Perhaps as the host sees it: then the root of the container's mount is the group itself."""
+        try:
+            with open(os.path.join(self._root, "proc/self/cgroup")) as file:
+                lines = [line.rstrip("\n").split(":", 2) for line in file]
+        except OSError:
+            return ""
+        return next((path for _, names, path in lines if controller in names.split(",")), "")
+
+    def usage(self) -> Dict[str, int]:
+        return usage(self.groups())
+
+    def out_of_memory(self) -> bool:
+        return self._kills() > self._killed
+
+    def _kills(self) -> int:
+        return max(map(memory_kills, self.groups()), default=0)
+
+    def join(self) -> None:
+        """The task's processes are in it anyway."""
+
+    def processes(self) -> List[int]:
+        """Not only the task's."""
+        return []
+
+    def kill(self) -> None:
+        """That would be the agent's end, too."""
+
+    def delete(self) -> None:
+        """It isn't ours."""
+
+
+def usage(groups: Iterable[str]) -> Dict[str, int]:
+    found: Dict[str, int] = {}
+    for group in groups:
+        cpu = figures(group, "cpu.stat").get("usage_usec")
+        nanos = figures(group, "cpuacct.usage").get("")
+        if cpu is None and nanos is not None:
+            cpu = nanos // 1000
+        if cpu is not None:
+            found["cpu"] = cpu
+        for current in ("memory.current", "memory.usage_in_bytes"):
+            memory = figures(group, current).get("")
+            if memory is not None:
+                cached = figures(group, "memory.stat")
+                idle = cached.get("total_inactive_file", cached.get("inactive_file", 0))
+                found.update(memory=memory, idle=idle)
+    return found
+
+
+def memory_kills(group: str) -> int:
+    """How many of its processes the kernel has killed for want of memory."""
+    for name in ("memory.events", "memory.oom_control"):
+        killed = figures(group, name).get("oom_kill")
+        if killed is not None:
+            return killed
+    return 0
 
 
 def figures(group: str, name: str) -> Dict[str, int]:

@@ -65,6 +65,16 @@ def is_place(path: str) -> bool:
     return path.endswith("/") or posixpath.basename(path) in ("", ".", "..", "~")
 
 
+def bring(spec: Dict[str, Any], archives: str, where: str, home: str, acting: Acting) -> None:
+    """The task's files, beside a process whose rights are `acting`. `archives`: the folder with those that were
+    fetched, by number."""
+    for number, mapping in enumerate(spec.get("files") or ()):
+        target = resolve(mapping["path"], where, home)
+        with acting():
+            into = is_place(mapping["path"]) or os.path.isdir(target)
+        unpack(os.path.join(archives, str(number)), target, into, acting)
+
+
 def unpack(archive: str, target: str, into: bool, acting: Acting = nullcontext) -> None:
     """`acting`: whose rights to write with; the archive itself is read with the agent's."""
     try:

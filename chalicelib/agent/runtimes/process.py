@@ -16,7 +16,7 @@ import signal
 import struct
 import termios
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Protocol, Set
 
 from ..kernel.lazy import LazyModule
 from ..kernel.task_runtime import COLUMNS, NO_ISOLATION, READ_BYTES, ROWS, Began, TaskError, TaskUsage
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         visibility,
     )
     from .accounts import TaskAccount
-    from .cgroups import TaskGroup
     from .visibility import TaskCards
 else:
     accounts = LazyModule(".runtimes.accounts")
@@ -110,11 +109,7 @@ class ProcessRuntime:
         where = files.resolve(spec.get("working_dir") or "", home, home)
         accounts.own_folder(where, account)
         repositories.bring(began, account, scratch, files.code_dir(spec, where, home), seen)
-        for number, mapping in enumerate(spec.get("files") or ()):
-            target = files.resolve(mapping["path"], where, home)
-            with account.acting():
-                into = files.is_place(mapping["path"]) or os.path.isdir(target)
-            files.unpack(os.path.join(folder.files, str(number)), target, into, account.acting)
+        files.bring(spec, folder.files, where, home, account.acting)
         hostfile = os.path.join(home, "." + files.HOSTFILE)
         accounts.own_file(hostfile, spec.get("hostfile") or "", account)
         placed = dict(spec, env=files.with_places(spec, where, home, hostfile))
@@ -227,6 +222,16 @@ def task_environment(
     return environment
 
 
+class ProcessGroup(Protocol):
+    """What holds a task's processes together, if anything does (`cgroups`)."""
+
+    def join(self) -> None: ...
+    def processes(self) -> List[int]: ...
+    def kill(self) -> None: ...
+    def out_of_memory(self) -> bool: ...
+    def delete(self) -> None: ...
+
+
 class ProcessWork:
     def __init__(
         self,
@@ -234,7 +239,7 @@ class ProcessWork:
         environment: Dict[str, str],
         where: str,
         account: TaskAccount,
-        group: TaskGroup,
+        group: ProcessGroup,
         folder: TaskFolder,
         place: str,  # of the file that the task's shell writes to (`steps`)
         seen: Dict[str, str],  # which files it sees in the places of which

@@ -44,7 +44,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from ..kernel import namespaces, networks, process_tree
+from ..kernel import interpreter, namespaces, networks, process_tree
 from ..kernel.task_runtime import TaskRuntime, micros
 from ..kernel.tasks import FINAL, TaskFolder, read_json, read_text, take_lock, write_atomic, write_slot
 from ..runtimes import accounts
@@ -331,7 +331,7 @@ class LoginServer:
 
     def _configure(self, user: str, whose: str, forwarding: str, sessions: int, keys: List[str]) -> str:
         """Writes it; returns its path."""
-        argv = [sys.executable, "-I", "-S", sys.argv[0], "session", self._folder.path, str(os.getpid())]
+        argv = [*interpreter.command(), sys.argv[0], "session", self._folder.path, str(os.getpid())]
         text = CONFIGURATION.format(
             folder=self._place,
             host_key=whose + "host_key",

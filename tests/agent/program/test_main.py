@@ -31,6 +31,7 @@ def test_what_is_assumed_where_nothing_is_said() -> None:
         "instance": None,
         "token_file": None,
         "runtime": "auto",
+        "inside": False,
         "docker_socket": "/var/run/docker.sock",
         "users": "61000-61999",
         "unit": None,
