@@ -23,7 +23,7 @@ class Problem:
     line: int = 0  # 1-based; 0 when unknown
     column: int = 0
     hint: str = ""  # "did you mean `nodes`?", or a valid example
-    code: str = "invalid-value"  # stable slug, an entry in the error catalogue
+    code: str = "invalid-value"  # stable slug, an entry in the error catalog
 
     @property
     def text(self) -> str:

@@ -221,8 +221,8 @@ class Deployment:
         self.report.api_url, self.report.agent_url = found.api_url, found.agent_url
 
     def _ask_for_offers(self) -> None:
-        """The catalogue's schedule fires hours from now, and nothing is bought without offers."""
-        with explained("refresh the catalogue"):
+        """The catalog's schedule fires hours from now, and nothing is bought without offers."""
+        with explained("refresh the catalog"):
             name = f"dstack-{self.stage}-refresh_catalog"
             self.clients("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
 

@@ -2,7 +2,7 @@
 
 An *account* is one backend of one project. Some serve every project, as the simulated cloud does. The machines, offers
 and errors of an account are invisible to other projects: work for a project uses only its accounts, and only the sweep
-and the catalogue's refresh go through all of them.
+and the catalog's refresh go through all of them.
 """
 
 from __future__ import annotations

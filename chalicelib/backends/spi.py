@@ -77,7 +77,7 @@ class Backend(Protocol):
         """Do the credentials work? Raises InvalidCredentials or MissingPermission."""
 
     def offers(self) -> Sequence[Offer]:
-        """Everything that could be bought, with prices. Called only by the catalogue's refresh, never by a plan."""
+        """Everything that could be bought, with prices. Called only by the catalog's refresh, never by a plan."""
 
     def create(self, request: CreateRequest) -> Iterator[Handle]: ...
 

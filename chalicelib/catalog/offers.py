@@ -1,7 +1,7 @@
-"""The catalogue: the offers of every account, each as one blob with the time it was fetched.
+"""The catalog: the offers of every account, each as one blob with the time it was fetched.
 
 Only a refresh asks the accounts and writes; everything else reads. Accounts are refreshed independently: one that
-doesn't respond keeps its last offers, with their age and the error, because a catalogue that empties itself whenever a
+doesn't respond keeps its last offers, with their age and the error, because a catalog that empties itself whenever a
 provider has a bad minute would fail waiting runs; the offers of other accounts are unaffected.
 
 Readers parse and rank an account's offers once per refresh, however many projects it serves: its head names the blob
@@ -154,7 +154,7 @@ class StoredCatalog:
         elif kept.head.blob != kept.read.blob:
             body = self._blobs.get(kept.head.blob)
             if body is None:
-                log.warning("the catalogue names %s, which doesn't exist: refreshed meanwhile?", kept.head.blob)
+                log.warning("the catalog names %s, which doesn't exist: refreshed meanwhile?", kept.head.blob)
                 kept.looked_at = None
             else:
                 kept.shelf, kept.read = _shelf_of(body), kept.head

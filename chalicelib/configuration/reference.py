@@ -1,7 +1,7 @@
 """The pages of the docs generated from the code: `python -m chalicelib.configuration.reference docs/reference`.
 
 Fields, types, defaults and descriptions come from the models through the JSON Schema; the messages in the error
-catalogue are the reader's own output for the wrong file. Text outside the marks in a page is handwritten and stays.
+catalog are the reader's own output for the wrong file. Text outside the marks in a page is handwritten and stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.backends.registry import config_models
-from chalicelib.configuration.error_catalogue import ENTRIES, ErrorEntry
+from chalicelib.configuration.error_catalog import ENTRIES, ErrorEntry
 from chalicelib.configuration.parse import TYPES, located, parse, volume_types
 from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema, whole
@@ -120,7 +120,7 @@ def _named(model: str) -> str:
 
 
 def errors() -> str:
-    """The error catalogue."""
+    """The error catalog."""
     return "\n\n".join("\n".join(_entry(code, entry)) for code, entry in sorted(ENTRIES.items()))
 
 

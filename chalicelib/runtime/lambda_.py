@@ -144,7 +144,7 @@ def root() -> LambdaRoot:
         telemetry.structure_logs()
         clients = Boto(emulator())
         _here = LambdaRoot(LambdaSettings.read(parameters(clients)), clients=clients)
-        gc.freeze()  # both as in `dstack server`: what the start created stays, and the offers of a large catalogue
+        gc.freeze()  # both as in `dstack server`: what the start created stays, and the offers of a large catalog
         gc.set_threshold(10_000)  # aren't looked at again and again while they are read
     return _here
 

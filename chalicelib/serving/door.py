@@ -22,7 +22,7 @@ from chalicelib.domain.serving import Served, ServedReplica
 from chalicelib.serving import cross_origin, limits, problems, routing, websockets
 from chalicelib.serving import headers as heads
 from chalicelib.serving.access import ServiceAccess, bearer
-from chalicelib.serving.catalogue import ServiceCatalogue
+from chalicelib.serving.catalog import ServiceCatalog
 from chalicelib.serving.choosing import ATTEMPTS, KEPT, REPEATABLE, Balancer
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.exchange import CONNECT_BRIEFLY, CONNECT_SECONDS, Body, Exchange, Room
@@ -78,8 +78,8 @@ class Door:
         self._directory = Directory(services, self._in_background, self._looked_up)
         self._access = ServiceAccess(rights, self._in_background, time.monotonic)
         self._replicas = ReplicaConnections(way)
-        self._catalogue = ServiceCatalogue(services, self._directory, self._in_background)
-        self._models = ModelRequests(self._catalogue, self._admit, self._pass_on)
+        self._catalog = ServiceCatalog(services, self._directory, self._in_background)
+        self._models = ModelRequests(self._catalog, self._admit, self._pass_on)
         self._reporter = TrafficReporter(report, self._counts, self._balancer.under_way, now, self._in_background)
         self._finder = ReplicaFinder(
             self._directory, self._balancer, self._counts, now, self._reporter.hurry, settings.hold
@@ -147,7 +147,7 @@ class Door:
 
     def _changed(self, run_ids: tuple[str, ...], refresh: tuple[str, ...]) -> None:
         self._directory.changed(run_ids)
-        self._catalogue.changed(run_ids)
+        self._catalog.changed(run_ids)
         self._follower.changed(run_ids, refresh)
 
     def _looked_up(self, service: Served) -> None:

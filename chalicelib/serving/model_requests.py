@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from chalicelib.domain.serving import Served
 from chalicelib.serving import cross_origin, models, problems, routing
 from chalicelib.serving.body_fields import MOST
-from chalicelib.serving.catalogue import ServiceCatalogue
+from chalicelib.serving.catalog import ServiceCatalog
 from chalicelib.serving.exchange import Exchange
 from chalicelib.serving.turns import next_turn
 
@@ -48,9 +48,9 @@ class ModelRequests:
     `draw` is a random number from [0, 1)."""
 
     def __init__(
-        self, catalogue: ServiceCatalogue, admit: Admit, pass_on: PassOn, draw: Callable[[], float] = random.random
+        self, catalog: ServiceCatalog, admit: Admit, pass_on: PassOn, draw: Callable[[], float] = random.random
     ) -> None:
-        self.catalogue = catalogue
+        self.catalog = catalog
         self._admit, self._pass_on, self._draw = admit, pass_on, draw
         self._makers = models.Makers()
 
@@ -64,7 +64,7 @@ class ModelRequests:
             raise problems.climbing()
         await self._admit(asked.project, exchange)
         question = models.read(exchange.method, asked.rest.decode("latin-1"))
-        services = await self.catalogue.of(asked.project)
+        services = await self.catalog.of(asked.project)
         if isinstance(question, models.ModelListing | models.One):
             await exchange.answer(200, _JSON, json.dumps(models.listing(services, question)).encode())
             return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from chalicelib.backends.simulated import catalogue
+from chalicelib.backends.simulated import catalog
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.backends.spi import Backend
@@ -76,8 +76,8 @@ class SimulatedProvider:
         return self.existing() - before
 
     def price(self, offer: Offer) -> float:
-        on_demand = catalogue.TYPES[offer.instance.name][-1] * catalogue.REGIONS[offer.region][0]
-        return on_demand * (catalogue.SPOT_SHARE if offer.instance.resources.spot else 1.0)
+        on_demand = catalog.TYPES[offer.instance.name][-1] * catalog.REGIONS[offer.region][0]
+        return on_demand * (catalog.SPOT_SHARE if offer.instance.resources.spot else 1.0)
 
     def open_ports(self, handles: Sequence[Handle]) -> set[int]:
         return set(self._vm(handles)["open_ports"])

@@ -9,7 +9,7 @@ from typing import ClassVar, get_args
 
 import pytest
 
-from chalicelib.backends.simulated.catalogue import MULTI_ATTACH
+from chalicelib.backends.simulated.catalog import MULTI_ATTACH
 from chalicelib.backends.simulated.cloud import FACTS, NOTICE, Boot, FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, ScriptFile, read_script
 from chalicelib.backends.simulated.state import FolderShelf

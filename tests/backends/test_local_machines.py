@@ -17,7 +17,7 @@ import pytest
 
 from chalicelib.agent.gateway.role import folder_of
 from chalicelib.agent.program.build import write
-from chalicelib.backends.simulated.catalogue import resources
+from chalicelib.backends.simulated.catalog import resources
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.backends.simulated.launch import LocalLauncher
 from chalicelib.backends.simulated.local import local_cloud

@@ -4,7 +4,7 @@
     make bench-peer RECORD=1    keeps them in `docs/peer.json`, from which the README's table is checked
 
 Neither server has a machine or a backend to look after, except that ours has its own host. The peer's can't fetch its
-catalogue of offers, since no connection leaves the machine; with it, it would take more memory.
+catalog of offers, since no connection leaves the machine; with it, it would take more memory.
 """
 
 from __future__ import annotations

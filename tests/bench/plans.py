@@ -26,7 +26,7 @@ TOKEN = "bench-token"
 
 @dataclass
 class Shelf:
-    """A backend as far as the catalogue asks it."""
+    """A backend as far as the catalog asks it."""
 
     facts: BackendFacts
     on_sale: list[Offer]

@@ -1,4 +1,4 @@
-"""Schema, reference and error catalogue: generated from the code, and the same as the committed ones."""
+"""Schema, reference and error catalog: generated from the code, and the same as the committed ones."""
 
 import ast
 import json
@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 
 from chalicelib.backends.registry import BACKENDS
-from chalicelib.configuration import error_catalogue, reference
+from chalicelib.configuration import error_catalog, reference
 from chalicelib.configuration.examples import EXAMPLES
 from chalicelib.configuration.parse import TYPES, parse
 from chalicelib.configuration.resolution import resolved
@@ -66,9 +66,9 @@ def read(file: str) -> None:
     resolved(parse(file), environment={})
 
 
-@pytest.mark.parametrize("code", sorted(error_catalogue.ENTRIES))
-def test_catalogue_entries_are_true(code: str) -> None:
-    entry = error_catalogue.ENTRIES[code]
+@pytest.mark.parametrize("code", sorted(error_catalog.ENTRIES))
+def test_catalog_entries_are_true(code: str) -> None:
+    entry = error_catalog.ENTRIES[code]
     assert entry.meaning
     if entry.found_by_server:
         read(entry.wrong)
@@ -120,7 +120,7 @@ def codes(folder: Path) -> set[str]:
 @pytest.mark.slow
 def test_every_code_has_an_entry_and_every_entry_is_of_a_code() -> None:
     found = {code for part in ("configuration", "domain", "planning", "usecases") for code in codes(PACKAGE / part)}
-    assert found == set(error_catalogue.ENTRIES)
+    assert found == set(error_catalog.ENTRIES)
 
 
 @pytest.mark.slow

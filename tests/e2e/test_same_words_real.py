@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.configuration import error_catalogue
+from chalicelib.configuration import error_catalog
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.errors import Invalid
@@ -52,8 +52,8 @@ class Case:
         return self.file or json.dumps(self.configuration, indent=1)
 
 
-def from_catalogue() -> Iterator[Case]:
-    for code, entry in sorted(error_catalogue.ENTRIES.items()):
+def from_catalog() -> Iterator[Case]:
+    for code, entry in sorted(error_catalog.ENTRIES.items()):
         if code not in OF_THE_TEXT | OF_THE_ROLE:
             yield Case(code, yaml.safe_load(entry.wrong), file=entry.wrong)
 
@@ -89,7 +89,7 @@ def from_support() -> Iterator[Case]:
 BY_THE_COMMAND_LINE = {  # it can't do what it would have to do first, and says that
     "unsupported fleet.configuration.ssh_config",
 }
-CASES = {case.name: case for case in (*from_catalogue(), *from_corpus(), *from_support())}
+CASES = {case.name: case for case in (*from_catalog(), *from_corpus(), *from_support())}
 
 
 @pytest.fixture(scope="module")
@@ -174,4 +174,4 @@ def test_the_genuine_python_client_says_the_same(
 
 def test_every_code_is_among_the_cases() -> None:
     found = {code for case in CASES.values() for code in codes_of(case.text)} | {"unsupported"}
-    assert found | OF_THE_TEXT | OF_THE_ROLE == set(error_catalogue.ENTRIES)
+    assert found | OF_THE_TEXT | OF_THE_ROLE == set(error_catalog.ENTRIES)

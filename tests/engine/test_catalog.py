@@ -1,4 +1,4 @@
-"""The catalogue: what is on sale to whom, how old that is, and what a provider's bad minute does to it (nothing)."""
+"""The catalog: what is on sale to whom, how old that is, and what a provider's bad minute does to it (nothing)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Seller(FakeCloud):
 
 
 class Sold(StoredCatalog):
-    """The catalogue, with every account refreshed as a schedule has it done."""
+    """The catalog, with every account refreshed as a schedule has it done."""
 
     def __init__(self, blobs: Blobs, clock: Engine, backends: Accounts) -> None:
         super().__init__(blobs, clock, backends)

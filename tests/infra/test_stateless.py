@@ -341,7 +341,7 @@ def test_a_function_is_allowed_named_actions_on_named_things(function: Function)
     is created is created within something of its owner's, or of AWS's."""
     wherever = {
         "AwsAccount",
-        "AwsCatalogue",
+        "AwsCatalog",
         "AwsPrices",
         "AwsListing",
         "AwsPlacing",

@@ -171,7 +171,7 @@ class Weather:
 
 
 class Site:
-    """The whole control plane: store, cloud, catalogue, processes."""
+    """The whole control plane: store, cloud, catalog, processes."""
 
     def __init__(self, world: World, parts: Parts, launcher: Launcher, terms: Terms | None = None) -> None:
         self.world, self.parts, self.weather = world, parts, Weather()

@@ -91,7 +91,7 @@ class Blobs:
 
 
 class Books:
-    """A catalogue of the same offers for every project."""
+    """A catalog of the same offers for every project."""
 
     def __init__(self, offers: Iterable[Offer] = (), error: str = "") -> None:
         offers = tuple(offers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from chalicelib.backends.aws.catalogue import AwsCatalogue
+from chalicelib.backends.aws.catalog import AwsCatalog
 from chalicelib.backends.aws.checking import check
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
@@ -49,14 +49,14 @@ class AwsBackend:
         self._machines = Machines(self._clients, config, self._networks, self._images, now)
         self._groups = AwsGroups(self._clients, config)
         priced = Prices(self._clients, now, prices)
-        self._catalogue = AwsCatalogue(self._clients, config, priced, now)
+        self._catalog = AwsCatalog(self._clients, config, priced, now)
         self._volumes = AwsVolumes(self._clients, config, self._networks, priced, now)
 
     def check(self) -> None:
         check(self._clients, self._config, self._networks, self._images)
 
     def offers(self) -> Sequence[Offer]:
-        return self._catalogue.offers()
+        return self._catalog.offers()
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         return self._machines.create(request)

@@ -38,7 +38,7 @@ class Permission:
 PERMISSIONS: tuple[Permission, ...] = (
     Permission("Account", ("sts:GetCallerIdentity",)),
     Permission(
-        "Catalogue",
+        "Catalog",
         (
             "ec2:DescribeCapacityReservations",
             "ec2:DescribeInstanceTypes",

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from chalicelib.backends.kit.owners import owned, owned_group
 from chalicelib.backends.kit.regions import outcomes
-from chalicelib.backends.simulated import WIRE_NAME, catalogue
+from chalicelib.backends.simulated import WIRE_NAME, catalog
 from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.state import MachineShelf, MemoryShelf
@@ -130,14 +130,14 @@ class FakeCloud:
     def offers(self) -> Sequence[Offer]:
         self._maybe_fail("offers", "before")
         with self._lock:
-            return [self._stated(offer) for offer in catalogue.offers(self.facts.name)]
+            return [self._stated(offer) for offer in catalog.offers(self.facts.name)]
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         offer = request.offer
         place = {"region": offer.region, "type": offer.instance.name}
         self._maybe_fail("create", "before", **place)
         with self._lock:
-            if offer.region not in catalogue.REGIONS or offer.instance.name not in catalogue.TYPES:
+            if offer.region not in catalog.REGIONS or offer.instance.name not in catalog.TYPES:
                 raise InsufficientCapacity(f"{offer.instance.name} in {offer.region} isn't sold here")
             disk = self._adopt("disk", request)
             if disk is None and self._adopt("vm", request) is None:
@@ -373,7 +373,7 @@ class FakeCloud:
 
     def _make_group(self, request: GroupRequest) -> Body:
         number, now = self._number(), self._now()
-        zones = request.zones or catalogue.REGIONS[request.offer.region][1]
+        zones = request.zones or catalog.REGIONS[request.offer.region][1]
         body = {
             "id": f"group-{request.token[:8]}-{number}",
             "number": number,
@@ -408,7 +408,7 @@ class FakeCloud:
     def _make(self, kind: str, request: CreateRequest) -> Body:
         number, script, now = self._number(), self._script(), self._now()
         short = kind == "vm" and script.take("short")
-        zones = request.zones or catalogue.REGIONS[request.offer.region][1]
+        zones = request.zones or catalog.REGIONS[request.offer.region][1]
         body = {
             "id": f"{kind}-{request.token[:8]}-{number}",
             "number": number,
@@ -447,7 +447,7 @@ class FakeCloud:
 
     def _launch(self, machine: Body) -> None:
         delay = max(0, machine["running_at"] - self._now())
-        resources = catalogue.resources(machine["type"], spot=machine["spot"])
+        resources = catalog.resources(machine["type"], spot=machine["spot"])
         self._launcher.launch(Boot(machine["id"], machine["user_data"], resources, delay, machine["ip"]))
 
     def _stated(self, offer: Offer) -> Offer:

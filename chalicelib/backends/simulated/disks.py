@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from chalicelib.backends.kit.owners import owned_volume
-from chalicelib.backends.simulated import catalogue
+from chalicelib.backends.simulated import catalog
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.state import MachineShelf
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
@@ -235,7 +235,7 @@ class Disks:
         return self._put(f"vol-{request.token[:8]}-{self._count}", request)
 
     def _put(self, volume_id: str, request: VolumeRequest) -> Body:
-        zones = catalogue.REGIONS[request.region][1] if request.region in catalogue.REGIONS else ()
+        zones = catalog.REGIONS[request.region][1] if request.region in catalog.REGIONS else ()
         if not zones or (request.zone and request.zone not in zones):
             raise InsufficientCapacity(f"there are no volumes in {request.zone or request.region} (simulated)")
         script, now = self._script(), self._now()
@@ -248,7 +248,7 @@ class Disks:
             "region": request.region,
             "zone": request.zone or zones[0],
             "size_gib": request.size_gib,
-            "multi_attach": request.region in catalogue.MULTI_ATTACH,
+            "multi_attach": request.region in catalog.MULTI_ATTACH,
             "visible_at": now + script.lag,
             "ready_at": now + script.ready,
             "ends_at": None,
@@ -267,7 +267,7 @@ class Disks:
             state="deleting" if deleting else "creating" if creating else "in_use" if body["attached"] else "available",
             zone=body["zone"],
             size_gib=body["size_gib"],
-            price=catalogue.volume_price(body["region"], body["size_gib"]),
+            price=catalog.volume_price(body["region"], body["size_gib"]),
             multi_attach=body["multi_attach"],
             offered_to=tuple(dict(body["tags"]).get(OFFERED, "").split()),
             attached_to=tuple((machine, Device.model_validate(each["device"])) for machine, each in seen),

@@ -30,7 +30,7 @@ from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.placing.options import LOOK_FOR_OFFERS
 
 MOST_TRIED = 3  # offers that fail before a pause
-LOOK_AGAIN: Micros = 10 * MINUTE  # for an offer, where none fits: the catalogue is new every few hours
+LOOK_AGAIN: Micros = 10 * MINUTE  # for an offer, where none fits: the catalog is new every few hours
 _DISK = DiskSpec(size=Range[float](min=20.0))
 SMALL = ResourcesSpec(
     cpu=CPUSpec(arch="x86", count=Range[int](min=2)),

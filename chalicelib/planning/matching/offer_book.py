@@ -1,6 +1,6 @@
 """The offer book: everything that a project could buy, indexed for queries.
 
-A book has one shelf per account. A shelf is built once per catalogue refresh and serves every plan and every queue pass
+A book has one shelf per account. A shelf is built once per catalog refresh and serves every plan and every queue pass
 of every project that uses the account; for disks of another size, one with their price is derived from it. Its offers
 are ranked (usable first, then by price, ties in the backend's own order) and are the rows of a `Stock` in that order,
 so the first row of an answer is its best offer, a price cap takes two look-ups, and "how many" is a count of bits. The

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from chalicelib.backends.aws.catalogue import ADDRESS
+from chalicelib.backends.aws.catalog import ADDRESS
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.spi import Backend

@@ -41,12 +41,12 @@ def test_every_call_is_in_the_table() -> None:
 
 def test_the_table_has_no_action_that_nothing_calls() -> None:
     unused = set(actions()) - called() - IMPLIED
-    assert {each for each in unused if not _catalogue(each)} == set()
+    assert {each for each in unused if not _catalog(each)} == set()
 
 
-def _catalogue(name: str) -> bool:
-    """The catalogue names its calls in tables of its own."""
-    (table,) = (each for each in PERMISSIONS if each.sid == "Catalogue")
+def _catalog(name: str) -> bool:
+    """The catalog names its calls in tables of its own."""
+    (table,) = (each for each in PERMISSIONS if each.sid == "Catalog")
     return name in table.actions
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from chalicelib.backends.aws.catalogue import ADDRESS, AwsCatalogue, Region, _gpus, _offers
+from chalicelib.backends.aws.catalog import ADDRESS, AwsCatalog, Region, _gpus, _offers
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.prices import Prices
@@ -49,10 +49,10 @@ class Market:
         self.clients = Clients(config.creds, session=self.account.session)
         offline = OfflinePrices(prices) if prices else None
         self.prices = Prices(self.clients, self.clock.now, offline)
-        self.catalogue = AwsCatalogue(self.clients, config, self.prices, self.clock.now)
+        self.catalog = AwsCatalog(self.clients, config, self.prices, self.clock.now)
 
     def offers(self) -> dict[str, Offer]:
-        return {offer.key.removeprefix(f"aws/{HERE}/"): offer for offer in self.catalogue.offers()}
+        return {offer.key.removeprefix(f"aws/{HERE}/"): offer for offer in self.catalog.offers()}
 
     def asked(self, operation: str) -> int:
         return sum(call.operation == operation for call in self.account.calls)
@@ -114,7 +114,7 @@ def test_prices_are_asked_for_once_a_day_and_go_on_after_a_refusal(market: Marke
     assert market.asked("GetProducts") == asked + len(PRICED)
 
 
-def test_a_region_that_does_not_answer_leaves_no_half_catalogue(market: Market, script: Script) -> None:
+def test_a_region_that_does_not_answer_leaves_no_half_catalog(market: Market, script: Script) -> None:
     script.faults.append(Fault("DescribeInstanceTypeOfferings", "InternalError", status=500))
     with pytest.raises(Exception, match="InternalError"):
         market.offers()
@@ -326,8 +326,8 @@ def everything(names: Mapping[str, Any] = INSTANCE_TYPES) -> dict[str, Offer]:
     """What would be offered of these, at a dollar each."""
     config = AWSBackendConfig.model_validate({"type": "aws", "creds": {"type": "default"}})
     asked = Clients(config.creds)
-    catalogue = AwsCatalogue(asked, config, Prices(asked, lambda: 0), lambda: 0)
-    types = {name: body for name, body in names.items() if catalogue._wanted(body)}
+    catalog = AwsCatalog(asked, config, Prices(asked, lambda: 0), lambda: 0)
+    types = {name: body for name, body in names.items() if catalog._wanted(body)}
     region = Region(HERE, types, {name: ["eu-west-1a"] for name in types}, {}, {})
     return {offer.instance.name: offer for offer in _offers(region, {name: {HERE: 1.0} for name in types}, "")}
 

@@ -62,7 +62,7 @@ class Region:
     only_reserved: Mapping[str, Body] = field(default_factory=dict)  # types that aren't sold otherwise
 
 
-class AwsCatalogue:
+class AwsCatalog:
     def __init__(self, clients: Clients, config: AWSBackendConfig, prices: Prices, now: Callable[[], Micros]) -> None:
         self._clients, self._config, self._prices, self._now = clients, config, prices, now
         self._more = frozenset(config.experimental_instance_types or ())
@@ -70,7 +70,7 @@ class AwsCatalogue:
         self._images = {"cpu", "nvidia"} if images is None else {kind for kind, image in images if image is not None}
 
     def offers(self) -> Sequence[Offer]:
-        """Raises if a region doesn't answer: half a catalogue would look like a whole one."""
+        """Raises if a region doesn't answer: half a catalog would look like a whole one."""
         regions = everywhere(regions_of(self._config), self._region)
         names = (name for region in regions for name in (*region.types, *region.only_reserved))
         prices, source = self._prices.on_demand(names)

@@ -1,4 +1,4 @@
-"""The error catalogue: what each code means, a file that has it, and the same file corrected.
+"""The error catalog: what each code means, a file that has it, and the same file corrected.
 
 The page in the docs shows the reader's real message for the wrong file; a test reads both files of every entry.
 """

@@ -19,7 +19,7 @@ MOST = 10_000  # runs that are remembered
 LOOKS = 100  # runs that wait to be looked at
 
 
-class ServiceCatalogue:
+class ServiceCatalog:
     """All of it is used on the event loop. `aside` makes a call on a thread."""
 
     def __init__(

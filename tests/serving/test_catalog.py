@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from chalicelib.domain.serving import Served, ServedModel
-from chalicelib.serving import catalogue
-from chalicelib.serving.catalogue import ServiceCatalogue
+from chalicelib.serving import catalog
+from chalicelib.serving.catalog import ServiceCatalog
 from chalicelib.serving.directory import Directory
 from tests.serving.test_models import service
 
@@ -20,7 +20,7 @@ class Plane:
         self.live = {each.run_id: each for each in services}
         self.looks: list[str] = []
         self.directory = Directory(self, self.aside, lambda found: None)
-        self.catalogue = ServiceCatalogue(self, self.directory, self.aside)
+        self.catalog = ServiceCatalog(self, self.directory, self.aside)
 
     def named(self, project: str, run: str) -> Served | None:
         self.looks.append(f"named {run}")
@@ -51,11 +51,11 @@ class Plane:
 
     def changed(self, *run_ids: str) -> None:
         self.directory.changed(run_ids)
-        self.catalogue.changed(run_ids)
+        self.catalog.changed(run_ids)
 
     async def models(self, project: str = "main") -> list[str]:
         self.looks.clear()
-        return [f"{each.run_name}:{each.model.name}" for each in await self.catalogue.of(project) if each.model]
+        return [f"{each.run_name}:{each.model.name}" for each in await self.catalog.of(project) if each.model]
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
@@ -81,7 +81,7 @@ def test_what_comes_goes_and_changes_is_seen_at_the_next_request() -> None:
         assert await plane.models() == ["a:llama", "b:llama"]
         assert sorted(plane.looks) == ["named b", "of id-of-b", "of id-of-web"]
         plane.commit(service("a", replicas=3), service("web").with_(model=None))
-        assert len((await plane.catalogue.of("main"))[0].replicas) == 3
+        assert len((await plane.catalog.of("main"))[0].replicas) == 3
         plane.commit(service("b").with_(run_name=""))
         assert await plane.models() == ["a:llama"]
         again = service("b", "qwen").with_(run_id="its next run")
@@ -119,7 +119,7 @@ def test_more_changes_than_are_worth_looking_at_begin_it_anew() -> None:
         plane = Plane(service("a"))
         await plane.models()
         plane.commit(service("b"))
-        plane.changed(*map(str, range(catalogue.MOST)))
+        plane.changed(*map(str, range(catalog.MOST)))
         assert await plane.models() == ["a:llama", "b:llama"]
         assert plane.looks == ["all of main", "named b"]
 
@@ -131,7 +131,7 @@ def test_two_who_ask_at_once_both_see_the_new_one() -> None:
         plane = Plane(service("a"))
         await plane.models()
         plane.commit(service("b").with_(model=ServedModel(name="qwen")))
-        found = await asyncio.gather(*(plane.catalogue.of("main") for _ in range(5)))
+        found = await asyncio.gather(*(plane.catalog.of("main") for _ in range(5)))
         assert [[each.run_name for each in one] for one in found] == [["a", "b"]] * 5
         assert plane.looks.count("of id-of-b") == 1
 
