@@ -28,7 +28,7 @@ from chalicelib.store.cache import Lru
 
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
-    from chalicelib.planning.matching.offer_book import OfferBook, OfferShelf
+    from chalicelib.planning.matching.offer_book import AccountOffers, OfferBook
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class _Kept:
     head: LastRefresh = LastRefresh()
     looked_at: Micros | None = None
     read: LastRefresh = LastRefresh()  # what the shelf was made from
-    shelf: OfferShelf | None = None
+    shelf: AccountOffers | None = None
 
 
 class StoredCatalog:
@@ -177,18 +177,18 @@ def _adapter() -> TypeAdapter[list[Offer]]:
     return TypeAdapter(list[Offer])
 
 
-def _shelf_of(body: bytes) -> OfferShelf:
-    from chalicelib.planning.matching.offer_book import OfferShelf  # only who plans needs one
+def _shelf_of(body: bytes) -> AccountOffers:
+    from chalicelib.planning.matching.offer_book import AccountOffers  # only who plans needs one
 
-    return OfferShelf(_adapter().validate_json(body))
+    return AccountOffers(_adapter().validate_json(body))
 
 
 def _bound(kept: Sequence[_Kept], awaited: Sequence[str]) -> OfferBook:
     from chalicelib.planning.matching.offer_book import OfferBook
 
     taken = [each.read.taken_at for each in kept if each.read.taken_at is not None]
-    shelves = [each.shelf for each in kept if each.shelf]
-    return OfferBook(taken_at=min(taken, default=0), shelves=shelves, awaited=awaited)
+    accounts = [each.shelf for each in kept if each.shelf]
+    return OfferBook(taken_at=min(taken, default=0), accounts=accounts, awaited=awaited)
 
 
 def _head_of(key: str) -> str:

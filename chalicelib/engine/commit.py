@@ -22,7 +22,7 @@ from chalicelib.engine.ports import Effects, News, Wake
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Bug, Conflict, DstackError
 from chalicelib.planning.kernel.plan import Effect, Plan, Step
-from chalicelib.planning.kernel.purchases import in_few_looks
+from chalicelib.planning.kernel.purchases import batch_describes
 from chalicelib.planning.kernel.snapshot import Snapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Put
@@ -73,7 +73,7 @@ class Committer:
 
     def set_off(self, steps: Sequence[Step], hears: str) -> None:
         """What follows from steps that were committed at once."""
-        for effect in in_few_looks(effect for step in steps for effect in step.effects):
+        for effect in batch_describes(effect for step in steps for effect in step.effects):
             self.effects.submit(effect)
         saved = (noun for step in steps for noun in step.saves)
         concerned = dict.fromkeys(found for noun in saved for found in self.kinds.listeners(noun))

@@ -34,9 +34,9 @@ from chalicelib.planning.gateways.gateways import staying
 from chalicelib.planning.gateways.snapshots import CertificateSnapshot, GatewaySnapshot
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.workflows import Definition, WorkflowSnapshot
-from chalicelib.planning.machines.fleet import ends_instances, keeps_a_minimum
+from chalicelib.planning.machines.fleet import ends_instances, has_minimum
 from chalicelib.planning.machines.hosts import workflow_ids
-from chalicelib.planning.machines.instance import needs_others
+from chalicelib.planning.machines.instance import needs_fleet_size
 from chalicelib.planning.machines.snapshots import FleetSnapshot, InstanceSnapshot
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.quotas import QuotaUsage
@@ -187,7 +187,7 @@ class Loader:
         fleet = self.read.find(Fleet, keys.fleet(instance.fleet_id))
         if fleet is None:
             raise Bug(f"instance {instance.id} belongs to fleet {instance.fleet_id}, which doesn't exist")
-        alone = not needs_others(instance, fleet, self.read.fleet_spec(fleet.id, fleet.spec_num), now)
+        alone = not needs_fleet_size(instance, fleet, self.read.fleet_spec(fleet.id, fleet.spec_num), now)
         return self.read.view(fleet, [instance], alone=alone)
 
     def _gateway_of(self, instance: Instance) -> FleetView:
@@ -205,7 +205,7 @@ class Loader:
         if fleet is None:
             return None
         spec = self.read.fleet_spec(fleet.id, fleet.spec_num)
-        each = ends_instances(fleet, spec) or keeps_a_minimum(spec)
+        each = ends_instances(fleet, spec) or has_minimum(spec)
         each = each or bool(fleet.networks or fleet.groups or fleet.to_add)
         view = self.read.view(fleet, again=lambda instance: each)
         project_id = fleet.project_id

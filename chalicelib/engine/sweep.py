@@ -28,7 +28,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.read import owners
 from chalicelib.errors import BackendError, Conflict, Gone, StorageFull
 from chalicelib.planning.machines import orphans
-from chalicelib.planning.machines.orphans import AccountLook, Finding
+from chalicelib.planning.machines.orphans import AccountSweep, Finding
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 
@@ -65,7 +65,7 @@ class Sweeper:
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
-    def _look(self, account: Account) -> AccountLook[Listed]:
+    def _look(self, account: Account) -> AccountSweep[Listed]:
         install_id, began = self._here.install_id, self._clock.now()
         with translated(account.key):
             listed = list(account.backend.list_owned())  # before the owners are read, or new resources would have none
@@ -88,7 +88,7 @@ class Sweeper:
         heard = {each.instance_id: each for each in self._found(Presence, (keys.presence(i.id) for i in absent))}
         missed = [keys.volume(each.id) for each in orphans.without_disk(disks, self._volumes(account))]
         projects = self._found(Project, {keys.project(stray.project_id) for stray in strays})
-        return AccountLook(
+        return AccountSweep(
             account=account.key,
             facts=account.facts,
             began=began,

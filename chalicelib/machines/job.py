@@ -9,8 +9,8 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import TO_ATTACH
 
-LOOK_HEAD: Micros = MINUTE  # the first waiting job is looked at again this soon even if nothing happens,
-LOOK_REST: Micros = 10 * MINUTE  # the others this soon: looking at one looks at all
+CHECK_HEAD_EVERY: Micros = MINUTE  # the first waiting job is looked at again this soon even if nothing happens,
+CHECK_QUEUE_EVERY: Micros = 10 * MINUTE  # the others this soon: looking at one looks at all
 TO_START: Micros = 10 * MINUTE  # from a place on a running machine to the task's first report
 PULL_TIMEOUT: Micros = 20 * MINUTE
 OVERTIME: Micros = MINUTE  # the agent ends a job at max_duration; this much later the control plane does
@@ -31,8 +31,8 @@ JOB = StateMachine(
         "terminating": {"done": "done", "failed": "failed", "terminated": "terminated", "aborted": "aborted"},
     },
     timeouts={
-        "submitted": f"checked again: the first in line {every(LOOK_HEAD)}, the others {every(LOOK_REST)}; ends when "
-        "nothing can ever fit it, or when a user stops it",
+        "submitted": f"checked again: the first in line {every(CHECK_HEAD_EVERY)}, the others "
+        f"{every(CHECK_QUEUE_EVERY)}; ends when nothing can ever fit it, or when a user stops it",
         "provisioning": f"{spoken(TO_START)} on a running machine; on a new one, the backend's provisioning timeout "
         f"for the machine to come up, then {spoken(TO_START)}; with volumes {spoken(TO_ATTACH)} more, and "
         f"{spoken(TO_BE_TOLD)} if it needs the addresses of others",

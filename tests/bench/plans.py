@@ -44,8 +44,8 @@ def main() -> None:
         gc.set_threshold(10_000)
         offers = catalog()
         names = sorted({offer.backend for offer in offers})
-        shelves = [Shelf(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
-        backends = Accounts(Account(shelf.facts, lambda shelf=shelf: shelf) for shelf in shelves)
+        accounts = [Shelf(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
+        backends = Accounts(Account(shelf.facts, lambda shelf=shelf: shelf) for shelf in accounts)
         selling = Root(replace(root.ports, backends=backends))
         selling.refresh_accounts()
         plane = selling.plane

@@ -16,7 +16,7 @@ from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.queueing import SMALLEST_PAGE
 from chalicelib.machines.gang import TO_MEET, TO_SEAL
-from chalicelib.planning.placing.gang_placement import CHUNK, HELD_AFTER
+from chalicelib.planning.placing.gang_placement import CHUNK, HOLD_AFTER
 from chalicelib.store.port import Change
 from tests.world.engine import Engine
 from tests.world.gangs import cluster, gang_of, holders, jobs_of, task
@@ -300,7 +300,7 @@ def test_hosts_are_held_back_for_two_nodes_from_jobs_of_a_later_page(place: Engi
     look(place, task(place, "busy", 1))
     place.at += SECOND
     pair = task(place, "pair", 2, priority=9)
-    place.at += HELD_AFTER
+    place.at += HOLD_AFTER
     for number in range(SMALLEST_PAGE):
         task(place, f"huge-{number:02d}", 1, priority=5, resources={"cpu": "64..", "memory": "1GB.."})
     late = task(place, "late", 1)

@@ -26,7 +26,7 @@ from chalicelib.errors import StorageFull
 from chalicelib.machines.run import LOOK
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.purchases import DescribeSeveral
-from chalicelib.planning.machines.fleet import MOST_AT_ONCE
+from chalicelib.planning.machines.fleet import MAX_IN_FLIGHT
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
@@ -542,7 +542,7 @@ def test_a_pass_over_a_fleet_of_twenty_thousand_is_soon_over() -> None:
     large = place.fleet("large", nodes="20000")
     done = place.reconciler().run([f"fleet/{large.id}"])
     assert not done.failed
-    assert (done.steps, len(place.effects)) == (MOST_AT_ONCE, MOST_AT_ONCE)
+    assert (done.steps, len(place.effects)) == (MAX_IN_FLIGHT, MAX_IN_FLIGHT)
 
 
 def test_a_machine_of_a_large_fleet_is_looked_at_without_reading_the_others() -> None:

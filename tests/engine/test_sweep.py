@@ -24,8 +24,8 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.sweep import Sweeper, Swept
 from chalicelib.errors import Transient
-from chalicelib.planning.kernel.purchases import apart
-from chalicelib.planning.machines.orphans import KEPT
+from chalicelib.planning.kernel.purchases import confirmation_delay
+from chalicelib.planning.machines.orphans import SIGHTING_LASTS
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Delete, Index, Page, Store
@@ -34,7 +34,7 @@ from tests.world.engine import Engine
 from tests.world.nouns import PROJECT
 from tests.world.ports import Books, accounts
 
-APART = apart(FACTS)
+APART = confirmation_delay(FACTS)
 
 
 class Scene:
@@ -178,7 +178,7 @@ def test_what_turns_out_to_be_somebodys_is_left_alone(scene: Scene) -> None:
 def test_a_first_sight_is_forgotten_in_time(scene: Scene) -> None:
     scene.buy("unheard-of")
     scene.sweep()
-    assert scene.sweep(after=KEPT) == Swept()
+    assert scene.sweep(after=SIGHTING_LASTS) == Swept()
     assert scene.left() == {own("unheard-of")}
     assert scene.sweep(after=APART).given_back
 

@@ -13,13 +13,13 @@ from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import DAY, HOUR, SECOND
 from chalicelib.domain.volumes import VolumeReason, VolumeStatus
-from chalicelib.planning.kernel.purchases import apart
-from chalicelib.planning.machines.orphans import KEPT
+from chalicelib.planning.kernel.purchases import confirmation_delay
+from chalicelib.planning.machines.orphans import SIGHTING_LASTS
 from chalicelib.store.port import Delete
 from tests.world.nouns import PROJECT
 from tests.world.volumes import REGION, Stage, attachment
 
-APART = apart(FACTS)
+APART = confirmation_delay(FACTS)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_one_sight_of_it_clears_the_suspicion(stage: Stage) -> None:
     stage.sweep(after=APART)
     stage.configure(forgetful)
     assert stage.sweep(after=APART).lost == []
-    assert stage.sweep(after=KEPT + SECOND).lost == []
+    assert stage.sweep(after=SIGHTING_LASTS + SECOND).lost == []
 
 
 def test_an_account_without_an_answer_proves_nothing(stage: Stage) -> None:

@@ -25,7 +25,7 @@ from chalicelib.domain.tenants import hash_token
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.planning.kernel.plan import Effect
-from chalicelib.planning.kernel.purchases import apart
+from chalicelib.planning.kernel.purchases import confirmation_delay
 from chalicelib.planning.machines.hosts import ON_PREM
 from chalicelib.planning.machines.instance import CHECK_EVERY
 from chalicelib.runtime.root import Root
@@ -224,7 +224,7 @@ def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     def sweep(looks: int) -> dict[str, list[str]]:
         done: dict[str, list[str]] = {}
         for _ in range(looks):
-            later(stack.rig, (apart(FACTS) + SECOND) / DAY)
+            later(stack.rig, (confirmation_delay(FACTS) + SECOND) / DAY)
             sweep_orphans.handler(stack.fires("sweep"), None, root["sweep_orphans"])
             [done] = stack.perform(root["provider_clouds"])
         return done

@@ -39,8 +39,8 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.workflows import StepDone, StepFailed, WorkflowSnapshot, decide_step
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.instance import decide_instance
-from chalicelib.planning.machines.orphans import AccountLook
-from chalicelib.planning.machines.placement_groups import take_leave
+from chalicelib.planning.machines.orphans import AccountSweep
+from chalicelib.planning.machines.placement_groups import delete_unused_groups
 from chalicelib.planning.machines.snapshots import FleetSnapshot, InstanceSnapshot
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
@@ -229,7 +229,7 @@ def _incurious(snapshot: InstanceSnapshot) -> Plan:
 
 
 class _Greedy(Sweeper):
-    def _look(self, account: Account) -> AccountLook[Listed]:
+    def _look(self, account: Account) -> AccountSweep[Listed]:
         class Ours:
             facts = account.facts
 
@@ -296,7 +296,7 @@ def _tidy(snapshot: FleetSnapshot) -> Plan:
     """Deletes a group as soon as the cloud shows no machine in it, though one may have been ordered."""
     plan, view = decide_fleet(snapshot), snapshot.view
     accepted = [each for each in view.instances if each.status is not InstanceStatus.pending]
-    leave, _ = take_leave(view.fleet, accepted, snapshot.now)
+    leave, _ = delete_unused_groups(view.fleet, accepted, snapshot.now)
     return replace(plan, steps=(*plan.steps, *leave))
 
 

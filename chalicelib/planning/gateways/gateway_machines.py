@@ -27,7 +27,7 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.fleet import PAUSES
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.options import LOOK_FOR_OFFERS
+from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY
 
 MOST_TRIED = 3  # offers that fail before a pause
 LOOK_AGAIN: Micros = 10 * MINUTE  # for an offer, where none fits: the catalog is new every few hours
@@ -74,7 +74,7 @@ def choose(gateway: Gateway, offers: OfferBook, now: Micros) -> tuple[Orders, Of
             if (found := offers.best(query, orders.tried)) is not None:
                 return orders, found[0]
     if awaited := offers.awaited_by(queries[0]):
-        return orders, Missing(f"waiting for the first offers of {awaited}", now + LOOK_FOR_OFFERS)
+        return orders, Missing(f"waiting for the first offers of {awaited}", now + CHECK_OFFERS_EVERY)
     if not orders.tried:
         return orders, Missing(_none(gateway, offers), now + LOOK_AGAIN)
     until = now + PAUSES[min(orders.pauses, len(PAUSES) - 1)]

@@ -1,8 +1,8 @@
 """Tables whose changes can be undone.
 
-A pass tries things that may fail: seven of eight places found, and no eighth. It makes its changes through a
-journal, which keeps the old values; `back` restores them, the last change first. A change that stays costs one list
-entry.
+A pass tries things that may fail: seven of eight places are found, and the eighth isn't. It makes its changes through a
+journal, which keeps the old values; `roll_back` restores them, the last change first. A change that stays costs one
+list entry.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Journal:
         table[key] = value
 
     def mark(self) -> int:
-        """A point that `back` can return to."""
+        """A point that `roll_back` can return to."""
         return len(self._before)
 
-    def back(self, mark: int) -> None:
+    def roll_back(self, mark: int) -> None:
         """Restore every table as it was at the mark."""
         while len(self._before) > mark:
             table, key, before = self._before.pop()

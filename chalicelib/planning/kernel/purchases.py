@@ -59,7 +59,7 @@ def create(instance: Instance) -> Create:
     return Create(unit_of(instance), instance.offer.backend, instance.act_until or 0, instance.project_id)
 
 
-def in_one_call(step: Step, facts: Mapping[str, BackendFacts]) -> Step:
+def batch_creates(step: Step, facts: Mapping[str, BackendFacts]) -> Step:
     """The step with its purchases put together, as far as one call of their backend creates."""
     alike: dict[tuple[str, Micros], list[Create]] = {}
     for effect in step.effects:
@@ -81,7 +81,7 @@ def describe(instance: Instance, again_at: Micros, facts: BackendFacts) -> Descr
     return Describe(unit_of(instance), backend, until, instance.project_id, facts.describes)
 
 
-def in_few_looks(effects: Iterable[Effect]) -> Iterator[Effect]:
+def batch_describes(effects: Iterable[Effect]) -> Iterator[Effect]:
     """Effects whose intents are committed, with those put together that one call of their backend answers."""
     alike: dict[tuple[str, str, int], list[Describe]] = {}
     for effect in effects:
@@ -89,9 +89,9 @@ def in_few_looks(effects: Iterable[Effect]) -> Iterator[Effect]:
             alike.setdefault((effect.project_id, effect.backend, effect.together), []).append(effect)
         else:
             yield effect
-    for (project_id, backend, most), looks in alike.items():
-        for start in range(0, len(looks), most):
-            some = looks[start : start + most]
+    for (project_id, backend, most), describes in alike.items():
+        for start in range(0, len(describes), most):
+            some = describes[start : start + most]
             units = tuple(each.unit for each in some)
             until = min(each.act_until for each in some)
             yield DescribeSeveral(units[0], backend, until, project_id, units) if len(some) > 1 else some[0]
@@ -107,10 +107,10 @@ def unit_of(instance: Instance) -> str:
 
 def act_until(now: Micros, facts: BackendFacts) -> Micros:
     """Until when only a purchase's committer acts: by then its calls have ended and their results are visible."""
-    return now + apart(facts)
+    return now + confirmation_delay(facts)
 
 
-def apart(facts: BackendFacts) -> Micros:
+def confirmation_delay(facts: BackendFacts) -> Micros:
     """How far apart two looks at a provider must be to agree: neither its lag nor a call in flight explains both."""
     return facts.visibility_lag + facts.create_timeout
 

@@ -23,7 +23,7 @@ from chalicelib.planning.kernel.plan import Note, Plan, Step
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.hosts import match_hosts
-from chalicelib.planning.machines.placement_groups import sooner, take_leave
+from chalicelib.planning.machines.placement_groups import delete_unused_groups, earliest_check
 from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster, place_of
 from chalicelib.planning.matching.fitting import Misfit
@@ -31,19 +31,19 @@ from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.requirements import fleet_query, idle_seconds, merged_fleet
 from chalicelib.planning.placing.buying import in_zones
 from chalicelib.planning.placing.new_machine import new_instance
-from chalicelib.planning.placing.options import LOOK_FOR_OFFERS
+from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY
 from chalicelib.planning.placing.placement_groups import in_group
 from chalicelib.planning.placing.why_not import too_many, undivided, unreserved
 
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
 OFFERS_READ = 200  # more than a fleet tries before it pauses
-MOST_AT_ONCE = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
-IN_ONE_STEP = 30  # machines, with their events
+MAX_IN_FLIGHT = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
+STEP_SIZE = 30  # machines, with their events
 NEXT_BATCH: Micros = 2 * SECOND
 WIDEN = "widen `resources`, `regions`, `backends` or `max_price`"
-LOOK_FOR_CLEARED: Micros = MINUTE
-A_LOOK: Micros = SECOND // 1000  # a pause per instance counted: the larger the fleet, the less often it is looked at
+CHECK_CLEARED_EVERY: Micros = MINUTE
+PAUSE_PER_INSTANCE: Micros = SECOND // 1000  # the larger the fleet, the less often its instances are counted
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 
@@ -56,15 +56,15 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
     if fleet.status != FleetStatus.active:
         return Plan()
     steps, fleet = match_hosts(snapshot)
-    left, fleet = take_leave(fleet, snapshot.view.instances, snapshot.now)
+    left, fleet = delete_unused_groups(fleet, snapshot.view.instances, snapshot.now)
     snapshot = replace(snapshot, view=replace(snapshot.view, fleet=fleet))
     steps += [*left, *_shrink(snapshot)]
     grown, notes, fleet = _grow(snapshot)
     steps += grown
-    later = None if fleet.due_at is None or fleet.due_at <= snapshot.now else fleet.due_at
-    if later is None and fleet.to_add:  # hosts that are being cleared wake it; look again in case that is lost
-        later = snapshot.now + LOOK_FOR_CLEARED
-    due = sooner(fleet, later)
+    recheck_at = None if fleet.due_at is None or fleet.due_at <= snapshot.now else fleet.due_at
+    if recheck_at is None and fleet.to_add:  # hosts that are being cleared wake it; look again in case that is lost
+        recheck_at = snapshot.now + CHECK_CLEARED_EVERY
+    due = earliest_check(fleet, recheck_at)
     if due != fleet.due_at:  # nothing else is left to wait for
         steps.append(Step((fleet.with_(due_at=due),)))
     return Plan(tuple(steps), tuple(notes), due)
@@ -77,7 +77,7 @@ def ends_instances(fleet: Fleet, spec: FleetSpec) -> bool:
     return shrinks or fleet.status != FleetStatus.active
 
 
-def keeps_a_minimum(spec: FleetSpec) -> bool:
+def has_minimum(spec: FleetSpec) -> bool:
     """Does it replace instances that are gone? Then one that only a lagging index still shows must not be counted: its
     fleet would take it for alive, and nothing would make it look again."""
     nodes = merged_fleet(spec).nodes
@@ -87,7 +87,7 @@ def keeps_a_minimum(spec: FleetSpec) -> bool:
 def _wind_up(snapshot: FleetSnapshot) -> Plan:
     fleet, now = snapshot.view.fleet, snapshot.now
     left = [i for i in snapshot.view.instances if i.status != InstanceStatus.terminated]
-    leave, fleet = take_leave(fleet, left, now)
+    leave, fleet = delete_unused_groups(fleet, left, now)
     if not left and not fleet.groups:
         draft = Draft(now, fleet.ended_by)
         draft.move(FLEET, fleet, "emptied", deleted=True, due_at=None)
@@ -99,7 +99,7 @@ def _wind_up(snapshot: FleetSnapshot) -> Plan:
             draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
             steps.append(draft.step())
     if fleet.due_at is None or fleet.due_at <= now:
-        fleet = fleet.with_(due_at=sooner(fleet, now + LOOK_DELETING), last_processed_at=now)
+        fleet = fleet.with_(due_at=earliest_check(fleet, now + LOOK_DELETING), last_processed_at=now)
         steps.append(Step((fleet,)))
     return Plan(tuple(steps), next_wake=fleet.due_at)
 
@@ -146,7 +146,7 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
         first = first_of(view.instances)
         found = beside(query, first, capable(snapshot.facts))
         if found is None:
-            return _await(fleet, now, first)
+            return _await_first_machine(fleet, now, first)
         query = found
     machines = snapshot.offers.machines(query, OFFERS_READ)
     usable = [m for m in machines if m[0].availability.usable and m[0].key not in fleet.tried]
@@ -154,53 +154,53 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
         return _await_offers(fleet, now, awaited)
     if not usable:
         where = f" in {place_of(first)}" if first else ""
-        return _pause(fleet, now, _why_none(query, snapshot, where, found=bool(machines)))
+        return _pause(fleet, now, _why_nothing_fits(query, snapshot, where, found=bool(machines)))
     steps: list[Step] = []
     offer, _, blocks = usable[0]
     offer = in_zones(offer, query)
-    room = max(0, MOST_AT_ONCE - sum(instance.status == InstanceStatus.pending for instance in view.instances))
+    room = max(0, MAX_IN_FLIGHT - sum(instance.status == InstanceStatus.pending for instance in view.instances))
     if is_cluster(view.spec) and first is None:
         room = 1  # it says where the others are bought
-    pause = max(NEXT_BATCH, len(view.instances) * A_LOOK)
-    again = now + pause if missing > room else None
-    wanted, at_once = min(missing, room), _at_once(view, offer, snapshot)
-    for start in range(0, wanted, at_once):
+    pause = max(NEXT_BATCH, len(view.instances) * PAUSE_PER_INSTANCE)
+    next_batch_at = now + pause if missing > room else None
+    wanted, batch = min(missing, room), _batch_size(view, offer, snapshot)
+    for start in range(0, wanted, batch):
         draft = Draft(now)
-        for _ in range(min(at_once, wanted - start)):
-            fleet = _create(draft, FleetView(fleet, view.spec), offer, blocks, snapshot, again)
-        steps.append(purchases.in_one_call(draft.step(), snapshot.facts))
+        for _ in range(min(batch, wanted - start)):
+            fleet = _create(draft, FleetView(fleet, view.spec), offer, blocks, snapshot, next_batch_at)
+        steps.append(purchases.batch_creates(draft.step(), snapshot.facts))
     if not steps and (fleet.due_at is None or fleet.due_at <= now):
-        fleet = fleet.with_(due_at=sooner(fleet, again))
+        fleet = fleet.with_(due_at=earliest_check(fleet, next_batch_at))
         steps.append(Step((fleet,)))
     return steps, [], fleet
 
 
-def _await(fleet: Fleet, now: Micros, first: Instance | None) -> tuple[list[Step], list[Note], Fleet]:
+def _await_first_machine(fleet: Fleet, now: Micros, first: Instance | None) -> tuple[list[Step], list[Note], Fleet]:
     """The rest of a cluster is bought once its first machine is accepted, which wakes the fleet; look again in case
     that is lost."""
     if fleet.due_at is not None and fleet.due_at > now:
         return [], [], fleet
     due = (first.act_until if first else None) or now
-    fleet = fleet.with_(due_at=sooner(fleet, max(due, now + NEXT_BATCH)), last_processed_at=now)
+    fleet = fleet.with_(due_at=earliest_check(fleet, max(due, now + NEXT_BATCH)), last_processed_at=now)
     return [Step((fleet,))], [], fleet
 
 
 def _await_offers(fleet: Fleet, now: Micros, awaited: str) -> tuple[list[Step], list[Note], Fleet]:
     """That nothing fits counts once every backend has said what it sells."""
     message = f"waiting for the first offers of {awaited}"
-    due = sooner(fleet, now + LOOK_FOR_OFFERS)
+    due = earliest_check(fleet, now + CHECK_OFFERS_EVERY)
     fleet = fleet.with_(due_at=due, message=message, last_processed_at=now)
     return [Step((fleet,))], [Note(f"fleet `{fleet.name}`", message)], fleet
 
 
-def _at_once(view: FleetView, offer: Offer, snapshot: FleetSnapshot) -> int:
+def _batch_size(view: FleetView, offer: Offer, snapshot: FleetSnapshot) -> int:
     """Machines for one step: those of a cluster are bought in one call, if its backend can do that."""
     facts = snapshot.facts.get(offer.backend)
-    return min(IN_ONE_STEP, facts.batch) or 1 if facts is not None and is_cluster(view.spec) else 1
+    return min(STEP_SIZE, facts.batch) or 1 if facts is not None and is_cluster(view.spec) else 1
 
 
 def _create(
-    draft: Draft, view: FleetView, offer: Offer, blocks: int, snapshot: FleetSnapshot, again: Micros | None
+    draft: Draft, view: FleetView, offer: Offer, blocks: int, snapshot: FleetSnapshot, next_batch_at: Micros | None
 ) -> Fleet:
     now = snapshot.now
     facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
@@ -212,7 +212,7 @@ def _create(
         consolidation_attempt=0,
         message="",
         paused_until=None,
-        due_at=sooner(fleet, again),
+        due_at=earliest_check(fleet, next_batch_at),
         last_processed_at=now,
     )
     draft.save(fleet)
@@ -222,7 +222,7 @@ def _create(
     return fleet
 
 
-def _why_none(query: Query, snapshot: FleetSnapshot, where: str, *, found: bool) -> Misfit:
+def _why_nothing_fits(query: Query, snapshot: FleetSnapshot, where: str, *, found: bool) -> Misfit:
     if found:
         return Misfit(f"every matching offer{where} is unavailable or has failed", WIDEN)
     wrong = unreserved(query.reservation, query, snapshot.offers) if query.reservation else None
@@ -241,7 +241,7 @@ def _pause(fleet: Fleet, now: Micros, why: Misfit) -> tuple[list[Step], list[Not
         tried=(),
         message=message,
         paused_until=due,
-        due_at=sooner(fleet, due),
+        due_at=earliest_check(fleet, due),
         last_processed_at=now,
         to_create=0 if last else fleet.to_create,
     )

@@ -44,9 +44,9 @@ REMOVE_HOST = Definition(
 )
 
 ON_PREM = "ssh"  # the backend of these workflows, by which their steps are routed
-MOST_AT_ONCE = 100  # hosts that a pass adds to a fleet, so that a large one leaves time for the others
+MAX_IN_FLIGHT = 100  # hosts that a pass adds to a fleet, so that a large one leaves time for the others
 NEXT_BATCH: Micros = 2 * SECOND
-TAKEN_OUT = "it was removed from the fleet's hosts"
+REMOVED = "it was removed from the fleet's hosts"
 _IN_USE = (InstanceStatus.idle, InstanceStatus.busy, InstanceStatus.terminated)
 
 
@@ -83,7 +83,7 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
     view, now = snapshot.view, snapshot.now
     named = hosts_of(view.spec, view.fleet.spec_num)
     present = [each for each in view.instances if each.host is not None and not each.host.joined]
-    steps = [step for instance in present for step in _kept_or_not(instance, view.fleet, named, now)]
+    steps = [step for instance in present for step in _match_host(instance, view.fleet, named, now)]
     taken = {instance.host.key for instance in present if instance.host is not None}
     fleet = view.fleet
     if fleet.networks and (networks := still_shared(fleet, view.instances)) != fleet.networks:
@@ -91,9 +91,9 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
         steps.append(Step((fleet,)))
     # One that has an instance, or one that is being cleared, waits: that wakes the fleet when it is gone.
     ready = [key for key in fleet.to_add if key not in taken]
-    if len(ready) > MOST_AT_ONCE:
+    if len(ready) > MAX_IN_FLIGHT:
         fleet = fleet.with_(due_at=now + NEXT_BATCH)
-    for key in ready[:MOST_AT_ONCE]:
+    for key in ready[:MAX_IN_FLIGHT]:
         draft = Draft(now)
         fleet = fleet.with_(to_add=tuple(other for other in fleet.to_add if other != key), last_processed_at=now)
         if key in named:
@@ -107,7 +107,7 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
     return steps, fleet
 
 
-def _kept_or_not(instance: Instance, fleet: Fleet, named: Mapping[str, OnPrem], now: Micros) -> list[Step]:
+def _match_host(instance: Instance, fleet: Fleet, named: Mapping[str, OnPrem], now: Micros) -> list[Step]:
     assert instance.host is not None
     draft, wanted = Draft(now), named.get(instance.host.key)
     if instance.status in (InstanceStatus.terminating, InstanceStatus.terminated):
@@ -115,7 +115,7 @@ def _kept_or_not(instance: Instance, fleet: Fleet, named: Mapping[str, OnPrem], 
     if wanted is None:
         if instance.claims:  # its last job's end wakes it, and it wakes the fleet
             return []
-        draft.end_instance(instance, InstanceReason.terminated_by_user, TAKEN_OUT)
+        draft.end_instance(instance, InstanceReason.terminated_by_user, REMOVED)
     elif wanted != instance.host:
         draft.save(instance.with_(host=wanted, due_at=now))
     elif fleet.networks and instance.internal_ip and not within(instance.internal_ip, fleet.networks[0]):

@@ -28,7 +28,7 @@ from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.kernel.workflows import Definition, begin, cancel
 from chalicelib.planning.machines.host_networks import detects, internal_address, misplaced_host, shared, subnets
-from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, TAKEN_OUT, hosts_of, workflow_of
+from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, REMOVED, hosts_of, workflow_of
 from chalicelib.planning.machines.joining import is_cleared
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.matching.colocation import is_cluster
@@ -60,7 +60,7 @@ def decide_instance(snapshot: InstanceSnapshot) -> Plan:
     return this.plan()
 
 
-def needs_others(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Micros) -> bool:
+def needs_fleet_size(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Micros) -> bool:
     """Does the decision depend on how many instances the fleet has? Only that of a machine that may be one too many, or
     that has idled long enough while the fleet must keep some. If every pass counted them, a fleet would cost the square
     of its size."""
@@ -68,11 +68,11 @@ def needs_others(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Micros)
     if nodes is None or not instance.bought:
         return False
     too_many = nodes.max is not None and fleet.next_instance_num > nodes.max  # else there were never so many
-    ends_at = _rests_until(instance, now)
+    ends_at = _idle_until(instance, now)
     return too_many or (nodes.min > 0 and ends_at is not None and now >= ends_at)
 
 
-def _rests_until(instance: Instance, now: Micros) -> Micros | None:
+def _idle_until(instance: Instance, now: Micros) -> Micros | None:
     """When it will have idled long enough, unless it is used before."""
     if instance.idle_seconds is None or instance.claims:
         return None
@@ -84,7 +84,7 @@ class InstanceEnd(NamedTuple):
 
     reason: InstanceReason
     message: str
-    apart: bool = False  # only one of its fleet may end for this at a time
+    exclusive: bool = False  # only one of its fleet may end for this at a time
 
 
 class InstanceVerdict(NamedTuple):
@@ -118,7 +118,7 @@ class InstancePass:
     def plan(self) -> Plan:
         return Plan(() if self.draft.empty else (self.draft.step(),), next_wake=self.instance.due_at)
 
-    def _keep(self, **changes: object) -> None:
+    def _update(self, **changes: object) -> None:
         self.instance = self.instance.with_(**changes)
         self.draft.save(self.instance)
 
@@ -126,10 +126,10 @@ class InstancePass:
         """Move the due time; writes only if the current one has passed or is too late."""
         current = self.instance.due_at
         if current is None or current <= self.now or current > due_at or self.instance is not self.snapshot.instance:
-            self._keep(due_at=due_at)
+            self._update(due_at=due_at)
 
     def _end(self, ending: InstanceEnd) -> None:
-        if ending.apart:  # saving the fleet makes any other that ends at once conflict
+        if ending.exclusive:  # saving the fleet makes any other that ends at once conflict
             self.draft.save(self.fleet.with_(last_processed_at=self.now))
         self.instance = self.draft.end_instance(self.instance, ending.reason, ending.message)
 
@@ -166,7 +166,7 @@ class InstancePass:
             self._move_due(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
         else:
             until = purchases.act_until(self.now, self.facts)
-            self._keep(act_until=until, due_at=until)
+            self._update(act_until=until, due_at=until)
             self.draft.act(purchases.create(self.instance))
 
     def _add_host(self) -> None:
@@ -190,7 +190,7 @@ class InstancePass:
         elif (overdue := self._overdue()) is not None:
             self._end(overdue)
         elif self.instance.due_at is None or self.instance.due_at <= self.now:
-            self._keep(due_at=self.now + DESCRIBE_EVERY)
+            self._update(due_at=self.now + DESCRIBE_EVERY)
             self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
 
     def _overdue(self) -> InstanceEnd | None:
@@ -212,7 +212,7 @@ class InstancePass:
             self._end(InstanceEnd(InstanceReason.error, misplaced))
             return
         self._narrow_networks(facts)
-        changes = self._found(facts)
+        changes = self._facts_changes(facts)
         note = f"its agent reports from {facts.hostname or 'the machine'}"
         if not self.instance.bought and total_blocks(self.blocks, resources_of(facts)) is None:
             has = f"{facts.cpus} CPUs" + (f" and {len(facts.gpus)} GPUs" if facts.gpus else "")
@@ -252,7 +252,7 @@ class InstancePass:
         host = self.instance.host
         return self.config.blocks if host is None or host.blocks is None else host.blocks
 
-    def _found(self, facts: HostFacts) -> dict[str, object]:
+    def _facts_changes(self, facts: HostFacts) -> dict[str, object]:
         """What the agent's facts change. A bought machine has what was bought; a host, what its agent found."""
         spec = self.snapshot.fleet.spec
         clusters = self.instance.host is not None and detects(spec)
@@ -282,8 +282,8 @@ class InstancePass:
         if self._ends_with_fleet:
             self._end(self._owner_ends)
             return
-        if self._taken_out and not self.instance.claims:
-            self._end(InstanceEnd(InstanceReason.terminated_by_user, TAKEN_OUT))
+        if self._removed_from_fleet and not self.instance.claims:
+            self._end(InstanceEnd(InstanceReason.terminated_by_user, REMOVED))
             return
         if self.instance.status == InstanceStatus.idle and self.instance.claims:
             self.instance = self.draft.move_instance(
@@ -293,11 +293,11 @@ class InstancePass:
             self.instance = self.draft.move_instance(
                 self.instance, "freed", idle_since=self.now, note="its last job has ended"
             )
-        self._refresh()
-        self._examine()
+        self._adopt_facts()
+        self._adopt_health()
         self._record_reachability()
         checks = []
-        for question in (self._silence, self._surplus, self._address, self._known_end):
+        for question in (self._silence, self._surplus, self._address, self._scheduled_end):
             verdict = question()
             if verdict.describe is not None:
                 self.draft.act(purchases.describe(self.instance, verdict.describe, self.facts))
@@ -309,7 +309,7 @@ class InstancePass:
         self._move_due(min(checks, default=self.now + AT_MINIMUM))
 
     @property
-    def _taken_out(self) -> bool:
+    def _removed_from_fleet(self) -> bool:
         """Is it a host that its fleet's configuration doesn't have any more?"""
         host = self.instance.host
         return host is not None and not host.joined and host.key not in hosts_of(self.snapshot.fleet.spec)
@@ -323,7 +323,7 @@ class InstancePass:
             return InstanceVerdict()
         return self._describe(DESCRIBE_EVERY)
 
-    def _known_end(self) -> InstanceVerdict:
+    def _scheduled_end(self) -> InstanceVerdict:
         """Only its cloud knows whether the end that was known when it was bought was put off."""
         ends_at = self.instance.offer.terms.ends_at
         if ends_at is None or self.now < ends_at - TO_BE_WARNED:
@@ -332,18 +332,18 @@ class InstancePass:
             return InstanceVerdict(check_at=self.instance.due_at)
         return self._describe(CHECK_EVERY)
 
-    def _refresh(self) -> None:
+    def _adopt_facts(self) -> None:
         """Adopt the facts of a host that changed between two starts of its agent."""
         facts = self.presence.facts if self.presence else None
         if facts is None or self.instance.bought or self.instance.claims:
             return
-        changes = {k: v for k, v in self._found(facts).items() if getattr(self.instance, k) != v}
+        changes = {k: v for k, v in self._facts_changes(facts).items() if getattr(self.instance, k) != v}
         if changes:
-            self._keep(**changes)
+            self._update(**changes)
             self.draft.tell(EventType.found, self.instance, fields=tuple(sorted(changes)))
             self.draft.wake(f"queue/{self.instance.project_id}")
 
-    def _examine(self) -> None:
+    def _adopt_health(self) -> None:
         """Adopt the health that the agent reports. What was placed before a failure goes on; nothing new comes until
         the machine is better. A text may change as often as it likes, with a counter in it: an event is a change of
         status."""
@@ -351,7 +351,7 @@ class InstancePass:
         if found is None or (found.status, found.message) == (self.instance.health, self.instance.health_message):
             return
         before = self.instance.health
-        self._keep(health=found.status, health_message=found.message)
+        self._update(health=found.status, health_message=found.message)
         if before == found.status:
             return
         self.draft.tell(EventType.health, self.instance, before=before, after=found.status, detail=found.message)
@@ -365,7 +365,7 @@ class InstancePass:
         silent = self.presence.seen_until < self.now
         if silent == self.instance.unreachable:
             return
-        self._keep(unreachable=silent, unreachable_since=self.now if silent else None)
+        self._update(unreachable=silent, unreachable_since=self.now if silent else None)
         self.draft.tell(EventType.unreachable if silent else EventType.reachable, self.instance)
         if not silent:
             self.draft.wake(f"queue/{self.instance.project_id}")
@@ -400,8 +400,8 @@ class InstancePass:
             return InstanceVerdict()
         if nodes is not None and nodes.max is not None and self._staying() > nodes.max:
             text = f"the fleet may have {nodes.max} instances"
-            return InstanceVerdict(InstanceEnd(InstanceReason.max_instances_limit, text, apart=True))
-        ends_at = _rests_until(instance, self.now)
+            return InstanceVerdict(InstanceEnd(InstanceReason.max_instances_limit, text, exclusive=True))
+        ends_at = _idle_until(instance, self.now)
         if ends_at is None or self.now < ends_at:
             return InstanceVerdict(check_at=ends_at)
         if not self.facts.vm:
@@ -411,7 +411,7 @@ class InstancePass:
         if self._staying() <= least:
             return InstanceVerdict(check_at=self.now + AT_MINIMUM)
         text = f"idle for {instance.idle_seconds} s"
-        return InstanceVerdict(InstanceEnd(InstanceReason.idle_timeout, text, apart=least > 0))
+        return InstanceVerdict(InstanceEnd(InstanceReason.idle_timeout, text, exclusive=least > 0))
 
     def _staying(self) -> int:
         """How many of the fleet's instances aren't ending."""
@@ -421,14 +421,14 @@ class InstancePass:
 
     def terminating(self) -> None:
         if not self.instance.bought:
-            self._let_go()
+            self._release_host()
         elif self._uses_its_notice():
             self._move_due(self.instance.taken_back_at or self.now)
         elif self._wait_for_disks():
             self._move_due(min(self.now + CHECK_DISKS_EVERY, self.instance.detach_by or self.now + CHECK_DISKS_EVERY))
         elif self.instance.due_at is None or self.instance.due_at <= self.now or self._stopped_early():
             pause = min(TERMINATE_EVERY * 2 ** min(self.instance.stop_attempts, 8), TERMINATE_SELDOM)
-            self._keep(stop_attempts=self.instance.stop_attempts + 1, due_at=self.now + pause)
+            self._update(stop_attempts=self.instance.stop_attempts + 1, due_at=self.now + pause)
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
 
     def _uses_its_notice(self) -> bool:
@@ -444,7 +444,7 @@ class InstancePass:
         """Record until when it waits for its disks. Returns whether it does."""
         waits, detach_by = self._detaching()
         if self.instance.detach_by != detach_by:
-            self._keep(detach_by=detach_by)
+            self._update(detach_by=detach_by)
         return waits
 
     def _detaching(self) -> tuple[bool, Micros | None]:
@@ -465,7 +465,7 @@ class InstancePass:
         here = ((job, job.assignment) for job in self.snapshot.jobs if not job.finished)
         return [job for job, at in here if at is not None and at.instance_id == self.instance.id and at.volumes]
 
-    def _let_go(self) -> None:
+    def _release_host(self) -> None:
         """A host that we didn't buy leaves with its last job, once it is cleared."""
         clearing = Clearing(False) if self.instance.claims else self._clearing()
         for workflow in clearing.cancel:

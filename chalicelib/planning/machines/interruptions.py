@@ -14,7 +14,7 @@ from chalicelib.planning.kernel.transitions import Draft
 NOTICE: Micros = 2 * MINUTE  # where nobody says how much time there is
 
 
-def take_back(draft: Draft, instance: Instance, at: Micros | None) -> Instance:
+def interrupt(draft: Draft, instance: Instance, at: Micros | None) -> Instance:
     """`at`: when it goes; None: it has gone."""
     if instance.offer.instance.resources.spot:
         text = "the cloud reclaimed the spot machine"

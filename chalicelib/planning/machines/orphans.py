@@ -28,12 +28,12 @@ from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.planning.kernel.plan import Outcome, Step
-from chalicelib.planning.kernel.purchases import PATIENCE, Seen, apart, unit_of
+from chalicelib.planning.kernel.purchases import PATIENCE, Seen, confirmation_delay, unit_of
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.placement_groups import group_of
 from chalicelib.planning.volumes.volumes import DescribeVolume
 
-KEPT: Micros = DAY  # how long a first sighting counts; what still costs money then is reported again
+SIGHTING_LASTS: Micros = DAY  # how long a first sighting counts; what still costs money then is reported again
 LIVE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
 
@@ -76,7 +76,7 @@ F = TypeVar("F", bound=OfFleet)
 
 
 @dataclass(frozen=True)
-class AccountLook(Generic[T]):
+class AccountSweep(Generic[T]):
     """One account at one moment, and what earlier looks at it saw first."""
 
     account: str
@@ -108,26 +108,26 @@ def strays(
 ) -> list[I]:
     """Those of `listed` that belong to nobody. `owners` has every instance that they name and the store knows. What a
     terminated instance seems to have left may be a stale listing until the provider's lag has passed."""
-    mine = (one for one in listed if is_ours(one.install, install_id))
-    return [one for one in mine if _forsaken(one, owners.get(one.instance_id), now - lag)]
+    own = (one for one in listed if is_ours(one.install, install_id))
+    return [one for one in own if _is_stray(one, owners.get(one.instance_id), now - lag)]
 
 
 def stray_groups(listed: Iterable[F], fleets: Mapping[str, Fleet], *, install_id: str) -> list[F]:
     """Placement groups that no fleet has, whether it is deleting them or not. `fleets` has every one that they name and
     the store knows."""
-    mine = (one for one in listed if is_ours(one.install, install_id))
-    return [one for one in mine if one.fleet_id not in fleets or group_of(fleets[one.fleet_id], one.group_id) is None]
+    own = (one for one in listed if is_ours(one.install, install_id))
+    return [one for one in own if one.fleet_id not in fleets or group_of(fleets[one.fleet_id], one.group_id) is None]
 
 
 def stray_volumes(
     listed: Iterable[V], owners: Mapping[str, Volume], *, install_id: str, now: Micros, lag: Micros
 ) -> list[V]:
     """The same for volumes. `owners` has every volume that they name and the store knows."""
-    mine = (one for one in listed if is_ours(one.install, install_id))
-    return [one for one in mine if _ownerless(one, owners.get(one.volume_id), now - lag)]
+    own = (one for one in listed if is_ours(one.install, install_id))
+    return [one for one in own if _is_stray_disk(one, owners.get(one.volume_id), now - lag)]
 
 
-def _ownerless(disk: OfVolume, owner: Volume | None, before: Micros) -> bool:
+def _is_stray_disk(disk: OfVolume, owner: Volume | None, before: Micros) -> bool:
     if owner is None or disk.epoch < owner.epoch:
         return True
     return owner.deleted and disk.epoch == owner.epoch and (owner.deleted_at or owner.last_processed_at) <= before
@@ -147,7 +147,7 @@ def without_disk(listed: Iterable[OfVolume], volumes: Iterable[Volume]) -> list[
     ]
 
 
-def _forsaken(resource: OfInstance, owner: Instance | None, before: Micros) -> bool:
+def _is_stray(resource: OfInstance, owner: Instance | None, before: Micros) -> bool:
     if owner is None or resource.epoch < owner.epoch:  # never wanted, or from a superseded purchase
         return True
     if owner.status is not InstanceStatus.terminated or resource.epoch > owner.epoch:
@@ -173,21 +173,21 @@ def unlisted(listed: Iterable[OfInstance], instances: Iterable[Instance]) -> lis
 # --- two of them ------------------------------------------------------------------------------------------------------
 
 
-def decide_sweep(look: AccountLook[T]) -> Iterator[Finding[T]]:
+def decide_sweep(sweep: AccountSweep[T]) -> Iterator[Finding[T]]:
     """What this look adds to the earlier ones: a first sighting, an agreement, or a suspicion cleared."""
-    known = {sighting.subject: sighting for sighting in look.sightings}
-    suspects: dict[str, T | Instance | Volume] = {_subject(volume): volume for volume in look.diskless}
-    suspects |= {_subject(one): one for one, presence in look.absent if not _reports(presence, look.now)}
-    suspects |= {_subject(stray): stray for stray in look.strays}  # last, because ending many takes its time
+    known = {sighting.subject: sighting for sighting in sweep.sightings}
+    suspects: dict[str, T | Instance | Volume] = {_subject(volume): volume for volume in sweep.diskless}
+    suspects |= {_subject(one): one for one, presence in sweep.absent if not _reports(presence, sweep.now)}
+    suspects |= {_subject(stray): stray for stray in sweep.strays}  # last, because ending many takes its time
     for subject, suspect in suspects.items():
         seen = known.get(subject)
-        if seen is None or seen.until <= look.now:
-            yield Finding(_first_sight(look, subject, suspect, seen))
-        elif look.began - seen.first_at >= apart(look.facts):
-            yield _agreement(look, suspect, seen)
+        if seen is None or seen.until <= sweep.now:
+            yield Finding(_first_sight(sweep, subject, suspect, seen))
+        elif sweep.began - seen.first_at >= confirmation_delay(sweep.facts):
+            yield _agreement(sweep, suspect, seen)
     for sighting in known.values():
-        if sighting.subject not in suspects and sighting.until > look.now:
-            yield Finding(Step(saves=(sighting.with_(until=look.now),)))
+        if sighting.subject not in suspects and sighting.until > sweep.now:
+            yield Finding(Step(saves=(sighting.with_(until=sweep.now),)))
 
 
 def _reports(presence: Presence | None, now: Micros) -> bool:
@@ -201,39 +201,39 @@ def _subject(suspect: Tagged | Instance | Volume) -> str:
     return f"resource/{suspect.handle.kind}/{suspect.handle.id}"
 
 
-def _first_sight(look: AccountLook[T], subject: str, suspect: T | Instance | Volume, before: Sighting | None) -> Step:
+def _first_sight(sweep: AccountSweep[T], subject: str, suspect: T | Instance | Volume, before: Sighting | None) -> Step:
     """`before` no longer counts, but may still be in the store."""
-    fresh = Sighting(account=look.account, subject=subject, first_at=look.now, until=look.now + KEPT)
+    fresh = Sighting(account=sweep.account, subject=subject, first_at=sweep.now, until=sweep.now + SIGHTING_LASTS)
     sighting = fresh if before is None else fresh.with_(version=before.version)
     if not isinstance(suspect, Instance | Volume):
-        return _told(look, suspect, EventType.orphaned, sighting)
-    draft = Draft(look.now)
+        return _sighting_step(sweep, suspect, EventType.orphaned, sighting)
+    draft = Draft(sweep.now)
     draft.save(sighting)
     draft.tell(EventType.missing, suspect)
     return draft.step()
 
 
-def _agreement(look: AccountLook[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
+def _agreement(sweep: AccountSweep[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
     if isinstance(suspect, Instance):
         return Finding(Step(), gone=suspect, outcome=Seen(unit_of(suspect), suspect.epoch, "gone"))
     if isinstance(suspect, Volume):  # what it holds can't be bought again, so its provider is asked for it by name, too
-        ask = DescribeVolume(suspect.unit, suspect.backend, look.now + PATIENCE, suspect.project_id)
-        return Finding(Step(effects=(ask,)), gone=suspect)
+        describe = DescribeVolume(suspect.unit, suspect.backend, sweep.now + PATIENCE, suspect.project_id)
+        return Finding(Step(effects=(describe,)), gone=suspect)
     if seen.acted_at is not None:
         return Finding(Step(), end=suspect)  # requested again until it leaves the listing
-    return Finding(_told(look, suspect, EventType.reclaimed, seen.with_(acted_at=look.now)), end=suspect)
+    return Finding(_sighting_step(sweep, suspect, EventType.reclaimed, seen.with_(acted_at=sweep.now)), end=suspect)
 
 
-def _told(look: AccountLook[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
+def _sighting_step(sweep: AccountSweep[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
     """The sighting, and an event: for the project that the tag names or, if there is none, for global admins."""
-    project = look.projects.get(stray.project_id)
+    project = sweep.projects.get(stray.project_id)
     named = stray.project_id[:64]
     event = Event(
         id=derive(sighting.account, "event", sighting.subject, sighting.first_at, type.value),
         project_id=EVERYWHERE if project is None else project.id,
-        at=look.now,
+        at=sweep.now,
         type=type,
-        detail=f"{stray.handle.kind} {stray.handle.id} at {look.facts.title or look.facts.name}"[:500],
+        detail=f"{stray.handle.kind} {stray.handle.id} at {sweep.facts.title or sweep.facts.name}"[:500],
         targets=(Target(type="project", id=named, name=named if project is None else project.name),),
     )
     return Step(saves=(sighting,), events=(event,))

@@ -16,13 +16,13 @@ from chalicelib.planning.kernel.failures import Meaning, meaning
 from chalicelib.planning.kernel.plan import Failed, Outcome, Plan
 from chalicelib.planning.kernel.purchases import Bought, Left, NotBought, NotDone, Seen
 from chalicelib.planning.machines.instance import DESCRIBE_EVERY, InstanceEnd, InstancePass
-from chalicelib.planning.machines.interruptions import NOTICE, take_back
+from chalicelib.planning.machines.interruptions import NOTICE, interrupt
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.matching.colocation import is_cluster
 from chalicelib.planning.placing.placement_groups import lost
 
-ASK_SOON: Micros = 5 * SECOND  # most machines are gone within half a minute
-EARLY_ASKS = 4  # after this many termination requests, pauses are longer
+RECHECK_SOON: Micros = 5 * SECOND  # most machines are gone within half a minute
+FREQUENT_CHECKS = 4  # after this many termination requests, pauses are longer
 
 
 def decide_outcome(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
@@ -32,7 +32,7 @@ def decide_outcome(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
             this.bought() if isinstance(outcome, Bought) else this.not_bought(outcome)
     elif isinstance(outcome, Seen | Left | NotDone):
         if outcome.epoch == snapshot.instance.epoch:
-            this.seen_or_left(outcome)
+            this.conclude(outcome)
     else:
         raise Bug(f"{outcome} is no outcome of an effect on an instance")
     return this.plan()
@@ -42,13 +42,13 @@ class _InstanceOutcome(InstancePass):
     def same_purchase(self, outcome: Bought | NotBought) -> bool:
         return (outcome.epoch, outcome.act_until) == (self.instance.epoch, self.instance.act_until)
 
-    def seen_or_left(self, outcome: Seen | Left | NotDone) -> None:
+    def conclude(self, outcome: Seen | Left | NotDone) -> None:
         if isinstance(outcome, Seen):
             self.seen(outcome)
         elif isinstance(outcome, Left):
             self.left(outcome)
         else:
-            self.not_done(outcome)
+            self.call_failed(outcome)
 
     # --- bought, or not ----------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class _InstanceOutcome(InstancePass):
         means = meaning(failed.error)
         if self.instance.status == InstanceStatus.terminating:
             if not means.repeat:  # nothing is in flight any more, so the next pass can end it at once
-                self._keep(act_until=None, due_at=self.now)
+                self._update(act_until=None, due_at=self.now)
                 self.draft.wake(f"instance/{self.instance.id}")
             return
         if self.instance.status != InstanceStatus.pending:
@@ -82,7 +82,7 @@ class _InstanceOutcome(InstancePass):
             if found is not None:
                 self.draft.save(found)
             until = max(again, self.now + (0 if means.settled else self.facts.visibility_lag))
-            self._keep(message=failed.message, act_until=until, due_at=until)
+            self._update(message=failed.message, act_until=until, due_at=until)
             self.draft.tell(EventType.repeated, self.instance, reason=failed.error, detail=failed.message[:500])
             return
         self._refuse(failed, means)
@@ -95,7 +95,7 @@ class _InstanceOutcome(InstancePass):
         self.instance = self.instance.with_(claims=())
         self._leave_fleet()
         if not claimed and not self.instance.for_run and not self.instance.of_gateway:  # a gateway sees its end
-            self._remember_for_fleet()
+            self._record_failed_offer()
         # A refusal covers this call only: an earlier one, whose response was lost, may have created something.
         first = self.instance.act_until == purchases.act_until(self.instance.created_at, self.facts)
         if self.instance.handles or means.repeat or not first:
@@ -132,7 +132,7 @@ class _InstanceOutcome(InstancePass):
             elif job.status == JobStatus.terminating:
                 self.draft.finish_job(job, None)
 
-    def _remember_for_fleet(self) -> None:
+    def _record_failed_offer(self) -> None:
         """No job remembers that this offer failed, so the fleet does."""
         tried = tuple(dict.fromkeys((*self.fleet.tried, self.instance.offer.key)))
         self.draft.save(
@@ -150,7 +150,7 @@ class _InstanceOutcome(InstancePass):
             self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
             return
         if seen.interrupted or (seen.state == "gone" and not self._hidden()):
-            self._taken_back(seen)
+            self._interrupt(seen)
             return
         changes = {
             name: value
@@ -158,17 +158,17 @@ class _InstanceOutcome(InstancePass):
             if value and value != getattr(self.instance, name)
         }
         if changes:
-            self._keep(**changes)
+            self._update(**changes)
             self.draft.wake(*(f"run/{claim.run_id}" for claim in self.instance.claims))
 
     def _hidden(self) -> bool:
         """Could it exist without the provider showing it yet?"""
         return self.now < purchases.act_until(self.instance.created_at, self.facts) or not self.instance.handles
 
-    def _taken_back(self, seen: Seen) -> None:
+    def _interrupt(self, seen: Seen) -> None:
         soonest = self.now + NOTICE
         until = max(soonest, seen.goes_at or 0) if seen.interrupted and seen.state != "gone" else None
-        self.instance = take_back(self.draft, self.instance, until)
+        self.instance = interrupt(self.draft, self.instance, until)
         if seen.state == "gone":
             self.instance = self.instance.with_(due_at=self.now)
             self.terminating()  # its disk or address may be left
@@ -180,19 +180,19 @@ class _InstanceOutcome(InstancePass):
         if self.instance.status != InstanceStatus.terminating:
             return
         if left.going:
-            if self.instance.stop_attempts <= EARLY_ASKS:
-                self._postpone(self.now + ASK_SOON)
+            if self.instance.stop_attempts <= FREQUENT_CHECKS:
+                self._postpone(self.now + RECHECK_SOON)
         elif left.open_until is not None and left.open_until > left.began:
             self._postpone(left.open_until)
         else:
             self.finish()
 
-    def not_done(self, failed: NotDone) -> None:
+    def call_failed(self, failed: NotDone) -> None:
         """Recorded once, and retried later."""
         if self.instance.status == InstanceStatus.terminated:
             return
         if failed.message != self.instance.message:
-            self._keep(message=failed.message)
+            self._update(message=failed.message)
             self.draft.tell(EventType.failed, self.instance, reason=failed.error, detail=failed.message[:500])
         pause = _pause(failed, meaning(failed.error))
         if pause:
@@ -201,7 +201,7 @@ class _InstanceOutcome(InstancePass):
     def _postpone(self, at: Micros) -> None:
         due = self.instance.due_at
         if due is not None and (at >= due or self.instance.status == InstanceStatus.terminating):
-            self._keep(due_at=at + 1)
+            self._update(due_at=at + 1)
 
 
 def _pause(failed: Failed, means: Meaning) -> float:

@@ -18,13 +18,13 @@ from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.placing.placement_groups import DeleteGroup, GroupLeft, GroupNotDeleted, changed, group_of
 
 
-def sooner(fleet: Fleet, at: Micros | None) -> Micros | None:
+def earliest_check(fleet: Fleet, at: Micros | None) -> Micros | None:
     """When the fleet must be looked at: then, or earlier for a group that leaves."""
     looks = [group.look_at for group in fleet.groups if group.leaving and group.look_at is not None]
     return min([*looks, *([] if at is None else [at])], default=None)
 
 
-def take_leave(fleet: Fleet, instances: Iterable[Instance], now: Micros) -> tuple[tuple[Step, ...], Fleet]:
+def delete_unused_groups(fleet: Fleet, instances: Iterable[Instance], now: Micros) -> tuple[tuple[Step, ...], Fleet]:
     """Request the deletion of the groups that nobody is in, as often as that is due."""
     used = {each.placement_group for each in instances if each.status is not InstanceStatus.terminated}
     due = [
@@ -40,7 +40,7 @@ def take_leave(fleet: Fleet, instances: Iterable[Instance], now: Micros) -> tupl
         fleet = changed(fleet, group.id, leaving=True, asked=group.asked + 1, look_at=now + pause)
         until = now + pause + PATIENCE
         draft.act(DeleteGroup(f"fleet/{fleet.id}", group.backend, until, fleet.project_id, group.id))
-    fleet = fleet.with_(due_at=sooner(fleet, fleet.due_at), last_processed_at=now)
+    fleet = fleet.with_(due_at=earliest_check(fleet, fleet.due_at), last_processed_at=now)
     draft.save(fleet)
     return (draft.step(),), fleet
 

@@ -85,7 +85,7 @@ def _measured(what: str) -> cached_property[Column]:
     return cached_property(lambda stock: Column([getattr(has, what) for has in stock.measures], stock.kinds))
 
 
-class Stock:
+class MachineIndex:
     """A table with a machine per row. `kinds[row]` is its index in `measures`, which can be much shorter. Columns are
     built on first use."""
 

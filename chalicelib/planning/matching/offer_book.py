@@ -1,10 +1,10 @@
 """The offer book: everything that a project could buy, indexed for queries.
 
-A book has one shelf per account. A shelf is built once per catalog refresh and serves every plan and every queue pass
-of every project that uses the account; for disks of another size, one with their price is derived from it. Its offers
-are ranked (usable first, then by price, ties in the backend's own order) and are the rows of a `Stock` in that order,
-so the first row of an answer is its best offer, a price cap takes two look-ups, and "how many" is a count of bits. The
-book merges its shelves' answers, best first, only as far as they are read.
+A book has one `AccountOffers` per account. It is built once per catalog refresh and serves every plan and every queue
+pass of every project that uses the account; for disks of another size, a second one with their prices is derived from
+it. Its offers are ranked (usable first, then by price, ties in the backend's own order) and are the rows of a
+`MachineIndex` in that order. So the first row of an answer is its best offer, a price cap takes two look-ups, and "how
+many" is a count of bits. The book merges the answers of its accounts, best first, only as far as they are read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.planning.matching.bitmaps import rows_of
 from chalicelib.planning.matching.fitting import Blocks, blocks_needed, measured, share, total_blocks
-from chalicelib.planning.matching.machine_index import Query, Stock
+from chalicelib.planning.matching.machine_index import MachineIndex, Query
 
 DISK_SIZES = 8  # shelves that are kept for disks made to order
 
@@ -44,7 +44,7 @@ def slice_of(offer: Offer, blocks: int, total: int, availability: Availability |
     )
 
 
-class OfferShelf:
+class AccountOffers:
     """The offers of one account, by rank. Immutable.
 
     One for disks of another size computes prices and one offer of each kind, and makes the others as they are read: a
@@ -60,14 +60,14 @@ class OfferShelf:
         self._usable = sum(offer.availability.usable for offer in self._ranked)
         self._prices = [price for _, price, _ in priced]
         kinds: dict[object, int] = {}  # many offers are of one kind: the same type in many regions
-        self._kind = [kinds.setdefault(_kind_key(offer), len(kinds)) for offer in self._ranked]
+        self._kind = [kinds.setdefault(_kind_of(offer), len(kinds)) for offer in self._ranked]
         one = dict(zip(self._kind, self._ranked, strict=True))
         self._kinds = [one[kind].sized(gib).instance.resources for kind in range(len(kinds))]
         measures = [measured(has) for has in self._kinds]
-        self._stock = Stock(self._ranked, measures, self._kind)
+        self._index = MachineIndex(self._ranked, measures, self._kind)
         disks = (offer.instance.resources.disk.size_mib / 1024 for offer in self._ranked if offer.elastic)
         self._least_disk = min(disks, default=inf)
-        self._resized = lru_cache(DISK_SIZES)(lambda gib: OfferShelf(self._ranked, gib))
+        self._resized = lru_cache(DISK_SIZES)(lambda gib: AccountOffers(self._ranked, gib))
 
     def __len__(self) -> int:
         return len(self._ranked)
@@ -75,15 +75,15 @@ class OfferShelf:
     def offer(self, rank: int) -> Offer:
         return self._ranked[rank].sized(self._gib)
 
-    def with_disks(self, gib: float) -> OfferShelf:
+    def with_disks(self, gib: float) -> AccountOffers:
         """The same offers with disks of at least this size, where a disk is made to order."""
         return self._resized(ceil(gib)) if gib > self._least_disk else self
 
     def reserved(self, reservation: str) -> Iterator[Offer]:
         """What is sold of this reservation, whatever else is asked for."""
-        return (self.offer(rank) for rank in rows_of(self._stock.reservation.equal(reservation)))
+        return (self.offer(rank) for rank in rows_of(self._index.reservation.equal(reservation)))
 
-    def standing(self, rank: int) -> tuple[bool, float]:
+    def sort_key(self, rank: int) -> tuple[bool, float]:
         """The sort key across shelves: usable offers first, then by price."""
         return rank >= self._usable, self._prices[rank]
 
@@ -131,16 +131,16 @@ class OfferShelf:
 
     def _candidates(self, query: Query) -> int:
         """The offers that fit; if machines are cut into blocks, those of which a share may fit."""
-        found = self._stock.offered(query)
+        found = self._index.offered(query)
         if query.reservation is None:
-            found &= self._stock.reservation.equal("")
+            found &= self._index.reservation.equal("")
         if query.max_price is not None:
-            there = bisect_right(self._prices, query.max_price, 0, self._usable)
-            gone = bisect_right(self._prices, query.max_price, self._usable)
-            found &= _first(there) | (_first(gone) ^ _first(self._usable))
+            usable = bisect_right(self._prices, query.max_price, 0, self._usable)
+            unusable = bisect_right(self._prices, query.max_price, self._usable)
+            found &= _first(usable) | (_first(unusable) ^ _first(self._usable))
         if found and query.machine is not None:
-            found &= self._stock.having(query.machine)
-        return found and found & self._stock.having(query.resources, whole=query.blocks == 1)
+            found &= self._index.having(query.machine)
+        return found and found & self._index.having(query.resources, whole=query.blocks == 1)
 
 
 class OfferBook:
@@ -152,15 +152,15 @@ class OfferBook:
         offers: Iterable[Offer] = (),
         taken_at: Micros = 0,
         *,
-        shelves: Iterable[OfferShelf] | None = None,
+        accounts: Iterable[AccountOffers] | None = None,
         awaited: Iterable[str] = (),
     ) -> None:
-        """From `shelves`, which other books may share, or from `offers` on a shelf of their own."""
+        """From `accounts`, which other books may share, or from `offers` on a shelf of their own."""
         self.taken_at, self.awaited = taken_at, tuple(sorted(awaited))
-        self._shelves = (OfferShelf(offers),) if shelves is None else tuple(shelves)
+        self._accounts = (AccountOffers(offers),) if accounts is None else tuple(accounts)
 
     def __len__(self) -> int:
-        return sum(map(len, self._shelves))
+        return sum(map(len, self._accounts))
 
     def awaited_by(self, query: Query) -> str:
         """The awaited backends that the query takes, in words; empty if there are none."""
@@ -174,64 +174,66 @@ class OfferBook:
     def match_any(self, queries: Sequence[Query], limit: int = 50) -> tuple[tuple[Offer, ...], int]:
         """The same for any of several queries. An offer counts once, cut as the first matching query would; with disks
         of two sizes it is two."""
-        asked = self._asked(queries)
-        found = [shelf.matches(alike) for shelf, alike in asked]
-        best = islice(_merged([shelf for shelf, _ in asked], [matches for matches, _ in found]), limit)
-        return tuple(shelf.cut(*match) for shelf, match in best), sum(count for _, count in found)
+        by_account = self._by_account(queries)
+        found = [account.matches(alike) for account, alike in by_account]
+        best = islice(_merged([account for account, _ in by_account], [matches for matches, _ in found]), limit)
+        return tuple(account.cut(*match) for account, match in best), sum(count for _, count in found)
 
     def machines(self, query: Query, limit: int) -> list[tuple[Offer, int, int]]:
         """The best machines to buy: each whole, with the number of blocks needed and the number it is cut into."""
-        return [_whole(shelf, match) for shelf, match in islice(self._fitting(query), limit)]
+        return [_whole_machine(account, match) for account, match in islice(self._fitting(query), limit)]
 
     def best(self, query: Query, tried: Collection[str]) -> tuple[Offer, int, int] | None:
         """The best of them that is available and hasn't been tried."""
-        for shelf, match in self._fitting(query):
-            offer = shelf.offer(match[0])
+        for account, match in self._fitting(query):
+            offer = account.offer(match[0])
             if not offer.availability.usable:
                 break
             if not tried or offer.key not in tried:
-                return _whole(shelf, match)
+                return _whole_machine(account, match)
         return None
 
     def dearest(self, queries: Sequence[Query]) -> float | None:
         """The highest price among the offers that match any of these queries, each for the share needed."""
-        tops = (shelf.dearest(query) for shelf, alike in self._asked(queries) for query in alike)
+        tops = (account.dearest(query) for account, alike in self._by_account(queries) for query in alike)
         return max((top for top in tops if top is not None), default=None)
 
     def reserved(self, reservation: str) -> list[Offer]:
-        return [offer for shelf in self._shelves for offer in shelf.reserved(reservation)]
+        return [offer for account in self._accounts for offer in account.reserved(reservation)]
 
-    def _fitting(self, query: Query) -> Iterator[tuple[OfferShelf, Match]]:
-        shelves = [shelf.with_disks(query.disk_gib) for shelf in self._shelves]
-        return _merged(shelves, [shelf.fitting(query) for shelf in shelves])
+    def _fitting(self, query: Query) -> Iterator[tuple[AccountOffers, Match]]:
+        accounts = [account.with_disks(query.disk_gib) for account in self._accounts]
+        return _merged(accounts, [account.fitting(query) for account in accounts])
 
-    def _asked(self, queries: Sequence[Query]) -> list[tuple[OfferShelf, list[Query]]]:
+    def _by_account(self, queries: Sequence[Query]) -> list[tuple[AccountOffers, list[Query]]]:
         """The shelves to look at, each with the queries that ask for its size of disks."""
-        found: dict[int, tuple[OfferShelf, list[Query]]] = {}
-        for shelf in self._shelves:
+        found: dict[int, tuple[AccountOffers, list[Query]]] = {}
+        for account in self._accounts:
             for query in queries:
-                sized = shelf.with_disks(query.disk_gib)
+                sized = account.with_disks(query.disk_gib)
                 found.setdefault(id(sized), (sized, []))[1].append(query)
         return list(found.values())
 
 
-def _merged(shelves: Sequence[OfferShelf], found: Sequence[Iterable[Match]]) -> Iterator[tuple[OfferShelf, Match]]:
+def _merged(
+    accounts: Sequence[AccountOffers], found: Sequence[Iterable[Match]]
+) -> Iterator[tuple[AccountOffers, Match]]:
     """The shelves' matches in one order; of two that rank equal, the earlier shelf's comes first."""
-    if len(shelves) == 1:
-        return ((shelves[0], match) for match in found[0])
-    lines = (_standing(number, shelves[number], matches) for number, matches in enumerate(found))
-    return ((shelves[number], match) for _, number, match in merge(*lines))
+    if len(accounts) == 1:
+        return ((accounts[0], match) for match in found[0])
+    lines = (_sorted_matches(number, accounts[number], matches) for number, matches in enumerate(found))
+    return ((accounts[number], match) for _, number, match in merge(*lines))
 
 
-def _standing(
-    number: int, shelf: OfferShelf, found: Iterable[Match]
+def _sorted_matches(
+    number: int, account: AccountOffers, found: Iterable[Match]
 ) -> Iterator[tuple[tuple[bool, float], int, Match]]:
-    return ((shelf.standing(match[0]), number, match) for match in found)
+    return ((account.sort_key(match[0]), number, match) for match in found)
 
 
-def _whole(shelf: OfferShelf, match: Match) -> tuple[Offer, int, int]:
+def _whole_machine(account: AccountOffers, match: Match) -> tuple[Offer, int, int]:
     rank, needed, blocks = match
-    offer = shelf.offer(rank)
+    offer = account.offer(rank)
     return offer, needed, total_blocks(blocks, offer.instance.resources) or 1
 
 
@@ -240,7 +242,7 @@ def _first(count: int) -> int:
     return (1 << count) - 1
 
 
-def _kind_key(offer: Offer) -> tuple[object, ...]:
+def _kind_of(offer: Offer) -> tuple[object, ...]:
     has = offer.instance.resources
     gpus = tuple([(gpu.name, gpu.memory_mib, gpu.vendor) for gpu in has.gpus])
     return (has.cpus, has.memory_mib, gpus, has.disk.size_mib, offer.most_disk, has.cpu_arch)

@@ -1,8 +1,8 @@
 """One fleet's machines in a queue pass: which of them fit a job, and which of those have a free place.
 
-These are separate questions. What fits depends on properties that don't change during a pass: a `Stock` answers it, or,
-for machines cut into blocks, one check per group of equal machines. What is free changes with every placement: one set
-of rows per number of free blocks. A row is a machine; row n is bit n of a set.
+These are separate questions. What fits depends on properties that don't change during a pass: a `MachineIndex` answers
+it or, for machines cut into blocks, one check per group of equal machines. What is free changes with every placement:
+there is one set of rows per number of free blocks. A row is a machine; row n is bit n of a set.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from chalicelib.planning.matching.bitmaps import first_of
 from chalicelib.planning.matching.fitting import blocks_needed, measured
 from chalicelib.planning.matching.instance_selectors import selects
 from chalicelib.planning.matching.isolation import unisolated, without_docker
-from chalicelib.planning.matching.machine_index import Query, Stock
-from chalicelib.planning.matching.requirements import Fence, Wants
+from chalicelib.planning.matching.machine_index import MachineIndex, Query
+from chalicelib.planning.matching.requirements import FleetConditions, Wants
 from chalicelib.planning.volumes.mounts import has_folders
 
 READY = (InstanceStatus.idle, InstanceStatus.busy)
@@ -36,7 +36,7 @@ class PoolShare(NamedTuple):
 
 
 @dataclass
-class _Alike:
+class _EqualMachines:
     """Equal machines cut into blocks; `one` represents them all."""
 
     one: Instance
@@ -45,14 +45,14 @@ class _Alike:
 
 class Pool:
     def __init__(self, view: FleetView) -> None:
-        self.view, self.fence = view, Fence.of(view)
+        self.view, self.conditions = view, FleetConditions.of(view)
         self.machines: list[Instance] = []
         self.free: dict[int, int] = {}  # number of free blocks → machines; changed through a journal
         self.ready = self.coming = 0  # those that may take jobs
-        self._whole = self._bought = self._plain = self._shared = self._unheard = 0
+        self._whole = self._bought = self._plain = self._shared = self._unreported = 0
         self.ports: dict[int, int] = {}  # port → machines whose network has a job that listens on it; journalled too
         self._prices: dict[float, int] = {}  # price → machines that aren't cut
-        self._cut: dict[object, _Alike] = {}
+        self._cut: dict[object, _EqualMachines] = {}
         for instance in view.instances:
             if instance.status in READY or instance.status in COMING:
                 row, free = self._add(instance), instance.free_blocks
@@ -66,14 +66,14 @@ class Pool:
     def _add(self, instance: Instance) -> int:
         row = 1 << len(self.machines)
         self.machines.append(instance)
-        if unheard(instance):
-            self._unheard |= row
+        if unreported(instance):
+            self._unreported |= row
             return row
         if instance.total_blocks == 1:
             self._whole |= row
             self._prices[instance.offer.price] = self._prices.get(instance.offer.price, 0) | row
         else:
-            self._cut.setdefault(_kind(instance), _Alike(instance)).rows |= row
+            self._cut.setdefault(_kind(instance), _EqualMachines(instance)).rows |= row
         if instance.bought:
             self._bought |= row
         if without_docker(instance):
@@ -148,26 +148,26 @@ class Pool:
         return sum(1 << row for row, one in enumerate(self.machines) if selects(wants.instances, one, fleet))
 
     def _fitting(self, wants: Wants, query: Query) -> int:
-        found = self._stock.offered(query) & self._whole
+        found = self._index.offered(query) & self._whole
         if wants.container or wants.barred:
             found &= ~self._plain
         if wants.isolated:
             found &= ~self._shared
         if query.sites is not None:
-            found &= sum(1 << row for row, one in enumerate(self.machines) if there(query, one))
+            found &= sum(1 << row for row, one in enumerate(self.machines) if at_sites(query, one))
         made, own = found & self._bought, found & ~self._bought
-        made = made and made & self._stock.having(query.resources)
-        return made | (own and own & self._stock.having(query.resources, provisioned=False))
+        made = made and made & self._index.having(query.resources)
+        return made | (own and own & self._index.having(query.resources, provisioned=False))
 
     @cached_property
-    def _stock(self) -> Stock:
+    def _index(self) -> MachineIndex:
         offers = [instance.offer for instance in self.machines]
-        return Stock(offers, [measured(offer.instance.resources) for offer in offers], range(len(offers)))
+        return MachineIndex(offers, [measured(offer.instance.resources) for offer in offers], range(len(offers)))
 
     @cached_property
     def different(self) -> list[Instance]:
         """One machine of each kind, except those that haven't reported yet."""
-        return list({_kind(one): one for one in reversed(self.machines) if not unheard(one)}.values())[::-1]
+        return list({_kind(one): one for one in reversed(self.machines) if not unreported(one)}.values())[::-1]
 
     # --- what has a place --------------------------------------------------------------------------------------------
 
@@ -197,14 +197,14 @@ class Pool:
 
     def awaited(self, shares: Sequence[PoolShare], chosen: int = -1) -> str:
         """What a job waits for: something that fits but isn't free. Empty if nothing fits. `chosen`: see there."""
-        rows = self._unheard & chosen
+        rows = self._unreported & chosen
         for share in shares:
             rows |= share.rows & self._there
         if not rows:
             return ""
         # A place that is free and yet not given says more than one that is taken.
         instance, where = self.machines[first_of(self.not_full(rows) or rows)], f"in fleet `{self.view.fleet.name}`"
-        if unheard(instance):
+        if unreported(instance):
             return f"for {instance.name} {where} to report its resources"
         if instance.unreachable:
             return f"for {instance.name} {where} to report again"
@@ -214,7 +214,7 @@ class Pool:
         return f"for free capacity {where}"
 
 
-def unheard(instance: Instance) -> bool:
+def unreported(instance: Instance) -> bool:
     """A user's own host that hasn't reported yet: its resources are unknown."""
     return not instance.bought and instance.status in COMING and instance.started_at is None
 
@@ -228,7 +228,7 @@ def blocks_for(wants: Wants, query: Query, instance: Instance, fleet: str) -> in
         or (wants.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)
         or not query.takes_kind(offer)
-        or not there(query, instance)
+        or not at_sites(query, instance)
     ):
         return 0
     has = offer.instance.resources
@@ -237,7 +237,7 @@ def blocks_for(wants: Wants, query: Query, instance: Instance, fleet: str) -> in
     return 0 if dear else blocks
 
 
-def there(query: Query, instance: Instance) -> bool:
+def at_sites(query: Query, instance: Instance) -> bool:
     """Is it where the job's volumes are?"""
     return query.sites is None or any(site.has(instance) for site in query.sites)
 

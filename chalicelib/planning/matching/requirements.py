@@ -152,7 +152,7 @@ def fleet_query(config: FleetConfiguration) -> Query:
 
 
 @dataclass(frozen=True)
-class Fence:
+class FleetConditions:
     """A fleet's own conditions, with its profile merged in. `query` is None if it has none."""
 
     fleet: Fleet
@@ -163,42 +163,44 @@ class Fence:
     plain: bool = False  # it has hosts that run plain processes
 
     @staticmethod
-    def of(view: FleetView) -> Fence:
+    def of(view: FleetView) -> FleetConditions:
         config = merged_fleet(view.spec)
         query = None if config.nodes is None else fleet_query(config)
         local, plain = any(each.local for each in view.instances), any(map(without_docker, view.instances))
-        return Fence(view.fleet, config, query, view.imported, local, plain)
+        return FleetConditions(view.fleet, config, query, view.imported, local, plain)
 
 
 def combined(wants: Wants, view: FleetView) -> Query | Note:
     """What the fleet and the run both allow, or why this fleet can't host the run."""
-    return within(Fence.of(view), wants)
+    return within(FleetConditions.of(view), wants)
 
 
-def within(fence: Fence, wants: Wants) -> Query | Note:
+def within(conditions: FleetConditions, wants: Wants) -> Query | Note:
     """The same, for a fence that is used more than once."""
-    fleet = fence.fleet
+    fleet = conditions.fleet
     if fleet.deleted or fleet.status != "active":
         return Note(f"fleet `{fleet.name}`", "is being deleted")
     if wants.fleets is not None and fleet.name not in wants.fleets:
         return Note(f"fleet `{fleet.name}`", NOT_NAMED, f"add `{fleet.name}` to `fleets`")
-    if fence.imported and (unfit := _too_much(wants, fence)):
+    if conditions.imported and (unfit := _too_much(wants, conditions)):
         return Note(
             f"fleet `{fleet.name}`", f"is another project's, and takes no run {unfit}", "use a fleet of your own"
         )
-    if wants.networked and fence.config.placement != "cluster" and not fence.one_machine:
+    if wants.networked and conditions.config.placement != "cluster" and not conditions.one_machine:
         text = "isn't a cluster, and the replicas of this service reach each other"
         return Note(f"fleet `{fleet.name}`", text, "set `placement: cluster` on it, if its machines share a network")
     if wants.fleet_id is not None and fleet.id != wants.fleet_id:
         return Note(f"fleet `{fleet.name}`", "isn't where the other replicas are that this one reaches")
-    return wants.query if fence.query is None else _meet(wants.query, fence.query, fence.config, fleet.name)
+    return (
+        wants.query if conditions.query is None else _meet(wants.query, conditions.query, conditions.config, fleet.name)
+    )
 
 
-def _too_much(wants: Wants, fence: Fence) -> str:
+def _too_much(wants: Wants, conditions: FleetConditions) -> str:
     """What a run needs that a project doesn't give to the jobs of others."""
     if wants.query.host:
         return "with folders of its hosts"
-    if wants.named and fence.plain:
+    if wants.named and conditions.plain:
         return "with `user`, because it has hosts that run plain processes"
     return "with `privileged` or `docker`" if {"privileged", "docker"} & set(wants.container) else ""
 

@@ -17,7 +17,7 @@ MOST_TRIED = 25  # offers tried for one submission before it counts as out of ca
 
 
 @dataclass(frozen=True)
-class Buy:
+class Purchase:
     """A new instance of this fleet: the whole machine's offer, and how many of its blocks the job takes."""
 
     view: FleetView
@@ -35,12 +35,12 @@ def tried_by(job: Job) -> set[str]:
     return {attempt.offer_key for attempt in job.attempts}
 
 
-def best_buy(book: OfferBook, view: FleetView, query: Query, tried: Collection[str]) -> Buy | None:
+def best_buy(book: OfferBook, view: FleetView, query: Query, tried: Collection[str]) -> Purchase | None:
     found = book.best(query, tried) if len(tried) < MOST_TRIED else None
     if found is None:
         return None
     offer, blocks, total = found
-    return Buy(view, in_zones(offer, query), blocks, total)
+    return Purchase(view, in_zones(offer, query), blocks, total)
 
 
 def in_zones(offer: Offer, query: Query) -> Offer:

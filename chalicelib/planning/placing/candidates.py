@@ -13,22 +13,22 @@ from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool, PoolShare
 from chalicelib.planning.matching.requirements import Wants, within
-from chalicelib.planning.placing.buying import Buy, best_buy
+from chalicelib.planning.placing.buying import Purchase, best_buy
 
 
-class Asked:
+class Candidates:
     """`at` is a fleet's position in `pools`; `backends` are those whose machines can be clusters."""
 
     def __init__(self, wants: Wants, pools: Sequence[Pool], book: OfferBook, backends: Collection[str] = ()) -> None:
         self.wants, self.pools, self.book, self.backends = wants, pools, book, backends
         self._queries: dict[int, Query | Note] = {}
         self._shares: dict[int, Sequence[PoolShare]] = {}
-        self._buys: dict[int, Buy | None] = {}
+        self._buys: dict[int, Purchase | None] = {}
 
     def query(self, at: int) -> Query | Note:
         found = self._queries.get(at)
         if found is None:
-            found = self._queries[at] = within(self.pools[at].fence, self.wants)
+            found = self._queries[at] = within(self.pools[at].conditions, self.wants)
         return found
 
     def shares(self, at: int) -> Sequence[PoolShare]:
@@ -39,7 +39,7 @@ class Asked:
             self._shares[at] = found
         return found
 
-    def buy(self, at: int, tried: Collection[str]) -> Buy | None:
+    def buy(self, at: int, tried: Collection[str]) -> Purchase | None:
         """The best machine not yet tried, whether or not the fleet has room for it."""
         if tried:
             return self._buy(at, tried)
@@ -47,7 +47,7 @@ class Asked:
             self._buys[at] = self._buy(at, ())
         return self._buys[at]
 
-    def _buy(self, at: int, tried: Collection[str]) -> Buy | None:
+    def _buy(self, at: int, tried: Collection[str]) -> Purchase | None:
         query, view = self.order(at), self.pools[at].view
         return None if query is None else best_buy(self.book, view, query, tried)
 

@@ -19,10 +19,10 @@ from chalicelib.planning.matching.colocation import capable, first_of, is_cluste
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.placing.candidates import Asked
+from chalicelib.planning.placing.candidates import Candidates
 
 
-class Floor:
+class Capacity:
     def __init__(
         self,
         fleets: Sequence[FleetView],
@@ -41,17 +41,17 @@ class Floor:
         }
         self.volumes = dict(volumes or {})  # by name
         self.held: dict[str, str] = {}  # fleet → for whom some of its machines are held back
-        self._asked: dict[Wants, Asked] = {}
+        self._candidates: dict[Wants, Candidates] = {}
         self._journal = Journal()
 
-    def asked(self, wants: Wants) -> Asked:
+    def candidates(self, wants: Wants) -> Candidates:
         """What fits, free or not."""
-        found = self._asked.get(wants)
+        found = self._candidates.get(wants)
         if found is None:
-            found = self._asked[wants] = Asked(wants, self.pools, self.book, self._backends)
+            found = self._candidates[wants] = Candidates(wants, self.pools, self.book, self._backends)
         return found
 
-    def founding(self, pool: Pool) -> bool:
+    def awaits_first_machine(self, pool: Pool) -> bool:
         """Is this a cluster whose first machine has been ordered, so that nobody knows yet where the others must be?"""
         if not is_cluster(pool.view.spec):
             return False
@@ -72,21 +72,21 @@ class Floor:
 
     # --- what happened -----------------------------------------------------------------------------------------------
 
-    def took(self, instance: Instance, blocks: Collection[int]) -> None:
+    def record_claim(self, instance: Instance, blocks: Collection[int]) -> None:
         """A job has these blocks now; its claim is the last."""
         self._freed(instance, tuple([block for block in self._free[instance.id] if block not in blocks]))
         pool, row = self._where[instance.id]
         pool.listen(row, instance.claims[-1].ports, self._journal)
         self._journal.put(self.instances, instance.id, instance)
 
-    def mounted(self, volumes: Iterable[Volume], instance: Instance) -> None:
+    def record_mounts(self, volumes: Iterable[Volume], instance: Instance) -> None:
         """A job has these volumes now, as disks of this machine."""
         if instance.id in self.instances:
             self._journal.put(self.instances, instance.id, instance)
         for volume in volumes:
             self._journal.put(self.volumes, volume.name, volume)
 
-    def bought(self, fleet: Fleet, instance: Instance) -> None:
+    def record_purchase(self, fleet: Fleet, instance: Instance) -> None:
         """This instance is being created; other jobs may share what is left of it."""
         self._journal.put(self.fleets, fleet.id, fleet)
         self._journal.put(self.count, fleet.id, self.count[fleet.id] + 1)
@@ -96,18 +96,18 @@ class Floor:
             self._where[instance.id] = pool, pool.join(instance, self._journal)
             self._journal.put(self._free, instance.id, left)
             self._journal.put(self.instances, instance.id, instance)
-            self._asked.clear()  # this one may fit, too
+            self._candidates.clear()  # this one may fit, too
 
-    def gave_back(self, instance: Instance) -> None:
+    def record_release(self, instance: Instance) -> None:
         """This machine, as it is now, has fewer claims than before."""
         self._freed(instance, _free_blocks(instance))
         self._journal.put(self.instances, instance.id, instance)
 
-    def leaves(self, instance: Instance) -> None:
+    def record_end(self, instance: Instance) -> None:
         """It is being ended: nobody gets it any more."""
         self._freed(instance, ())
 
-    def hold(self, instance: Instance, whom: str) -> None:
+    def hold_for(self, instance: Instance, whom: str) -> None:
         """No other job gets this machine in this pass."""
         self._freed(instance, ())
         self._journal.put(self.held, instance.fleet_id, whom)
@@ -120,12 +120,12 @@ class Floor:
     # --- taking it back ----------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
-        """A point that `back` can return to."""
+        """A point that `roll_back` can return to."""
         return self._journal.mark()
 
-    def back(self, mark: int) -> None:
+    def roll_back(self, mark: int) -> None:
         """Undo everything taken or bought since the mark."""
-        self._journal.back(mark)
+        self._journal.roll_back(mark)
 
 
 def _free_blocks(instance: Instance) -> tuple[int, ...]:

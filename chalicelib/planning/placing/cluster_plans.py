@@ -9,11 +9,11 @@ from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.gang_needs import Needs
 from chalicelib.planning.placing.gang_placement import seek
 from chalicelib.planning.placing.gang_purchases import order
-from chalicelib.planning.placing.options import Hopeless
+from chalicelib.planning.placing.options import Unplaceable
 from chalicelib.planning.placing.queue import located
 from chalicelib.planning.volumes.sites import Volumes
 
@@ -27,8 +27,8 @@ def nowhere(
 ) -> tuple[Note, ...]:
     """Why these nodes can never start together; empty if they can, now or later."""
     (located_unit,) = located([list(unit)], volumes)
-    floor, needs = Floor(views, book, facts), Needs(located_unit)
-    found = seek(floor, needs, None)
-    if not isinstance(found, Hopeless) or order(floor, needs, ()) is not None:
+    capacity, needs = Capacity(views, book, facts), Needs(located_unit)
+    found = seek(capacity, needs, None)
+    if not isinstance(found, Unplaceable) or order(capacity, needs, ()) is not None:
         return ()
     return found.notes

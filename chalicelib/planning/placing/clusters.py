@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from chalicelib.planning.matching.bitmaps import first_of, rows_of
 from chalicelib.planning.matching.colocation import is_cluster
 from chalicelib.planning.matching.machine_index import Query
-from chalicelib.planning.matching.pools import Pool, unheard
+from chalicelib.planning.matching.pools import Pool, unreported
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.capacity import Capacity
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Cluster:
         offer = self.pool.machines[first_of(self.rows)].offer
         return offer.backend, offer.region
 
-    def free(self, floor: Floor, *, coming: bool = False) -> int:
+    def free(self, capacity: Capacity, *, coming: bool = False) -> int:
         """Its machines that take jobs and have none; with `coming`, those on their way too."""
         among = self.pool.ready | self.pool.coming if coming else self.pool.ready
         usable = rows_of(self.rows & self.pool.not_full(among))
-        return sum(1 << row for row in usable if _whole(floor, self.pool, row))
+        return sum(1 << row for row in usable if _is_unused(capacity, self.pool, row))
 
 
-def clusters(floor: Floor) -> Iterator[Cluster]:
-    for at, pool in enumerate(floor.pools):
+def clusters(capacity: Capacity) -> Iterator[Cluster]:
+    for at, pool in enumerate(capacity.pools):
         if is_cluster(pool.view.spec):
             places: dict[tuple[str, str], int] = {}
             for row, instance in enumerate(pool.machines):
@@ -50,31 +50,31 @@ def clusters(floor: Floor) -> Iterator[Cluster]:
             yield from (Cluster(at, pool, rows) for rows in places.values())
 
 
-def _whole(floor: Floor, pool: Pool, row: int) -> bool:
-    instance = floor.instances[pool.machines[row].id]
-    return len(floor.free(instance)) == instance.total_blocks
+def _is_unused(capacity: Capacity, pool: Pool, row: int) -> bool:
+    instance = capacity.instances[pool.machines[row].id]
+    return len(capacity.free(instance)) == instance.total_blocks
 
 
-def fitting_rows(floor: Floor, cluster: Cluster, wants: Wants) -> int:
+def fitting_rows(capacity: Capacity, cluster: Cluster, wants: Wants) -> int:
     """Machines that fit, free or not; a host that hasn't reported may."""
-    asked = floor.asked(wants)
+    asked = capacity.candidates(wants)
     if not isinstance(asked.query(cluster.at), Query):
         return 0
     rows = 0
     for share in asked.shares(cluster.at):
         rows |= share.rows
-    silent = sum(1 << row for row, each in enumerate(cluster.pool.machines) if unheard(each))
+    silent = sum(1 << row for row, each in enumerate(cluster.pool.machines) if unreported(each))
     return (rows | silent & cluster.pool.chosen(asked.wants)) & cluster.rows
 
 
-def may_use(floor: Floor, at: int, groups: Iterable[Wants]) -> bool:
+def may_use(capacity: Capacity, at: int, groups: Iterable[Wants]) -> bool:
     """May every node be in this fleet, as far as the fleet and the run say?"""
-    return all(isinstance(floor.asked(wants).query(at), Query) for wants in groups)
+    return all(isinstance(capacity.candidates(wants).query(at), Query) for wants in groups)
 
 
-def undecided_rows(floor: Floor, cluster: Cluster, wants: Wants) -> int:
+def undecided_rows(capacity: Capacity, cluster: Cluster, wants: Wants) -> int:
     """Machines that fit if they come up in the zone of the volumes."""
-    query = floor.asked(wants).query(cluster.at)
+    query = capacity.candidates(wants).query(cluster.at)
     return cluster.pool.undecided(wants, query) & cluster.rows if isinstance(query, Query) else 0
 
 

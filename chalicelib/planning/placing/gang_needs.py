@@ -13,7 +13,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.capacity import Capacity
 
 
 def is_gang(unit: Sequence[QueuedJob]) -> bool:
@@ -47,10 +47,10 @@ def complete(unit: Sequence[QueuedJob]) -> bool:
     return [item.job.job_num for item in unit] == list(range(unit[0].spec.jobs_per_replica))
 
 
-def no_cluster(floor: Floor, text: str = "") -> Note:
+def no_cluster(capacity: Capacity, text: str = "") -> Note:
     """Why no fleet takes a task on several nodes."""
-    if not floor.pools:
+    if not capacity.pools:
         return Note("the project", "has no fleet", "apply a configuration with `type: fleet` and `placement: cluster`")
-    names = ", ".join(f"`{pool.view.fleet.name}`" for pool in floor.pools[:5])
+    names = ", ".join(f"`{pool.view.fleet.name}`" for pool in capacity.pools[:5])
     hint = "set `placement: cluster` on a fleet whose hosts share a network"
     return Note("the run", text or f"has several nodes, and no fleet is a cluster (there are {names})", hint)

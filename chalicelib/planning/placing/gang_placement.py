@@ -24,21 +24,21 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.volumes import Volume
 from chalicelib.machines.gang import GANG, TO_MEET, TO_SEAL
 from chalicelib.planning.kernel.plan import Note, Step
-from chalicelib.planning.kernel.purchases import in_one_call
+from chalicelib.planning.kernel.purchases import batch_creates
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.bitmaps import rows_of
 from chalicelib.planning.matching.colocation import is_cluster
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.all_or_none import Unplaced, nowhere
-from chalicelib.planning.placing.buying import Buy
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.buying import Purchase
+from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.claims import claim_of
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use, share_out, undecided_rows
 from chalicelib.planning.placing.gang_needs import Needs, complete, is_gang, no_cluster
 from chalicelib.planning.placing.gang_purchases import Ordered, Retreat, order, retreat
 from chalicelib.planning.placing.gang_workflow import begin_start
 from chalicelib.planning.placing.new_machine import order_for
-from chalicelib.planning.placing.options import Hopeless, Waits, hopeless
+from chalicelib.planning.placing.options import Unplaceable, Waiting, unplaceable
 from chalicelib.planning.placing.quotas import Allowance, needed
 from chalicelib.planning.placing.shortages import too_few_hosts, too_few_machines
 from chalicelib.planning.volumes.attachments import take
@@ -46,7 +46,7 @@ from chalicelib.planning.volumes.sites import Site, busy, chosen_for, free, site
 
 CHUNK = 30  # nodes whose places one commit takes: each writes its machine and an event
 CHUNK_WITH_DISKS = 15  # so too where each has volumes
-HELD_AFTER: Micros = 5 * MINUTE  # of waiting; from then on, free machines are held back for a gang
+HOLD_AFTER: Micros = 5 * MINUTE  # of waiting; from then on, free machines are held back for a gang
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class FoundCluster:
         return sum(machine.offer.price for machine in self.machines)
 
 
-class Gathering:
+class GangPlacer:
     """The reservations of a queue pass. `ahead`: units that wait further ahead than this part of the queue, `todo`."""
 
     def __init__(
         self,
-        floor: Floor,
+        capacity: Capacity,
         now: Micros,
         facts: Mapping[str, BackendFacts],
         gangs: Mapping[str, Gang],
@@ -72,35 +72,35 @@ class Gathering:
         todo: Sequence[Sequence[QueuedJob]],
         allowance: Allowance,
     ) -> None:
-        self.floor, self.now, self.facts, self._allowance = floor, now, facts, allowance
+        self.capacity, self.now, self.facts, self._allowance = capacity, now, facts, allowance
         self._gangs = gangs
-        self._gave_way: set[str] = set()
+        self._preempted: set[str] = set()
         self._order = {unit[0].job.id: at for at, unit in enumerate(todo)}
         for unit in ahead:
             if is_gang(unit) and complete(unit):
-                hold_back(floor, now, Needs(unit))
+                hold_back(capacity, now, Needs(unit))
 
     def places(self, unit: Sequence[QueuedJob]) -> tuple[Step, ...] | Unplaced:
         """The steps that reserve every place still missing, or why they can't be had."""
         gang, lead = self._gangs.get(unit[0].job.id), unit[0]
         if not complete(unit):
-            return Unplaced(lead, Waits("", "for its other jobs to be submitted"))
+            return Unplaced(lead, Waiting("", "for its other jobs to be submitted"))
         if gang is not None and gang.status not in (GangStatus.gathering, GangStatus.undone):
             return ()  # it was sealed meanwhile
-        begun = gang is not None and gang.status is GangStatus.gathering and gang.id not in self._gave_way
+        begun = gang is not None and gang.status is GangStatus.gathering and gang.id not in self._preempted
         if gang is not None and gang.places and (not begun or self.now >= (gang.until or 0)):
-            return Unplaced(lead, Waits("", "for its earlier places to be given back"))
+            return Unplaced(lead, Waiting("", "for its earlier places to be given back"))
         needs = Needs(unit, len(gang.places) if gang is not None else 0)
-        free_now = None if needs.first else self._where_free(unit)
+        free_now = None if needs.first else self._with_free_volumes(unit)
         if free_now is not None:
             answer = self._reserved(Needs(free_now), gang)
             if not isinstance(answer, Unplaced):
                 return answer
         return self._reserved(needs, gang)
 
-    def _where_free(self, unit: Sequence[QueuedJob]) -> list[QueuedJob] | None:
+    def _with_free_volumes(self, unit: Sequence[QueuedJob]) -> list[QueuedJob] | None:
         """The nodes, only where their volumes are free; None: that is everywhere, or nowhere."""
-        having = [sites(item.volumes, self.floor.volumes, free) for item in unit if item.volumes]
+        having = [sites(item.volumes, self.capacity.volumes, free) for item in unit if item.volumes]
         found = iter(together(having))
         narrowed = [replace(item, sites=next(found)) if item.volumes else item for item in unit]
         if narrowed == list(unit) or any(item.sites == () for item in narrowed):
@@ -111,36 +111,36 @@ class Gathering:
         lead = needs.unit[0]
         if without := self._without_volumes(needs.nodes):
             return Unplaced(lead, without)
-        found, gave_way = self._seek(needs, gang)
+        found, preempted = self._seek(needs, gang)
         if isinstance(found, FoundCluster):
-            return self._all_claims(needs, found.machines, gang, gave_way)
-        more = order(self.floor, needs, gang.places if gang is not None else ())
+            return self._all_claims(needs, found.machines, gang, preempted)
+        more = order(self.capacity, needs, gang.places if gang is not None else ())
         if isinstance(more, Ordered):
             return self._all_claims(needs, more.places, gang, ())
         if isinstance(more, Retreat):
             return self._retreat(needs, more, gang)
         found = more or found
-        if isinstance(found, Waits) and (held := hold_back(self.floor, self.now, needs)):
-            return Unplaced(lead, Waits(held, f"{found.text}, held back for it"))
+        if isinstance(found, Waiting) and (held := hold_back(self.capacity, self.now, needs)):
+            return Unplaced(lead, Waiting(held, f"{found.text}, held back for it"))
         return Unplaced(lead, found)
 
-    def _without_volumes(self, nodes: Sequence[QueuedJob]) -> Waits | Hopeless | None:
+    def _without_volumes(self, nodes: Sequence[QueuedJob]) -> Waiting | Unplaceable | None:
         """Why these nodes can't have their volumes now, wherever their places are."""
         for item in nodes:
             if item.sites == ():
-                return nowhere(item, self.floor.volumes)
+                return nowhere(item, self.capacity.volumes)
         shares = self._shares(nodes, [(item.sites or ()).__contains__ for item in nodes])
-        return shares if isinstance(shares, Waits) else None
+        return shares if isinstance(shares, Waiting) else None
 
     def _shares(
         self, nodes: Sequence[QueuedJob], where: Sequence[Callable[[Site], bool]]
-    ) -> list[list[Volume]] | Waits:
+    ) -> list[list[Volume]] | Waiting:
         """The volumes of each node: free ones, where its place is."""
-        left, found = dict(self.floor.volumes), list[list[Volume]]()
+        left, found = dict(self.capacity.volumes), list[list[Volume]]()
         for item, takes in zip(nodes, where, strict=True):
             chosen = chosen_for(item.volumes, left, takes) if item.volumes else []
             if chosen is None:
-                return Waits("", busy(item.volumes, self.floor.volumes))
+                return Waiting("", busy(item.volumes, self.capacity.volumes))
             found.append(chosen)
             for volume in chosen:
                 if not volume.shareable:
@@ -155,124 +155,129 @@ class Gathering:
             draft.wake(gang.unit)
         else:
             for instance in retreat(draft, needs, back):
-                self.floor.leaves(instance)
+                self.capacity.record_end(instance)
         return (draft.step(),)
 
-    def _seek(self, needs: Needs, gang: Gang | None) -> tuple[FoundCluster | Waits | Hopeless, list[Gang]]:
+    def _seek(self, needs: Needs, gang: Gang | None) -> tuple[FoundCluster | Waiting | Unplaceable, list[Gang]]:
         """A place for every node; if there is none, with the places of gangs behind it that aren't sealed."""
-        mark, gave_way = self.floor.mark(), list[Gang]()
-        found = seek(self.floor, needs, gang)
+        mark, preempted = self.capacity.mark(), list[Gang]()
+        found = seek(self.capacity, needs, gang)
         for rival in self._rivals(needs.lead):
             if isinstance(found, FoundCluster):
                 break
-            gave_way.append(rival)
+            preempted.append(rival)
             for place in rival.places:
-                if (instance := self.floor.instances.get(place)) is not None:
-                    self.floor.gave_back(without(instance, rival))
-            found = seek(self.floor, needs, gang)
-        self.floor.back(mark)
-        return found, gave_way
+                if (instance := self.capacity.instances.get(place)) is not None:
+                    self.capacity.record_release(without(instance, rival))
+            found = seek(self.capacity, needs, gang)
+        self.capacity.roll_back(mark)
+        return found, preempted
 
     def _all_claims(
-        self, needs: Needs, found: Sequence[Instance | Buy], gang: Gang | None, gave_way: Sequence[Gang]
+        self, needs: Needs, found: Sequence[Instance | Purchase], gang: Gang | None, preempted: Sequence[Gang]
     ) -> tuple[Step, ...] | Unplaced:
         """Each node gets its place, its volumes and its share of the quota, or none gets any."""
         run, need = needs.unit[0].run, needed(found, len(needs.nodes))
         if wait := self._allowance.refuses(run, need):
-            return Unplaced(needs.unit[0], Waits("", wait))
+            return Unplaced(needs.unit[0], Waiting("", wait))
         shares = self._shares(needs.nodes[: len(found)], [_at(place) for place in found])
-        if isinstance(shares, Waits):
+        if isinstance(shares, Waiting):
             return Unplaced(needs.unit[0], shares)
-        self._gave_way.update(rival.id for rival in gave_way)
+        self._preempted.update(rival.id for rival in preempted)
         self._allowance.takes(run, need)
-        return tuple(self._claims(needs, found, shares, gang, gave_way))
+        return tuple(self._claims(needs, found, shares, gang, preempted))
 
     def _claims(
         self,
         needs: Needs,
-        found: Sequence[Instance | Buy],
+        found: Sequence[Instance | Purchase],
         shares: Sequence[Sequence[Volume]],
         gang: Gang | None,
-        gave_way: Sequence[Gang],
+        preempted: Sequence[Gang],
     ) -> Iterator[Step]:
         first, lead, nodes = needs.first, needs.lead, len(needs.unit)
         size = CHUNK_WITH_DISKS if any(shares) else CHUNK
         for start in range(0, max(1, len(found)), size):
             chunk, draft = found[start : start + size], Draft(self.now)
-            for rival in gave_way if start == 0 else ():
+            for rival in preempted if start == 0 else ():
                 draft.move(GANG, rival, "undo", message=f"gave way to {lead.run_name}", until=None, due_at=self.now)
                 draft.wake(rival.unit)
             held = [
-                self._claimed(draft, needs.unit[first + number], place, shares[number], gave_way)
+                self._claimed(draft, needs.unit[first + number], place, shares[number], preempted)
                 for number, place in enumerate(chunk, start)
             ]
-            comes_by = max((each.deadline or 0 for each in held), default=0)
+            arrival_deadline = max((each.deadline or 0 for each in held), default=0)
             places = (*(gang.places if gang else ()), *(each.id for each in held))
-            gang = _reserved(draft, gang, lead, nodes, places, comes_by)
+            gang = _reserved(draft, gang, lead, nodes, places, arrival_deadline)
             self._allowance.sign(draft)
-            yield in_one_call(draft.step(), self.facts)
+            yield batch_creates(draft.step(), self.facts)
 
     def _claimed(
-        self, draft: Draft, item: QueuedJob, place: Instance | Buy, share: Sequence[Volume], gave_way: Sequence[Gang]
+        self,
+        draft: Draft,
+        item: QueuedJob,
+        place: Instance | Purchase,
+        share: Sequence[Volume],
+        preempted: Sequence[Gang],
     ) -> Instance:
         if isinstance(place, Instance):
-            instance = _claim(draft, self.floor, item, without(place, *gave_way))
+            instance = _claim(draft, self.capacity, item, without(place, *preempted))
         else:
             facts = self.facts.get(place.offer.backend) or BackendFacts(name=place.offer.backend)
-            instance = order_for(draft, self.floor, facts, item, place)
+            instance = order_for(draft, self.capacity, facts, item, place)
         if share:
-            latest = [self.floor.volumes[volume.name] for volume in share]
+            latest = [self.capacity.volumes[volume.name] for volume in share]
             taken, instance = take(draft, latest, item.job, instance, early=True)
-            self.floor.mounted(taken, instance)
+            self.capacity.record_mounts(taken, instance)
         return instance
 
     def _rivals(self, lead: Job) -> list[Gang]:
         """Gangs that aren't sealed and come later in the queue, the last first."""
         own = self._order[lead.id]
-        later = [
+        behind = [
             (self._order[job_id], gang)
             for job_id, gang in self._gangs.items()
             if gang.status is GangStatus.gathering
-            and gang.id not in self._gave_way
+            and gang.id not in self._preempted
             and self._order.get(job_id, own) > own
         ]
-        return [gang for _, gang in sorted(later, key=lambda each: -each[0])]
+        return [gang for _, gang in sorted(behind, key=lambda each: -each[0])]
 
 
-def _at(place: Instance | Buy) -> Callable[[Site], bool]:
+def _at(place: Instance | Purchase) -> Callable[[Site], bool]:
     if isinstance(place, Instance):
         return lambda site: site.has(place)
     return lambda site: site.surely(place.offer)
 
 
-def seek(floor: Floor, needs: Needs, gang: Gang | None) -> FoundCluster | Waits | Hopeless:
+def seek(capacity: Capacity, needs: Needs, gang: Gang | None) -> FoundCluster | Waiting | Unplaceable:
     """The places that cost least, of the clusters that have enough."""
     groups = needs.groups()
     found: list[FoundCluster] = []
-    waits: Waits | None = None
+    waits: Waiting | None = None
     notes: list[Note] = []
-    for cluster in clusters(floor):
-        if gang is not None and not all(_sound(floor, cluster, place) for place in gang.places):
+    for cluster in clusters(capacity):
+        if gang is not None and not all(_still_usable(capacity, cluster, place) for place in gang.places):
             continue
-        fitting = [fitting_rows(floor, cluster, wants) for wants in groups]
+        fitting = [fitting_rows(capacity, cluster, wants) for wants in groups]
         counts = [len(ranks) for ranks in groups.values()]
-        free = cluster.free(floor)
+        free = cluster.free(capacity)
         if chosen := share_out(counts, [rows & free for rows in fitting]):
-            found.append(FoundCluster(cluster, tuple(_by_rank(floor, cluster, list(groups.values()), chosen))))
+            found.append(FoundCluster(cluster, tuple(_by_rank(capacity, cluster, list(groups.values()), chosen))))
         elif found:
             continue
-        elif text := _awaited(floor, cluster, needs, fitting, free):
-            waits = waits or Waits(cluster.name, text)
-        elif cluster.pool.view.spec.configuration.nodes is None and may_use(floor, cluster.at, groups):
-            notes.append(too_few_hosts(floor, cluster, needs))
+        elif text := _awaited(capacity, cluster, needs, fitting, free):
+            waits = waits or Waiting(cluster.name, text)
+        elif cluster.pool.view.spec.configuration.nodes is None and may_use(capacity, cluster.at, groups):
+            notes.append(too_few_hosts(capacity, cluster, needs))
     if found:
         return min(found, key=lambda each: each.price)
     if waits is not None or (gang is not None and gang.places):
-        return waits or Waits("", f"for the rest of {gang.nodes if gang else 0} hosts")
-    notes += too_few_machines(floor, needs)
-    if not notes and any(is_cluster(pool.view.spec) for pool in floor.pools):
-        return hopeless(floor, next(iter(groups)), _with_all_attempts(needs), together=True)
-    return Hopeless(tuple(notes) or (no_cluster(floor),))
+        return waits or Waiting("", f"for the rest of {gang.nodes if gang else 0} hosts")
+    notes += too_few_machines(capacity, needs)
+    if not notes and any(is_cluster(pool.view.spec) for pool in capacity.pools):
+        return unplaceable(capacity, next(iter(groups)), _with_all_attempts(needs), together=True)
+    return Unplaceable(tuple(notes) or (no_cluster(capacity),))
 
 
 def _with_all_attempts(needs: Needs) -> Job:
@@ -281,25 +286,27 @@ def _with_all_attempts(needs: Needs) -> Job:
     return needs.lead.with_(attempts=tuple(attempts))
 
 
-def hold_back(floor: Floor, now: Micros, needs: Needs) -> str:
+def hold_back(capacity: Capacity, now: Micros, needs: Needs) -> str:
     """Hold the machines that are free for a gang back from the jobs behind it; returns the fleet in which it did."""
-    if now - needs.lead.submitted_at < HELD_AFTER:
+    if now - needs.lead.submitted_at < HOLD_AFTER:
         return ""
     groups = needs.groups()
-    for cluster in clusters(floor):
-        fitting = [fitting_rows(floor, cluster, wants) for wants in groups]
-        held = cluster.free(floor) & _any(fitting)
+    for cluster in clusters(capacity):
+        fitting = [fitting_rows(capacity, cluster, wants) for wants in groups]
+        held = cluster.free(capacity) & _any(fitting)
         enough = share_out([len(ranks) for ranks in groups.values()], fitting)
-        if enough or _awaits_room(floor, cluster, len(needs.nodes), held, _any(fitting)):
+        if enough or _awaits_room(capacity, cluster, len(needs.nodes), held, _any(fitting)):
             for row in rows_of(held):
-                floor.hold(cluster.pool.machines[row], f"run `{needs.lead.run_name}`, which waits for {_hosts(needs)}")
+                capacity.hold_for(
+                    cluster.pool.machines[row], f"run `{needs.lead.run_name}`, which waits for {_hosts(needs)}"
+                )
             return cluster.name
     return ""
 
 
-def _awaits_room(floor: Floor, cluster: Cluster, nodes: int, free: int, fitting: int) -> bool:
+def _awaits_room(capacity: Capacity, cluster: Cluster, nodes: int, free: int, fitting: int) -> bool:
     """Will there be enough once the cluster has grown, but not while so many of its machines are in use?"""
-    room = floor.room(cluster.pool)
+    room = capacity.room(cluster.pool)
     return room is not None and free.bit_count() + room < nodes <= fitting.bit_count() + room
 
 
@@ -313,15 +320,15 @@ def _any(sets: Sequence[int]) -> int:
     return found
 
 
-def _by_rank(floor: Floor, cluster: Cluster, groups: list[list[int]], chosen: list[int]) -> Iterator[Instance]:
+def _by_rank(capacity: Capacity, cluster: Cluster, groups: list[list[int]], chosen: list[int]) -> Iterator[Instance]:
     where: dict[int, int] = {}
     for ranks, rows in zip(groups, chosen, strict=True):
         where.update(zip(ranks, rows_of(rows), strict=True))
     for rank in sorted(where):
-        yield floor.instances[cluster.pool.machines[where[rank]].id]
+        yield capacity.instances[cluster.pool.machines[where[rank]].id]
 
 
-def _sound(floor: Floor, cluster: Cluster, place: str) -> bool:
+def _still_usable(capacity: Capacity, cluster: Cluster, place: str) -> bool:
     """Is a machine claimed earlier in this cluster, and still good?"""
     rows = cluster.rows & cluster.pool.ready
     return any(cluster.pool.machines[row].id == place for row in rows_of(rows))
@@ -331,14 +338,14 @@ def _hosts(needs: Needs) -> str:
     return f"{len(needs.nodes)} whole hosts"
 
 
-def _awaited(floor: Floor, cluster: Cluster, needs: Needs, fitting: Sequence[int], free: int) -> str:
+def _awaited(capacity: Capacity, cluster: Cluster, needs: Needs, fitting: Sequence[int], free: int) -> str:
     """Empty if the cluster hasn't enough machines, free or not."""
     groups = needs.groups()
     counts = [len(ranks) for ranks in groups.values()]
     if share_out(counts, fitting):
         ready = len(list(rows_of(free & _any(fitting))))
         return f"for {_hosts(needs)} in cluster `{cluster.name}` at once ({ready} free now)"
-    coming = [undecided_rows(floor, cluster, wants) for wants in groups]
+    coming = [undecided_rows(capacity, cluster, wants) for wants in groups]
     if share_out(counts, [rows | more for rows, more in zip(fitting, coming, strict=True)]):
         return cluster.pool.zone_of(_any(coming))
     return ""
@@ -359,16 +366,17 @@ def of_gang(claim: Claim, gang: Gang) -> bool:
 
 
 def _reserved(
-    draft: Draft, gang: Gang | None, lead: Job, nodes: int, places: tuple[str, ...], comes_by: Micros
+    draft: Draft, gang: Gang | None, lead: Job, nodes: int, places: tuple[str, ...], arrival_deadline: Micros
 ) -> Gang:
-    """The gang with these places, sealed if they are all. `comes_by`: when those that were bought must be there."""
+    """The gang with these places, sealed if it now has all. `arrival_deadline`: when the machines that were bought must
+    be there."""
     now, sealed = draft.now, len(places) == nodes
     begun = gang is not None and gang.status is GangStatus.gathering
     until = gang.until if gang is not None and begun else now + TO_SEAL
     if sealed:
-        until = max(now + TO_MEET, comes_by + MINUTE)
-    elif comes_by:
-        until = max(until or 0, comes_by)  # the first machine of a new cluster
+        until = max(now + TO_MEET, arrival_deadline + MINUTE)
+    elif arrival_deadline:
+        until = max(until or 0, arrival_deadline)  # the first machine of a new cluster
     due_at = now if sealed else until
     changes: dict[str, Any] = {"places": places, "until": until, "due_at": due_at, "message": ""}
     if sealed:
@@ -407,7 +415,7 @@ def _gang(now: Micros, lead: Job, nodes: int, status: GangStatus) -> Gang:
     )
 
 
-def _claim(draft: Draft, floor: Floor, item: QueuedJob, before: Instance) -> Instance:
+def _claim(draft: Draft, capacity: Capacity, item: QueuedJob, before: Instance) -> Instance:
     """The whole machine, without what a gang that gave way had there."""
     blocks = tuple(range(before.total_blocks))
     claim = claim_of(item, blocks)
@@ -416,5 +424,5 @@ def _claim(draft: Draft, floor: Floor, item: QueuedJob, before: Instance) -> Ins
     else:
         instance = before.with_(claims=(claim,), last_processed_at=draft.now)
         draft.save(instance)
-    floor.took(instance, blocks)
+    capacity.record_claim(instance, blocks)
     return instance

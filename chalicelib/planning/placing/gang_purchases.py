@@ -23,11 +23,11 @@ from chalicelib.planning.matching.bitmaps import first_of as first_row
 from chalicelib.planning.matching.colocation import first_of, is_cluster, place_of
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.pools import COMING, READY, Pool
-from chalicelib.planning.placing.buying import MOST_TRIED, Buy, in_zones, may_grow, tried_by
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.buying import MOST_TRIED, Purchase, in_zones, may_grow, tried_by
+from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use
 from chalicelib.planning.placing.gang_needs import Needs
-from chalicelib.planning.placing.options import Waits
+from chalicelib.planning.placing.options import Waiting
 
 OFFERS_READ = 200  # for the first machine
 
@@ -36,7 +36,7 @@ OFFERS_READ = 200  # for the first machine
 class Ordered:
     """Places from the first missing rank on: machines that are there, and what is bought."""
 
-    places: tuple[Instance | Buy, ...]
+    places: tuple[Instance | Purchase, ...]
 
     @property
     def price(self) -> float:
@@ -52,14 +52,14 @@ class Retreat:
     first: Instance
 
 
-def order(floor: Floor, needs: Needs, held: Collection[str]) -> Ordered | Retreat | Waits | None:
+def order(capacity: Capacity, needs: Needs, held: Collection[str]) -> Ordered | Retreat | Waiting | None:
     """What costs least. `held`: the places that the gang has already. None: nothing that can be bought would help."""
     tried = {key for item in needs.unit for key in tried_by(item.job)}
-    waits: Waits | None = None
+    waits: Waiting | None = None
     ordered: list[Ordered] = []
-    for at, pool in enumerate(floor.pools):
+    for at, pool in enumerate(capacity.pools):
         if len(tried) < MOST_TRIED and is_cluster(pool.view.spec):
-            answer = _Order(floor, at, needs, held, tried).answer()
+            answer = _Order(capacity, at, needs, held, tried).answer()
             if isinstance(answer, Ordered):
                 ordered.append(answer)
             elif isinstance(answer, Retreat):
@@ -73,45 +73,47 @@ def order(floor: Floor, needs: Needs, held: Collection[str]) -> Ordered | Retrea
 class _Order:
     """What one fleet could do."""
 
-    def __init__(self, floor: Floor, at: int, needs: Needs, held: Collection[str], tried: Collection[str]) -> None:
-        self.floor, self.at, self.needs, self.held, self.tried = floor, at, needs, held, tried
-        self.pool: Pool = floor.pools[at]
+    def __init__(
+        self, capacity: Capacity, at: int, needs: Needs, held: Collection[str], tried: Collection[str]
+    ) -> None:
+        self.capacity, self.at, self.needs, self.held, self.tried = capacity, at, needs, held, tried
+        self.pool: Pool = capacity.pools[at]
         self.view, self.groups = self.pool.view, needs.groups()
         self.first = first_of(self.view.instances)
 
-    def answer(self) -> Ordered | Retreat | Waits | None:
-        name, count = self.view.fleet.name, self.floor.count[self.view.fleet.id]
-        if not may_use(self.floor, self.at, self.groups):
+    def answer(self) -> Ordered | Retreat | Waiting | None:
+        name, count = self.view.fleet.name, self.capacity.count[self.view.fleet.id]
+        if not may_use(self.capacity, self.at, self.groups):
             return None
         if not all(may_grow(self.pool, count, wants) for wants in self.groups):
             return None
         staying = {each.id for each in self.view.instances if each.status in (*READY, *COMING)}
         if not staying.issuperset(self.held):
             return None
-        if self.floor.founding(self.pool):
-            return Waits(name, f"for the first machine of cluster `{name}` to be created")
-        return self._begin() if self.first is None else self._rest(self.first)
+        if self.capacity.awaits_first_machine(self.pool):
+            return Waiting(name, f"for the first machine of cluster `{name}` to be created")
+        return self._start_cluster() if self.first is None else self._extend_cluster(self.first)
 
     # --- a new cluster -----------------------------------------------------------------------------------------------
 
-    def _begin(self) -> Ordered | Waits | None:
+    def _start_cluster(self) -> Ordered | Waiting | None:
         """Its first machine, where there may be one for every node."""
         nodes, name = len(self.needs.unit), self.view.fleet.name
-        if not self._may_hold(nodes):
+        if not self._size_allowed(nodes):
             return None
         if not self._has_room(nodes):
-            return Waits(name, f"for room in fleet `{name}` for {nodes} machines")
-        buy = self._founder()
+            return Waiting(name, f"for room in fleet `{name}` for {nodes} machines")
+        buy = self._first_machine()
         return None if buy is None else Ordered((buy,))
 
-    def _founder(self) -> Buy | None:
-        orders = {wants: self.floor.asked(wants).order(self.at) for wants in self.groups}
+    def _first_machine(self) -> Purchase | None:
+        orders = {wants: self.capacity.candidates(wants).order(self.at) for wants in self.groups}
         first = orders[next(iter(self.groups))]
-        for offer, _, total in self.floor.book.machines(first, OFFERS_READ) if first else ():
+        for offer, _, total in self.capacity.book.machines(first, OFFERS_READ) if first else ():
             usable = offer.availability.usable and offer.key not in self.tried
             if usable and all(query and self._sold(query, offer) for query in orders.values()):
                 assert first is not None
-                return Buy(self.view, in_zones(offer, first), total, total)
+                return Purchase(self.view, in_zones(offer, first), total, total)
         return None
 
     def _sold(self, query: Query, beside: Offer) -> bool:
@@ -119,72 +121,72 @@ class _Order:
         return query.takes_place(beside.backend, beside.region, None) and self._best(there) is not None
 
     def _best(self, query: Query) -> tuple[Offer, int, int] | None:
-        return self.floor.book.best(query, self.tried)
+        return self.capacity.book.best(query, self.tried)
 
     # --- the rest of one ---------------------------------------------------------------------------------------------
 
-    def _rest(self, first: Instance) -> Ordered | Retreat | Waits | None:
+    def _extend_cluster(self, first: Instance) -> Ordered | Retreat | Waiting | None:
         cluster = self._cluster(first)
-        where, missing = self._there(cluster)
+        where, missing = self._machines_by_rank(cluster)
         if not self._has_room(len(missing)):
             return self._wait(cluster)
         for wants, ranks in self.groups.items():
             lacking = [rank for rank in ranks if rank in missing]
             if not lacking:
                 continue
-            query = self.floor.asked(wants).order(self.at)
+            query = self.capacity.candidates(wants).order(self.at)
             found = None if query is None else self._best(query)
             if query is None or found is None:
                 return self._retreat(first)
             offer, _, total = found
-            where |= {rank: Buy(self.view, in_zones(offer, query), total, total) for rank in lacking}
+            where |= {rank: Purchase(self.view, in_zones(offer, query), total, total) for rank in lacking}
         return Ordered(tuple(where[rank] for rank in sorted(where)))
 
     def _cluster(self, first: Instance) -> Cluster:
         place = first.offer.backend, first.offer.region
-        mine = (each for each in clusters(self.floor) if each.at == self.at)
-        return next(each for each in mine if each.place == place)
+        own_clusters = (each for each in clusters(self.capacity) if each.at == self.at)
+        return next(each for each in own_clusters if each.place == place)
 
-    def _there(self, cluster: Cluster) -> tuple[dict[int, Instance | Buy], set[int]]:
+    def _machines_by_rank(self, cluster: Cluster) -> tuple[dict[int, Instance | Purchase], set[int]]:
         """Machines by rank, those that are still coming too; and the ranks for which there is none."""
-        where: dict[int, Instance | Buy] = {}
-        free, missing = cluster.free(self.floor, coming=True), set[int]()
+        where: dict[int, Instance | Purchase] = {}
+        free, missing = cluster.free(self.capacity, coming=True), set[int]()
         for wants, ranks in self.groups.items():
             for rank in ranks:
-                rows = free & fitting_rows(self.floor, cluster, wants)
+                rows = free & fitting_rows(self.capacity, cluster, wants)
                 if not rows:
                     missing.add(rank)
                     continue
                 row = first_row(rows)
                 free &= ~(1 << row)
-                where[rank] = self.floor.instances[self.pool.machines[row].id]
+                where[rank] = self.capacity.instances[self.pool.machines[row].id]
         return where, missing
 
-    def _wait(self, cluster: Cluster) -> Waits | None:
+    def _wait(self, cluster: Cluster) -> Waiting | None:
         """The fleet is full; will there be enough once what runs there has ended?"""
         nodes, found = len(self.needs.nodes), 0
         for wants in self.groups:
-            found |= fitting_rows(self.floor, cluster, wants)
-        if found.bit_count() + (self.floor.room(self.pool) or 0) < nodes:
+            found |= fitting_rows(self.capacity, cluster, wants)
+        if found.bit_count() + (self.capacity.room(self.pool) or 0) < nodes:
             return None
-        return Waits(cluster.name, f"for {nodes} whole hosts in cluster `{cluster.name}` at once")
+        return Waiting(cluster.name, f"for {nodes} whole hosts in cluster `{cluster.name}` at once")
 
     def _retreat(self, first: Instance) -> Retreat | None:
         """Only if nobody else uses what is there or asked for it, and the fleet needn't keep any."""
         nodes = self.view.spec.configuration.nodes
         staying = [each for each in self.view.instances if each.status in (*READY, *COMING)]
         others = [each for each in staying if each.id not in self.held]
-        kept = any(each.claims or each.idle_seconds is None for each in others)
-        return None if kept or nodes is None or nodes.min else Retreat(self.view, first)
+        in_use = any(each.claims or each.idle_seconds is None for each in others)
+        return None if in_use or nodes is None or nodes.min else Retreat(self.view, first)
 
     # --- how many ----------------------------------------------------------------------------------------------------
 
-    def _may_hold(self, machines: int) -> bool:
+    def _size_allowed(self, machines: int) -> bool:
         nodes = self.view.spec.configuration.nodes
         return nodes is not None and (nodes.max is None or machines <= nodes.max)
 
     def _has_room(self, more: int) -> bool:
-        room = self.floor.room(self.pool)
+        room = self.capacity.room(self.pool)
         return room is None or more <= room
 
 

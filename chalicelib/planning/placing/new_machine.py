@@ -14,15 +14,15 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import idle_seconds, merged_fleet, merged_run
-from chalicelib.planning.placing.buying import Buy
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.buying import Purchase
+from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.claims import claim_of
 from chalicelib.planning.placing.placement_groups import in_group
 
 
-def order_for(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, buy: Buy) -> Instance:
+def order_for(draft: Draft, capacity: Capacity, facts: BackendFacts, item: QueuedJob, buy: Purchase) -> Instance:
     """Buy the machine, with the job's claim on it."""
-    fleet, config, run = floor.fleets[buy.view.fleet.id], merged_fleet(buy.view.spec), merged_run(item.run_spec)
+    fleet, config, run = capacity.fleets[buy.view.fleet.id], merged_fleet(buy.view.spec), merged_run(item.run_spec)
     idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, facts)
     claim = claim_of(item, tuple(range(buy.blocks)))
     tags = {**(config.tags or {}), **(run.tags or {})}
@@ -33,7 +33,7 @@ def order_for(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, 
     draft.save(instance)
     draft.tell(EventType.ordered, instance, item.job, trade=Trade.of("bought", instance.offer))
     draft.act(purchases.create(instance))
-    floor.bought(fleet, instance)
+    capacity.record_purchase(fleet, instance)
     return instance
 
 

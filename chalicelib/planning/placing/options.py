@@ -22,16 +22,16 @@ from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import slice_of
 from chalicelib.planning.matching.pools import Pool
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.placing.buying import Buy, is_full, may_grow, tried_by
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.buying import Purchase, is_full, may_grow, tried_by
+from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.why_not import refusals
 
-TO_BE_HEARD: Micros = 10 * MINUTE  # that a job waits for a backend's first offers; most have them in seconds
-LOOK_FOR_OFFERS: Micros = 5 * SECOND
+OFFERS_DUE_WITHIN: Micros = 10 * MINUTE  # that a job waits for a backend's first offers; most have them in seconds
+CHECK_OFFERS_EVERY: Micros = 5 * SECOND
 
 
 @dataclass(frozen=True)
-class Spot:
+class FreePlace:
     """A place on an existing instance: these blocks of it, as this offer."""
 
     instance: Instance
@@ -40,64 +40,64 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Waits:
+class Waiting:
     """Something fits, but isn't free now."""
 
     fleet: str
     text: str
-    look: Micros | None = None  # when to look again, if sooner than usual
+    check_in: Micros | None = None  # the pause until the next check, if it is shorter than usual
 
 
 @dataclass(frozen=True)
-class Hopeless:
+class Unplaceable:
     """Nothing here can ever take it; one note per candidate."""
 
     notes: tuple[Note, ...]
     reason: JobReason = JobReason.failed_to_start_due_to_no_capacity
-    unheard: Waits | None = None  # unless what this waits for changes that: a backend has yet to say what it sells
+    unreported: Waiting | None = None  # unless what this waits for changes that: a backend has yet to say what it sells
 
-    def so_far(self, job: Job, now: Micros) -> Waits | Hopeless:
+    def so_far(self, job: Job, now: Micros) -> Waiting | Unplaceable:
         """What to tell a job: that nothing will do is certain once every backend has been heard, or had its time."""
-        return self.unheard if self.unheard and now - job.submitted_at < TO_BE_HEARD else self
+        return self.unreported if self.unreported and now - job.submitted_at < OFFERS_DUE_WITHIN else self
 
 
-Verdict = Spot | Buy | Waits | Hopeless
+Verdict = FreePlace | Purchase | Waiting | Unplaceable
 
 
-def find(floor: Floor, wants: Wants, job: Job) -> Verdict:
-    question = _Question(floor, wants, job)
-    return question.spot() or question.purchase() or question.wait() or hopeless(floor, wants, job)
+def find(capacity: Capacity, wants: Wants, job: Job) -> Verdict:
+    question = _Search(capacity, wants, job)
+    return question.spot() or question.purchase() or question.wait() or unplaceable(capacity, wants, job)
 
 
-def hopeless(floor: Floor, wants: Wants, job: Job, *, together: bool = False) -> Hopeless:
+def unplaceable(capacity: Capacity, wants: Wants, job: Job, *, together: bool = False) -> Unplaceable:
     """`together`: the run has several nodes, which only a cluster takes."""
-    notes = refusals(floor, wants, job, together=together)
-    return Hopeless(notes, unheard=_unheard(floor, wants, together) if floor.book.awaited else None)
+    notes = refusals(capacity, wants, job, together=together)
+    return Unplaceable(notes, unreported=_unreported(capacity, wants, together) if capacity.book.awaited else None)
 
 
-def _unheard(floor: Floor, wants: Wants, together: bool) -> Waits | None:
-    for at, pool in enumerate(floor.pools):
-        query, count = floor.asked(wants).query(at), floor.count[pool.view.fleet.id]
+def _unreported(capacity: Capacity, wants: Wants, together: bool) -> Waiting | None:
+    for at, pool in enumerate(capacity.pools):
+        query, count = capacity.candidates(wants).query(at), capacity.count[pool.view.fleet.id]
         grows = may_grow(pool, count, wants) and (is_cluster(pool.view.spec) or not together)
-        if grows and isinstance(query, Query) and (awaited := floor.book.awaited_by(query)):
-            return Waits(pool.view.fleet.name, f"for the first offers of {awaited}", LOOK_FOR_OFFERS)
+        if grows and isinstance(query, Query) and (awaited := capacity.book.awaited_by(query)):
+            return Waiting(pool.view.fleet.name, f"for the first offers of {awaited}", CHECK_OFFERS_EVERY)
     return None
 
 
-class _Question:
+class _Search:
     """One job's question about the floor as it is now."""
 
-    def __init__(self, floor: Floor, wants: Wants, job: Job) -> None:
-        self.floor, self.asked = floor, floor.asked(wants)
+    def __init__(self, capacity: Capacity, wants: Wants, job: Job) -> None:
+        self.capacity, self.asked = capacity, capacity.candidates(wants)
         self.tried, self.ports = tried_by(job), wants.ports
 
-    def spot(self) -> Spot | None:
+    def spot(self) -> FreePlace | None:
         return self._spot(lambda pool: pool.ready) or self._spot(lambda pool: pool.coming & ~self._failed(pool))
 
-    def _spot(self, among: Callable[[Pool], int]) -> Spot | None:
+    def _spot(self, among: Callable[[Pool], int]) -> FreePlace | None:
         best: tuple[float, int, int, int] | None = None
         where: Pool | None = None
-        for at, pool in enumerate(self.floor.pools):
+        for at, pool in enumerate(self.capacity.pools):
             rows = pool.not_full(among(pool))
             if self.ports and rows:
                 rows &= ~pool.listening(self.ports)
@@ -107,9 +107,9 @@ class _Question:
         if best is None or where is None:
             return None
         _, _, row, needed = best
-        instance = self.floor.instances[where.machines[row].id]
-        blocks = self.floor.free(instance)[:needed]
-        return Spot(instance, blocks, slice_of(instance.offer, needed, instance.total_blocks))
+        instance = self.capacity.instances[where.machines[row].id]
+        blocks = self.capacity.free(instance)[:needed]
+        return FreePlace(instance, blocks, slice_of(instance.offer, needed, instance.total_blocks))
 
     def _failed(self, pool: Pool) -> int:
         """Machines on their way of an offer that failed for this very job; another may still take them."""
@@ -117,25 +117,25 @@ class _Question:
             return 0
         return sum(1 << row for row in rows_of(pool.coming) if pool.machines[row].offer.key in self.tried)
 
-    def purchase(self) -> Buy | None:
-        best: Buy | None = None
-        for at, pool in enumerate(self.floor.pools):
-            count = self.floor.count[pool.view.fleet.id]
+    def purchase(self) -> Purchase | None:
+        best: Purchase | None = None
+        for at, pool in enumerate(self.capacity.pools):
+            count = self.capacity.count[pool.view.fleet.id]
             grows = may_grow(pool, count, self.asked.wants) and not is_full(pool, count)
-            if grows and not self.floor.founding(pool):
+            if grows and not self.capacity.awaits_first_machine(pool):
                 found = self.asked.buy(at, self.tried)
                 if found and (best is None or found.price < best.price):
                     best = found
         return best
 
-    def wait(self) -> Waits | None:
-        for at, pool in enumerate(self.floor.pools):
+    def wait(self) -> Waiting | None:
+        for at, pool in enumerate(self.capacity.pools):
             query = self.asked.query(at)
             text = self._awaited(at, pool) if isinstance(query, Query) else ""
             if text or (text := self._room(at, pool)):
-                return Waits(pool.view.fleet.name, text)
+                return Waiting(pool.view.fleet.name, text)
             if isinstance(query, Query) and (coming := pool.undecided(self.asked.wants, query)):
-                return Waits(pool.view.fleet.name, pool.zone_of(coming))
+                return Waiting(pool.view.fleet.name, pool.zone_of(coming))
         return None
 
     def _awaited(self, at: int, pool: Pool) -> str:
@@ -149,15 +149,15 @@ class _Question:
             where = f"on {instance.name} in fleet `{pool.view.fleet.name}`"
             return f"for port {port} {where}, where another job listens on it"
         text = pool.awaited(shares, pool.chosen(self.asked.wants))
-        held = self.floor.held.get(pool.view.fleet.id)
+        held = self.capacity.held.get(pool.view.fleet.id)
         return f"{text}; machines are held back for {held}" if text and held else text
 
     def _room(self, at: int, pool: Pool) -> str:
         """What a job waits for if the fleet is full and would otherwise buy a machine; empty if not."""
-        count, nodes = self.floor.count[pool.view.fleet.id], pool.view.spec.configuration.nodes
+        count, nodes = self.capacity.count[pool.view.fleet.id], pool.view.spec.configuration.nodes
         if nodes is None or not may_grow(pool, count, self.asked.wants):
             return ""
-        if self.floor.founding(pool):
+        if self.capacity.awaits_first_machine(pool):
             return f"for the first machine of cluster `{pool.view.fleet.name}` to be created"
         if not self.asked.buy(at, self.tried):
             return ""

@@ -17,7 +17,7 @@ from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook, slice_of
 from chalicelib.planning.matching.pools import READY, blocks_for
 from chalicelib.planning.matching.requirements import Wants, combined, fleet_query, merged_fleet
-from chalicelib.planning.placing.why_not import closed_to, nearest, no_offers, out_of_reach, telling
+from chalicelib.planning.placing.why_not import closed_to, nearest, no_offers, out_of_reach, relevant
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import Volumes, sites
 
@@ -36,7 +36,7 @@ def plan_offers(
     whole machine of a cluster. With `facts` a cluster buys only what can be beside its first machine."""
     several = wants.query.nodes > 1
     views = [view for view in fleets if not view.fleet.deleted and (not several or is_cluster(view.spec))]
-    there: list[Offer] = []
+    existing: list[Offer] = []
     queries: list[Query] = []
     notes: list[Note] = []
     for view in views:
@@ -45,7 +45,7 @@ def plan_offers(
             notes.append(query)
             continue
         found = _existing(wants, query, view, whole, several)
-        there += found
+        existing += found
         closed = closed_to(wants, view, query)
         order = query
         if facts is not None and is_cluster(view.spec):
@@ -53,19 +53,19 @@ def plan_offers(
         if closed is None:
             queries.append(order)
         if not found:
-            notes += _nothing(wants, query, order, view, closed, book)
+            notes += _no_offer_notes(wants, query, order, view, closed, book)
     bought, total = book.match_any(queries, limit) if queries else ((), 0)
-    return as_tried(there, bought)[:limit], len(there) + total, telling(notes, wants, views)
+    return in_attempt_order(existing, bought)[:limit], len(existing) + total, relevant(notes, wants, views)
 
 
-def as_tried(there: Iterable[Offer], bought: Iterable[Offer]) -> list[Offer]:
+def in_attempt_order(existing: Iterable[Offer], bought: Iterable[Offer]) -> list[Offer]:
     """What is free, then what can be bought, both with the cheapest first; then what a job would have to wait for: the
     machines in use, and last what nobody can buy now."""
-    there = sorted(there, key=lambda offer: offer.price)
-    return sorted([*there, *bought], key=_turn)
+    existing = sorted(existing, key=lambda offer: offer.price)
+    return sorted([*existing, *bought], key=_attempt_order)
 
 
-def _turn(offer: Offer) -> int:
+def _attempt_order(offer: Offer) -> int:
     if offer.availability is Availability.busy:
         return 2
     return 0 if offer.availability is Availability.idle else 1 if offer.availability.usable else 3
@@ -91,17 +91,19 @@ def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: b
     return found
 
 
-def _nothing(
+def _no_offer_notes(
     wants: Wants, query: Query, order: Query, view: FleetView, closed: Note | None, book: OfferBook
 ) -> list[Note]:
     """Why a fleet has no instance that fits, and can't buy one. `order`: what of the `query` it may buy."""
     if view.spec.configuration.nodes is None:
-        there = [i for i in view.instances if i.status in READY and not i.unreachable]
-        ill = next((i for i in there if i.health == "failure" and blocks_for(wants, query, i, view.fleet.name)), None)
+        existing = [i for i in view.instances if i.status in READY and not i.unreachable]
+        ill = next(
+            (i for i in existing if i.health == "failure" and blocks_for(wants, query, i, view.fleet.name)), None
+        )
         if ill is not None:
             text = f"has {ill.name}, which would fit but isn't healthy: {ill.health_message}"
             return [Note(f"fleet `{view.fleet.name}`", text, "fix it, and it takes jobs again by itself")]
-        return [nearest(wants, query, view, [i for i in there if i.health != "failure"])]
+        return [nearest(wants, query, view, [i for i in existing if i.health != "failure"])]
     if closed:
         return [closed]
     if book.match(order, 1)[1]:

@@ -19,75 +19,81 @@ from chalicelib.domain.jobs import Job, Mounted
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
 from chalicelib.errors import Bug
-from chalicelib.machines.job import LOOK_HEAD, LOOK_REST, TO_START
+from chalicelib.machines.job import CHECK_HEAD_EVERY, CHECK_QUEUE_EVERY, TO_START
 from chalicelib.planning.kernel.plan import Note, Plan, Step
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.offer_book import slice_of
 from chalicelib.planning.matching.pools import READY
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.all_or_none import Unplaced, place_together
-from chalicelib.planning.placing.buying import Buy
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.buying import Purchase
+from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.claims import assignment_to, claim_of
 from chalicelib.planning.placing.gang_needs import is_gang
-from chalicelib.planning.placing.gang_placement import Gathering
+from chalicelib.planning.placing.gang_placement import GangPlacer
 from chalicelib.planning.placing.new_machine import order_for
-from chalicelib.planning.placing.options import Spot, Waits
+from chalicelib.planning.placing.options import FreePlace, Waiting
 from chalicelib.planning.placing.quotas import Allowance, Amounts, gpus_of
 from chalicelib.planning.placing.run_progress import follow
 from chalicelib.planning.placing.snapshot import QueueSnapshot
-from chalicelib.planning.placing.why_not import say
+from chalicelib.planning.placing.why_not import as_text
 from chalicelib.planning.volumes.attachments import mounted, take
 from chalicelib.planning.volumes.sites import Volumes, chosen_for, sites, together
 
 
 def decide_queue(snapshot: QueueSnapshot) -> Plan:
-    floor = Floor(snapshot.fleets, snapshot.offers, snapshot.facts, snapshot.volumes)
+    capacity = Capacity(snapshot.fleets, snapshot.offers, snapshot.facts, snapshot.volumes)
     todo, before = (located(units(part), snapshot.volumes) for part in (snapshot.queue, snapshot.ahead))
     allowance = Allowance(snapshot.usage)
-    gathering = Gathering(floor, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance)
+    gathering = GangPlacer(capacity, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance)
     steps: list[Step] = []
     notes: list[Note] = []
     waiting: dict[str, int] = {}
-    look = LOOK_HEAD
-    begun: dict[str, str] = {}  # runs whose jobs reach each other → the fleet where the first of them has its place
+    pause = CHECK_HEAD_EVERY
+    started_fleets: dict[
+        str, str
+    ] = {}  # runs whose jobs reach each other → the fleet where the first of them has its place
     for each in todo:
-        unit = [replace(item, fleet_id=begun.get(item.run.id) or item.fleet_id) for item in each] if begun else each
-        answer = gathering.places(unit) if is_gang(unit) else _together(snapshot, floor, allowance, unit)
+        unit = (
+            [replace(item, fleet_id=started_fleets.get(item.run.id) or item.fleet_id) for item in each]
+            if started_fleets
+            else each
+        )
+        answer = gathering.places(unit) if is_gang(unit) else _place_unit(snapshot, capacity, allowance, unit)
         if not isinstance(answer, Unplaced):
             steps += answer
             if unit[0].spec.networked:
-                begun[unit[0].run.id] = _fleet_of(answer)
+                started_fleets[unit[0].run.id] = _fleet_of(answer)
             continue
         verdict = answer.verdict(snapshot.now)
-        if isinstance(verdict, Waits):
+        if isinstance(verdict, Waiting):
             fleet, message = verdict.fleet, f"waiting {verdict.text}"
             ahead = waiting.get(fleet, 0)
             waiting[fleet] = ahead + 1
             notes.append(Note(answer.item.job.name, f"{message}; {ahead} ahead of it"))
-            usual = LOOK_HEAD if sum(waiting.values()) == 1 else LOOK_REST
-            look = min(look, verdict.look or usual)
+            usual = CHECK_HEAD_EVERY if sum(waiting.values()) == 1 else CHECK_QUEUE_EVERY
+            pause = min(pause, verdict.check_in or usual)
             for item in _queued(unit):
-                steps += _wait(snapshot.now, item.job, message, verdict.look or usual)
+                steps += _wait(snapshot.now, item.job, message, verdict.check_in or usual)
         else:
             notes += verdict.notes
-            reason, why = verdict.reason, say(verdict.notes).strip()
+            reason, why = verdict.reason, as_text(verdict.notes).strip()
             message = why if reason is JobReason.volume_error else f"nowhere to run: {why}"
             steps += [_fail(snapshot.now, item.job, reason, message) for item in _queued(unit)]
-    return Plan(tuple(steps), tuple(notes), snapshot.now + look if waiting else None)
+    return Plan(tuple(steps), tuple(notes), snapshot.now + pause if waiting else None)
 
 
-def _together(
-    snapshot: QueueSnapshot, floor: Floor, allowance: Allowance, unit: list[QueuedJob]
+def _place_unit(
+    snapshot: QueueSnapshot, capacity: Capacity, allowance: Allowance, unit: list[QueuedJob]
 ) -> tuple[Step, ...] | Unplaced:
-    draft, mark, lead = Draft(snapshot.now), floor.mark(), unit[0]
-    answer = place_together(floor, unit, partial(place, draft, floor, snapshot.facts))
+    draft, mark, lead = Draft(snapshot.now), capacity.mark(), unit[0]
+    answer = place_together(capacity, unit, partial(place, draft, capacity, snapshot.facts))
     if isinstance(answer, Unplaced):
         return answer
     need = Amounts(sum(map(_gpus, answer)), len(unit))
     if wait := allowance.refuses(lead.run, need):
-        floor.back(mark)
-        return Unplaced(lead, Waits("", wait))
+        capacity.roll_back(mark)
+        return Unplaced(lead, Waiting("", wait))
     allowance.takes(lead.run, need)
     allowance.sign(draft)
     return (draft.step(),)
@@ -99,8 +105,10 @@ def _fleet_of(steps: tuple[Step, ...]) -> str:
     return next(job.assignment.fleet_id for job in jobs if job.assignment is not None)
 
 
-def _gpus(where: Spot | Buy) -> int:
-    return gpus_of(where.offer, where.blocks, where.total) if isinstance(where, Buy) else gpus_of(where.offer, 1, 1)
+def _gpus(where: FreePlace | Purchase) -> int:
+    return (
+        gpus_of(where.offer, where.blocks, where.total) if isinstance(where, Purchase) else gpus_of(where.offer, 1, 1)
+    )
 
 
 def _queued(unit: list[QueuedJob]) -> list[QueuedJob]:
@@ -131,48 +139,52 @@ def _located(unit: list[QueuedJob], volumes: Volumes) -> list[QueuedJob]:
     return [replace(item, sites=each) for item, each in zip(unit, where, strict=True)]
 
 
-def place(draft: Draft, floor: Floor, facts: Mapping[str, BackendFacts], item: QueuedJob, where: Spot | Buy) -> None:
-    if isinstance(where, Spot):
-        job = _take(draft, floor, item, where)
+def place(
+    draft: Draft, capacity: Capacity, facts: Mapping[str, BackendFacts], item: QueuedJob, where: FreePlace | Purchase
+) -> None:
+    if isinstance(where, FreePlace):
+        job = _use_place(draft, capacity, item, where)
     else:
-        job = _buy(draft, floor, facts.get(where.offer.backend) or BackendFacts(name=where.offer.backend), item, where)
+        job = _buy_machine(
+            draft, capacity, facts.get(where.offer.backend) or BackendFacts(name=where.offer.backend), item, where
+        )
     if item.alone:
         follow(draft, item.run, job)
 
 
-def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> Job:
+def _use_place(draft: Draft, capacity: Capacity, item: QueuedJob, spot: FreePlace) -> Job:
     before, claim = spot.instance, claim_of(item, spot.blocks)
     started = before.status in READY
     due = draft.now + TO_START if started else before.deadline or draft.now + TO_START
-    job, before = _assign(draft, floor, item, before, spot.offer, due)
+    job, before = _assign(draft, capacity, item, before, spot.offer, due)
     claims = (*before.claims, claim)
     if before.status == InstanceStatus.idle:
         instance = draft.move_instance(before, "claimed", claims=claims, idle_since=None)
     else:
         instance = before.with_(claims=claims, last_processed_at=draft.now)
         draft.save(instance)
-    floor.took(instance, spot.blocks)
+    capacity.record_claim(instance, spot.blocks)
     return job
 
 
-def _buy(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, buy: Buy) -> Job:
-    instance = order_for(draft, floor, facts, item, buy)
+def _buy_machine(draft: Draft, capacity: Capacity, facts: BackendFacts, item: QueuedJob, buy: Purchase) -> Job:
+    instance = order_for(draft, capacity, facts, item, buy)
     offer = slice_of(buy.offer, buy.blocks, buy.total)
-    return _assign(draft, floor, item, instance, offer, instance.deadline or draft.now + TO_START)[0]
+    return _assign(draft, capacity, item, instance, offer, instance.deadline or draft.now + TO_START)[0]
 
 
 def _assign(
-    draft: Draft, floor: Floor, item: QueuedJob, instance: Instance, offer: Offer, due_at: Micros
+    draft: Draft, capacity: Capacity, item: QueuedJob, instance: Instance, offer: Offer, due_at: Micros
 ) -> tuple[Job, Instance]:
     """The job has its place, and its volumes with it; returns it and the machine, which may have them as disks."""
     job, volumes = item.job, tuple[Mounted, ...]()
     draft.wake(f"run/{job.run_id}")
     if item.volumes:
-        chosen = chosen_for(item.volumes, floor.volumes, lambda site: site.has(instance))
+        chosen = chosen_for(item.volumes, capacity.volumes, lambda site: site.has(instance))
         if chosen is None:
             raise Bug(f"{instance.name} was chosen for {job.name}, but its volumes aren't there")
         taken, instance = take(draft, chosen, job, instance)
-        floor.mounted(taken, instance)
+        capacity.record_mounts(taken, instance)
         volumes = mounted(item.spec.volumes, taken)
     share = f", {offer.blocks} of {offer.total_blocks} blocks" if offer.total_blocks > 1 else ""
     note = f"placed on {instance.name}{share}"
@@ -186,10 +198,10 @@ def _assign(
 
 def _wait(now: Micros, job: Job, message: str, pause: Micros) -> list[Step]:
     """Record once what the job waits for, and when to look again, no more often than needed."""
-    look = now + pause
-    if job.message == message and job.due_at is not None and now < job.due_at <= look:
+    due_at = now + pause
+    if job.message == message and job.due_at is not None and now < job.due_at <= due_at:
         return []
-    return [Step((job.with_(message=message, due_at=look, last_processed_at=now),))]
+    return [Step((job.with_(message=message, due_at=due_at, last_processed_at=now),))]
 
 
 def _fail(now: Micros, job: Job, reason: JobReason, message: str) -> Step:

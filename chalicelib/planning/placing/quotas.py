@@ -18,7 +18,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.quotas import Limits, Quota, day_of
 from chalicelib.domain.runs import Run
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.placing.buying import Buy
+from chalicelib.planning.placing.buying import Purchase
 
 
 class Amounts(NamedTuple):
@@ -138,41 +138,41 @@ class Allowance:
             draft.save(self._quota)
 
 
-def needed(places: Sequence[Instance | Buy], jobs: int) -> Amounts:
+def needed(places: Sequence[Instance | Purchase], jobs: int) -> Amounts:
     """By a unit of so many jobs for which these places were found: those of the rest are like the largest of them."""
     gpus = [_gpus_at(place) for place in places]
     return Amounts(sum(gpus) + max(gpus, default=0) * (jobs - len(places)), jobs)
 
 
-def _gpus_at(place: Instance | Buy) -> int:
+def _gpus_at(place: Instance | Purchase) -> int:
     return gpus_of(place.offer, 1, 1)
 
 
 def refusal(usage: QuotaUsage, user_id: str, user: str, need: Amounts) -> str:
     project = f"project {usage.quota.project_name}"
-    whole = _over(usage.quota.limits, usage.all, need, project)
-    if whole or not usage.quota.by_user:
-        return whole
+    project_refusal = _over(usage.quota.limits, usage.all, need, project)
+    if project_refusal or not usage.quota.by_user:
+        return project_refusal
     used = usage.users.get(user_id, Amounts())
     return _over(usage.quota.of(user_id), used, need, f"{user} in {project}")
 
 
-def _over(limits: Limits, used: Amounts, need: Amounts, who: str) -> str:
+def _over(limits: Limits, used: Amounts, need: Amounts, owner: str) -> str:
     if limits.money is not None and used.money >= limits.money:
-        return f"for quota: the ${limits.money:g} a day of {who} are spent; the next day begins at 00:00 UTC"
+        return f"for quota: the ${limits.money:g} a day of {owner} are spent; the next day begins at 00:00 UTC"
     if limits.jobs is not None and used.jobs + need.jobs > limits.jobs:
-        return _said(limits.jobs, used.jobs, need.jobs, "job", who)
+        return _limit_text(limits.jobs, used.jobs, need.jobs, "job", owner)
     if limits.gpus is not None and need.gpus and used.gpus + need.gpus > limits.gpus:
-        return _said(limits.gpus, used.gpus, need.gpus, "GPU", who)
+        return _limit_text(limits.gpus, used.gpus, need.gpus, "GPU", owner)
     return ""
 
 
-def _said(most: int, used: int, need: int, what: str, who: str) -> str:
+def _limit_text(most: int, used: int, need: int, what: str, owner: str) -> str:
     if need > most:
-        return f"for quota: it needs {_many(need, what)}, and {who} may have {most} at once"
+        return f"for quota: it needs {_many(need, what)}, and {owner} may have {most} at once"
     wants = "" if used >= most else f", and it needs {need}"
     doing = "in use" if what == "GPU" else "running"
-    return f"for quota: {used} of {_many(most, what)} of {who} {'is' if most == 1 else 'are'} {doing}{wants}"
+    return f"for quota: {used} of {_many(most, what)} of {owner} {'is' if most == 1 else 'are'} {doing}{wants}"
 
 
 def _many(count: int, what: str) -> str:
@@ -182,14 +182,14 @@ def _many(count: int, what: str) -> str:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def shown(usage: QuotaUsage, user_id: str, user: str) -> list[str]:
+def usage_lines(usage: QuotaUsage, user_id: str, user: str) -> list[str]:
     """How much of it is used, for a plan: a line for the project, and one for the user."""
     lines = [_line(usage.quota.limits, usage.all, f"project {usage.quota.project_name}")]
     lines.append(_line(usage.quota.of(user_id), usage.users.get(user_id, Amounts()), f"{user} in this project"))
     return [line for line in lines if line]
 
 
-def _line(limits: Limits, used: Amounts, who: str) -> str:
+def _line(limits: Limits, used: Amounts, owner: str) -> str:
     parts = []
     if limits.gpus is not None:
         parts.append(f"{used.gpus} of {_many(limits.gpus, 'GPU')}")
@@ -197,4 +197,4 @@ def _line(limits: Limits, used: Amounts, who: str) -> str:
         parts.append(f"{used.jobs} of {_many(limits.jobs, 'job')}")
     if limits.money is not None:
         parts.append(f"${used.money:.2f} of ${limits.money:g} a day")
-    return f"{who} uses {', '.join(parts)}" if parts else ""
+    return f"{owner} uses {', '.join(parts)}" if parts else ""

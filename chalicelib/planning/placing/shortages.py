@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.colocation import is_cluster
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use
 from chalicelib.planning.placing.gang_needs import Needs
 
@@ -18,37 +18,37 @@ _LIMITS: tuple[tuple[str, Callable[[Wants], Wants], str], ...] = (
 )
 
 
-def too_few_hosts(floor: Floor, cluster: Cluster, needs: Needs) -> Note:
+def too_few_hosts(capacity: Capacity, cluster: Cluster, needs: Needs) -> Note:
     """Of a cluster that consists of hosts."""
-    subject, count, wanted = f"cluster `{cluster.name}`", _fitting(floor, cluster.at, needs), len(needs.nodes)
-    if left_out := _left_out(floor, cluster.at, needs, count):
+    subject, count, wanted = f"cluster `{cluster.name}`", _fitting(capacity, cluster.at, needs), len(needs.nodes)
+    if left_out := _left_out(capacity, cluster.at, needs, count):
         return left_out
     hosts = "1 host fits" if count == 1 else f"{count} hosts fit"
     hint = "add hosts to it, or lower `nodes` or `resources`"
     return Note(subject, f"is too small for {wanted} nodes: {hosts}", hint)
 
 
-def too_few_machines(floor: Floor, needs: Needs) -> Iterator[Note]:
+def too_few_machines(capacity: Capacity, needs: Needs) -> Iterator[Note]:
     """Of the clusters that the run may use and that may buy machines."""
     groups = needs.groups()
-    for at, pool in enumerate(floor.pools):
-        if is_cluster(pool.view.spec) and may_use(floor, at, groups) and (note := _of_machines(floor, at, needs)):
+    for at, pool in enumerate(capacity.pools):
+        if is_cluster(pool.view.spec) and may_use(capacity, at, groups) and (note := _of_machines(capacity, at, needs)):
             yield note
 
 
-def _of_machines(floor: Floor, at: int, needs: Needs) -> Note | None:
-    pool, nodes = floor.pools[at], len(needs.unit)
+def _of_machines(capacity: Capacity, at: int, needs: Needs) -> Note | None:
+    pool, nodes = capacity.pools[at], len(needs.unit)
     may_have, subject = pool.view.spec.configuration.nodes, f"cluster `{pool.view.fleet.name}`"
     if may_have is None:
         return None
     if may_have.max is not None and may_have.max < nodes:
         text = f"may have {may_have.max} machines, and the task has {nodes} nodes"
         return Note(subject, text, "raise `nodes` of the fleet, or lower it in the task")
-    fitting, room = _fitting(floor, at, needs), floor.room(pool)
+    fitting, room = _fitting(capacity, at, needs), capacity.room(pool)
     fixed = any(wants.reuse_only or wants.instances for wants in needs.groups())
     if fitting >= nodes or (not fixed and (room is None or fitting + room >= nodes)):
         return None
-    if left_out := _left_out(floor, at, needs, fitting):
+    if left_out := _left_out(capacity, at, needs, fitting):
         return left_out
     has = f"{fitting} of its machines fit{'s' if fitting == 1 else ''}: too few for {nodes} nodes"
     if any(wants.reuse_only for wants in needs.groups()):
@@ -62,21 +62,21 @@ def _of_machines(floor: Floor, at: int, needs: Needs) -> Note | None:
     return Note(subject, text, "raise `nodes` of the fleet, or delete instances that nobody uses")
 
 
-def _left_out(floor: Floor, at: int, needs: Needs, fitting: int) -> Note | None:
+def _left_out(capacity: Capacity, at: int, needs: Needs, fitting: int) -> Note | None:
     """Would more machines fit if the run didn't limit itself?"""
     for name, without, hint in _LIMITS:
-        more = _fitting(floor, at, needs, without)
+        more = _fitting(capacity, at, needs, without)
         if more > fitting:
             text = f"has {more} machines that fit, but `{name}` allows {fitting} of them"
-            subject = f"cluster `{floor.pools[at].view.fleet.name}`"
+            subject = f"cluster `{capacity.pools[at].view.fleet.name}`"
             return Note(subject, f"{text}: too few for {len(needs.unit)} nodes", hint)
     return None
 
 
-def _fitting(floor: Floor, at: int, needs: Needs, change: Callable[[Wants], Wants] = lambda wants: wants) -> int:
+def _fitting(capacity: Capacity, at: int, needs: Needs, change: Callable[[Wants], Wants] = lambda wants: wants) -> int:
     """How many machines of the fleet fit a node, free or not."""
     found = 0
-    for cluster in clusters(floor):
+    for cluster in clusters(capacity):
         for wants in needs.groups() if cluster.at == at else ():
-            found |= fitting_rows(floor, cluster, change(wants))
+            found |= fitting_rows(capacity, cluster, change(wants))
     return found.bit_count()

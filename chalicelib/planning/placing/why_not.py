@@ -20,10 +20,10 @@ from chalicelib.planning.matching.instance_selectors import selects
 from chalicelib.planning.matching.isolation import UNISOLATED, unisolated, without_docker
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.matching.pools import Pool, there
+from chalicelib.planning.matching.pools import Pool, at_sites
 from chalicelib.planning.matching.requirements import NOT_NAMED, Wants, within
 from chalicelib.planning.placing.buying import may_grow
-from chalicelib.planning.placing.capacity import Floor
+from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.volumes.mounts import has_folders
 
 NO_FOLDERS = "has no folders of its own that a job could mount"
@@ -31,14 +31,14 @@ OTHER_TYPES = "use other instance types"
 OTHER_FOLDERS = "mark the host's folder in `volumes` as `optional: true`, or mount a volume instead"
 
 
-def refusals(floor: Floor, wants: Wants, job: Job, *, together: bool = False) -> tuple[Note, ...]:
+def refusals(capacity: Capacity, wants: Wants, job: Job, *, together: bool = False) -> tuple[Note, ...]:
     """One note per fleet, first those that don't accept the run at all. `together`: the run has several nodes, which
     only a cluster takes."""
     closed: list[Note] = []
     notes: list[Note] = []
     loose: list[Note] = []
-    for at, pool in enumerate(floor.pools):
-        query = within(pool.fence, wants)
+    for at, pool in enumerate(capacity.pools):
+        query = within(pool.conditions, wants)
         if isinstance(query, Note):
             closed.append(query)
         elif together and not is_cluster(pool.view.spec):
@@ -47,17 +47,17 @@ def refusals(floor: Floor, wants: Wants, job: Job, *, together: bool = False) ->
                 Note(f"fleet `{pool.view.fleet.name}`", "isn't a cluster, and the run has several nodes", hint)
             )
         else:
-            notes.append(_elsewhere(floor, at, wants) or _of_fleet(floor, pool, wants, query, job))
-    return tuple(telling([*closed, *notes, *loose], wants, [pool.view for pool in floor.pools]))
+            notes.append(_elsewhere(capacity, at, wants) or _of_fleet(capacity, pool, wants, query, job))
+    return tuple(relevant([*closed, *notes, *loose], wants, [pool.view for pool in capacity.pools]))
 
 
-def _elsewhere(floor: Floor, at: int, wants: Wants) -> Note | None:
+def _elsewhere(capacity: Capacity, at: int, wants: Wants) -> Note | None:
     """A cluster that may grow, but only where nothing is sold."""
-    view, asked = floor.pools[at].view, floor.asked(wants)
+    view, asked = capacity.pools[at].view, capacity.candidates(wants)
     query, order = asked.query(at), asked.order(at)
-    if not is_cluster(view.spec) or order is None or floor.book.best(order, ()) or closed_to(wants, view):
+    if not is_cluster(view.spec) or order is None or capacity.book.best(order, ()) or closed_to(wants, view):
         return None
-    sold = isinstance(query, Query) and floor.book.match(query, 0)[1]
+    sold = isinstance(query, Query) and capacity.book.match(query, 0)[1]
     return out_of_reach(view) if sold or first_of(view.instances) else None
 
 
@@ -71,32 +71,32 @@ def out_of_reach(view: FleetView) -> Note:
     return Note(subject, text, "delete its instances to let it move, or use another fleet")
 
 
-def _of_fleet(floor: Floor, pool: Pool, wants: Wants, query: Query, job: Job) -> Note:
+def _of_fleet(capacity: Capacity, pool: Pool, wants: Wants, query: Query, job: Job) -> Note:
     view, subject = pool.view, f"fleet `{pool.view.fleet.name}`"
     if view.spec.configuration.nodes is None:
         return nearest(wants, query, view, pool.machines if wants.instances else pool.different)
-    if not may_grow(pool, floor.count[view.fleet.id], wants) and (closed := closed_to(wants, view, query)):
+    if not may_grow(pool, capacity.count[view.fleet.id], wants) and (closed := closed_to(wants, view, query)):
         return closed
-    if floor.book.best(query, ()):
+    if capacity.book.best(query, ()):
         return Note(subject, f"has tried every matching offer ({_failures(job)})")
-    if floor.book.match(query, 0)[1]:
+    if capacity.book.match(query, 0)[1]:
         return Note(subject, "has only unavailable offers that match")
-    return no_offers(subject, query, floor.book)
+    return no_offers(subject, query, capacity.book)
 
 
-def telling(notes: Sequence[Note], wants: Wants, views: Sequence[FleetView]) -> list[Note]:
+def relevant(notes: Sequence[Note], wants: Wants, views: Sequence[FleetView]) -> list[Note]:
     """The notes, without fleets that the run excludes; if it names only fleets that don't exist, a note saying so."""
     if not views:
         return [Note("the project", "has no fleet", "apply a configuration with `type: fleet`")]
-    told = [note for note in notes if note.text != NOT_NAMED]
-    if told or not notes:
-        return told
-    there = ", ".join(f"`{view.fleet.name}`" for view in views[:5])
+    relevant_notes = [note for note in notes if note.text != NOT_NAMED]
+    if relevant_notes or not notes:
+        return relevant_notes
+    known = ", ".join(f"`{view.fleet.name}`" for view in views[:5])
     names = ", ".join(f"`{name}`" for name in wants.fleets or ())
-    return [Note("the project", f"has no fleet named {names}", f"set `fleets` to one of {there}")]
+    return [Note("the project", f"has no fleet named {names}", f"set `fleets` to one of {known}")]
 
 
-def say(notes: Sequence[Note]) -> str:
+def as_text(notes: Sequence[Note]) -> str:
     """Notes as one message: the first three, each with the change that would help."""
     parts = [f"{note.subject} {note.text}" + (f" ({note.hint})" if note.hint else "") for note in notes[:3]]
     if len(notes) > 3:
@@ -120,7 +120,7 @@ def nearest(wants: Wants, query: Query, view: FleetView, instances: Iterable[Ins
     named = [instance for instance in instances if selects(wants.instances, instance, view.fleet.name)]
     if instances and not named:
         return _not_named(subject, wants)
-    wrong = min((wrong_with(wants, query, instance) for instance in named), key=len, default=None)
+    wrong = min((misfits_of(wants, query, instance) for instance in named), key=len, default=None)
     if wrong is None:
         return Note(subject, "has no instance", "add a host to it, or create a fleet with a backend")
     hints = " and ".join(dict.fromkeys(misfit.hint for misfit in wrong))
@@ -132,7 +132,7 @@ def _not_named(subject: str, wants: Wants) -> Note:
     return Note(subject, f"has no usable instance that the run names in `instances` ({named})", "see `dstack fleet -v`")
 
 
-def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
+def misfits_of(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
     """Everything wrong with an instance that doesn't fit."""
     offer = instance.offer
     wrong: list[Misfit] = []
@@ -147,8 +147,8 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
     if query.sites is not None and offer.terms.no_volumes:
         wrong.append(Misfit(f"can't have volumes: {offer.terms.no_volumes}", OTHER_TYPES))
-    elif not there(query, instance):
-        wrong.append(Misfit(f"isn't where the run's volumes are: {_where(query)}", "use volumes in its place"))
+    elif not at_sites(query, instance):
+        wrong.append(Misfit(f"isn't where the run's volumes are: {_volume_sites(query)}", "use volumes in its place"))
     if query.host and not has_folders(offer):
         wrong.append(Misfit(NO_FOLDERS, OTHER_FOLDERS))
     elif query.reservation and offer.reservation != query.reservation:
@@ -174,7 +174,7 @@ def _in_region(query: Query, offer: Offer) -> bool:
     return any(site[:2] in (where, (where[0], "")) for site in query.sites or ())
 
 
-def _where(query: Query) -> str:
+def _volume_sites(query: Query) -> str:
     """Where the run's volumes are."""
     return " or ".join(map(str, (query.sites or ())[:3])) or "in different places"
 
@@ -198,8 +198,8 @@ def closed_to(wants: Wants, view: FleetView, query: Query | None = None) -> Note
         full = f"is full ({nodes.max} of {nodes.max} nodes), and"
         if query is not None and query.sites and (why := _no_volumes(each.offer for each in view.instances)):
             return Note(subject, f"{full} its machines can't have volumes: {why}", OTHER_TYPES)
-        if query is not None and not any(there(query, instance) for instance in view.instances):
-            text = f"{full} none of its machines is where the run's volumes are: {_where(query)}"
+        if query is not None and not any(at_sites(query, instance) for instance in view.instances):
+            text = f"{full} none of its machines is where the run's volumes are: {_volume_sites(query)}"
             return Note(subject, text, "raise `nodes`, or use volumes in its place")
         return Note(subject, f"{full} nothing in it fits", "raise `nodes`")
     return None

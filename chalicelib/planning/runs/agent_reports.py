@@ -18,7 +18,7 @@ from chalicelib.machines.job import JOB, TO_UNMOUNT
 from chalicelib.machines.table import allows
 from chalicelib.planning.gateways.gateways import heard as heard_of_gateway
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.machines.interruptions import take_back
+from chalicelib.planning.machines.interruptions import interrupt
 from chalicelib.planning.runs.readiness import heard
 
 MAX_TEXT = 1_000  # characters kept of a message
@@ -67,7 +67,7 @@ class Fold:
         """The machine has heard that its cloud takes it back."""
         spot = self.instance.offer.instance.resources.spot
         if spot and self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
-            self.instance = take_back(self.draft, self.instance, self.draft.now + round(seconds * SECOND))
+            self.instance = interrupt(self.draft, self.instance, self.draft.now + round(seconds * SECOND))
 
     def gateway(self, gateway: Gateway | None, report: GatewayReport | None) -> None:
         """What the agent says of the replica here. One that is to leave has left once its agent says nothing of it any

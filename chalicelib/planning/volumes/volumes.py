@@ -150,7 +150,7 @@ def decide_disk(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
             look.made(outcome.handle) if isinstance(outcome, VolumeMade) else look.not_made(outcome)
     elif isinstance(outcome, DiskSeen | DiskLeft | VolumeNotDone):
         if outcome.epoch == look.volume.epoch:
-            look.seen_or_left(outcome)
+            look.conclude(outcome)
     else:
         raise Bug(f"{outcome} is no outcome of an effect on a volume")
     return look.plan()
@@ -291,13 +291,13 @@ class _VolumeOutcome(VolumeLook):
         self._keep(message=failed.message, act_until=until, due_at=until)
         self.draft.tell(EventType.failed, self.volume, reason=failed.error, detail=failed.message[:500])
 
-    def seen_or_left(self, outcome: DiskSeen | DiskLeft | VolumeNotDone) -> None:
+    def conclude(self, outcome: DiskSeen | DiskLeft | VolumeNotDone) -> None:
         if isinstance(outcome, DiskSeen):
             self.seen(outcome.disk)
         elif isinstance(outcome, DiskLeft):
             self.left(outcome)
         else:
-            self.not_done(outcome)
+            self.call_failed(outcome)
 
     def seen(self, disk: ProviderDisk | None) -> None:
         if self.volume.status is VolumeStatus.active:
@@ -319,8 +319,8 @@ class _VolumeOutcome(VolumeLook):
             if since is not None:
                 self._keep(missing_since=None)
         elif self.volume.external and since is None:
-            self._keep(missing_since=self.now, due_at=self.now + purchases.apart(self.facts))
-        elif not self.volume.external or self.now >= (since or 0) + purchases.apart(self.facts):
+            self._keep(missing_since=self.now, due_at=self.now + purchases.confirmation_delay(self.facts))
+        elif not self.volume.external or self.now >= (since or 0) + purchases.confirmation_delay(self.facts):
             due_at = self.now if self.volume.attachments else None
             self._move("lost", reason=VolumeReason.lost, message="its provider no longer knows it", due_at=due_at)
 
@@ -359,7 +359,7 @@ class _VolumeOutcome(VolumeLook):
         else:
             self._keep(remains=False, act_until=None, due_at=None)
 
-    def not_done(self, failed: VolumeNotDone) -> None:
+    def call_failed(self, failed: VolumeNotDone) -> None:
         """Recorded once; it is due again anyway."""
         if self.volume.deleted or failed.message == self.volume.message or self.volume.status is VolumeStatus.failed:
             return

@@ -21,7 +21,7 @@ from chalicelib.engine.quotas import quota_of, usage_of
 from chalicelib.errors import Conflict, Contended, Forbidden, Invalid
 from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.placing.quotas import Amounts, QuotaUsage, refusal, shown
+from chalicelib.planning.placing.quotas import Amounts, QuotaUsage, refusal, usage_lines
 from chalicelib.store import nouns
 from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.context import TRIES
@@ -75,7 +75,7 @@ def lines(
     if quota is None:
         return
     usage: QuotaUsage = usage_of(plane.read, quota, fleets, plane.clock.now())
-    yield from shown(usage, user.id, user.name)
+    yield from usage_lines(usage, user.id, user.name)
     groups = [(len(offers[0].instance.resources.gpus) if offers else 0, nodes) for offers, nodes in planned]
     need = Amounts(sum(gpus * nodes for gpus, nodes in groups), sum(nodes for _, nodes in groups))
     if wait := refusal(usage, user.id, user.name, need):

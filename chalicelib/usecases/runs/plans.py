@@ -239,7 +239,7 @@ def _job_plan(
     if view.beyond_fleets:
         existing = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
         to_buy, count = book.match(wants.query, limit)
-        offers, total, queries = plan_offers.as_tried(existing, to_buy), len(existing) + count, [wants.query]
+        offers, total, queries = plan_offers.in_attempt_order(existing, to_buy), len(existing) + count, [wants.query]
     highest = pages.highest_price(offers)
     if total > len(offers):
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)

@@ -117,7 +117,7 @@ def test_a_backend_without_any_offers_is_no_matter_of_the_region() -> None:
 def test_a_backends_first_offers_are_waited_for() -> None:
     of, machines, _ = decided(look(bought(), offers=(), awaited=("aws",)))
     assert not machines and of.message == "waiting for the first offers of `aws`"
-    assert of.due_at == b.NOW + gateway_machines.LOOK_FOR_OFFERS
+    assert of.due_at == b.NOW + gateway_machines.CHECK_OFFERS_EVERY
 
 
 def refused(machine: Instance, message: str = "no room", **rest: Any) -> Instance:

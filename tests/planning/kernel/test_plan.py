@@ -7,7 +7,7 @@ import pytest
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import HOUR
 from chalicelib.planning.kernel.plan import Plan, Step
-from chalicelib.planning.kernel.purchases import Create, Describe, DescribeSeveral, in_few_looks, in_one_call
+from chalicelib.planning.kernel.purchases import Create, Describe, DescribeSeveral, batch_creates, batch_describes
 from chalicelib.planning.runs.agent_reports import over_quota
 from tests.world import nouns as b
 
@@ -30,7 +30,7 @@ def test_purchases_are_made_in_as_few_calls_as_their_backend_can(batch: int | No
     """One that nobody knows any more creates one at a time."""
     facts = {} if batch is None else {"aws": BackendFacts(name="aws", batch=batch)}
     step = Step(effects=tuple(Create(f"instance/{number}", "aws", 0) for number in range(5)))
-    assert len(in_one_call(step, facts).effects) == calls
+    assert len(batch_creates(step, facts).effects) == calls
 
 
 def test_looks_are_put_together_as_far_as_one_call_answers_them() -> None:
@@ -38,7 +38,7 @@ def test_looks_are_put_together_as_far_as_one_call_answers_them() -> None:
     mine = [Describe(f"instance/{n}", "aws", 100 - n, "p", together=2) for n in range(3)]
     others = [Describe("instance/q", "aws", 0, "q", together=2), Describe("instance/r", "slow", 0, "p")]
     bought = Create("instance/s", "aws", 0, "p")
-    found = set(in_few_looks([mine[0], others[0], bought, mine[1], others[1], mine[2]]))
+    found = set(batch_describes([mine[0], others[0], bought, mine[1], others[1], mine[2]]))
     together = DescribeSeveral("instance/0", "aws", 99, "p", ("instance/0", "instance/1"))
     assert found == {together, mine[2], *others, bought}
 

@@ -15,9 +15,9 @@ from chalicelib.hosts.connection import HostLogin
 from chalicelib.hosts.logins import login
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.snapshot import FleetView
-from chalicelib.planning.machines.fleet import LOOK_FOR_CLEARED, decide_fleet
+from chalicelib.planning.machines.fleet import CHECK_CLEARED_EVERY, decide_fleet
 from chalicelib.planning.machines.host_networks import internal_address
-from chalicelib.planning.machines.hosts import ADD_HOST, MOST_AT_ONCE, NEXT_BATCH, REMOVE_HOST, hosts_of, workflow_of
+from chalicelib.planning.machines.hosts import ADD_HOST, MAX_IN_FLIGHT, NEXT_BATCH, REMOVE_HOST, hosts_of, workflow_of
 from chalicelib.planning.machines.instance import decide_instance
 from chalicelib.planning.machines.joining import should_leave
 from chalicelib.planning.machines.snapshots import FleetSnapshot, InstanceSnapshot
@@ -68,19 +68,19 @@ def test_what_an_apply_requested_is_added() -> None:
 
 
 def test_a_large_fleet_is_added_in_batches() -> None:
-    keys = tuple(f"h{number}:22" for number in range(MOST_AT_ONCE + 5))
+    keys = tuple(f"h{number}:22" for number in range(MAX_IN_FLIGHT + 5))
     of = spec(hosts=[key.partition(":")[0] for key in keys])
     there = at("h0", status="terminating")  # it takes no place in the batch
     plan = decided(b.fleet("lab", to_add=keys, next_instance_num=1, due_at=b.NOW), of, there)
-    assert len(saved(plan, Instance)) == MOST_AT_ONCE
+    assert len(saved(plan, Instance)) == MAX_IN_FLIGHT
     fleet = saved(plan, Fleet)[-1]
     assert fleet.to_add == ("h0:22", *keys[-4:])
     assert plan.next_wake == fleet.due_at == b.NOW + NEXT_BATCH
     plan = decided(fleet.with_(due_at=b.NOW), of, *(each for each in saved(plan, Instance)), there)
     assert [each.host.key for each in saved(plan, Instance)] == list(keys[-4:])
-    assert saved(plan, Fleet)[-1].due_at == b.NOW + LOOK_FOR_CLEARED
-    whole = decided(b.fleet("lab", to_add=keys[:MOST_AT_ONCE], due_at=b.NOW), of)
-    assert len(saved(whole, Instance)) == MOST_AT_ONCE and saved(whole, Fleet)[-1].due_at is None
+    assert saved(plan, Fleet)[-1].due_at == b.NOW + CHECK_CLEARED_EVERY
+    whole = decided(b.fleet("lab", to_add=keys[:MAX_IN_FLIGHT], due_at=b.NOW), of)
+    assert len(saved(whole, Instance)) == MAX_IN_FLIGHT and saved(whole, Fleet)[-1].due_at is None
 
 
 def test_a_host_that_failed_isnt_added_again_by_itself() -> None:
@@ -91,7 +91,7 @@ def test_a_host_that_is_still_being_cleared_waits() -> None:
     fleet = b.fleet("lab", to_add=("h1:22",))
     waits = decided(fleet, spec(), at("h1", status="terminating"))
     assert saved(waits, Instance) == []
-    assert waits.next_wake == b.NOW + LOOK_FOR_CLEARED, "whatever becomes of the hint that it is gone"
+    assert waits.next_wake == b.NOW + CHECK_CLEARED_EVERY, "whatever becomes of the hint that it is gone"
     (again,) = saved(decided(saved(waits, Fleet)[-1], spec()), Instance)
     assert again.host.key == "h1:22"
 

@@ -16,7 +16,7 @@ from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.planning.kernel.plan import Effect, Outcome, Plan
 from chalicelib.planning.kernel.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
 from chalicelib.planning.kernel.snapshot import FleetView
-from chalicelib.planning.machines.instance import TO_DETACH, decide_instance, needs_others
+from chalicelib.planning.machines.instance import TO_DETACH, decide_instance, needs_fleet_size
 from chalicelib.planning.machines.outcomes import decide_outcome
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from tests.world import nouns as b
@@ -566,5 +566,5 @@ def test_the_others_are_counted_only_where_their_number_matters(
 ) -> None:
     fleet = b.fleet("cloud").with_(next_instance_num=next_num)
     instance = b.machine(0, fleet, **rest)
-    assert needs_others(instance, fleet, b.fleet_spec(nodes=nodes), b.NOW) is needs
-    assert not needs_others(b.host(0, fleet), fleet, b.fleet_spec(nodes=nodes), b.NOW)
+    assert needs_fleet_size(instance, fleet, b.fleet_spec(nodes=nodes), b.NOW) is needs
+    assert not needs_fleet_size(b.host(0, fleet), fleet, b.fleet_spec(nodes=nodes), b.NOW)

@@ -16,11 +16,11 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import VolumeStatus
-from chalicelib.planning.kernel.purchases import PATIENCE, Seen, apart
+from chalicelib.planning.kernel.purchases import PATIENCE, Seen, confirmation_delay
 from chalicelib.planning.machines.orphans import (
-    KEPT,
     LIVE,
-    AccountLook,
+    SIGHTING_LASTS,
+    AccountSweep,
     Finding,
     decide_sweep,
     stray_groups,
@@ -113,10 +113,10 @@ def test_one_resource_by_handle_or_by_tag_is_enough(shown: Found) -> None:
 # --- two looks --------------------------------------------------------------------------------------------------------
 
 
-def look(*found: Found, began: Micros = b.NOW, lacking: Instance | None = None, **more: object) -> AccountLook[Found]:
+def look(*found: Found, began: Micros = b.NOW, lacking: Instance | None = None, **more: object) -> AccountSweep[Found]:
     absent = [(lacking, None)] if lacking else []
     given = {"projects": {"p": PROJECT}, "absent": absent, **more}
-    return AccountLook("nimbus-all", FACTS, began, began + SECOND, found, **given)  # type: ignore[arg-type]
+    return AccountSweep("nimbus-all", FACTS, began, began + SECOND, found, **given)  # type: ignore[arg-type]
 
 
 def sighting(findings: Sequence[Finding[Found]]) -> Sighting:
@@ -131,13 +131,17 @@ def told(finding: Finding[Found]) -> list[EventType | None]:
 
 STRAY, LACKING = Found(instance_id="unheard-of"), instance(status="idle", handles=(DISK, VM))
 FIRST = sighting(list(decide_sweep(look(STRAY))))
-LATER = FIRST.first_at + apart(FACTS)
+LATER = FIRST.first_at + confirmation_delay(FACTS)
 
 
 def test_the_first_sight_is_written_down_and_told_and_nothing_is_done() -> None:
     (finding,) = decide_sweep(look(STRAY))
     assert (finding.end, finding.gone) == (None, None)
-    assert (FIRST.subject, FIRST.first_at, FIRST.until) == ("resource/vm/vm-1", b.NOW + SECOND, b.NOW + SECOND + KEPT)
+    assert (FIRST.subject, FIRST.first_at, FIRST.until) == (
+        "resource/vm/vm-1",
+        b.NOW + SECOND,
+        b.NOW + SECOND + SIGHTING_LASTS,
+    )
     (event,) = finding.step.events
     assert (event.type, event.project_id, event.targets[0].name) == (EventType.orphaned, "p", "main")
     assert event.message == "vm vm-1 at Nimbus is an orphan; it will be removed if the next sweep agrees"
@@ -159,7 +163,7 @@ def test_a_second_look_far_enough_away_ends_it() -> None:
 
 
 def test_two_looks_lie_further_apart_than_any_lag() -> None:
-    assert apart(FACTS) >= FACTS.visibility_lag + FACTS.create_timeout
+    assert confirmation_delay(FACTS) >= FACTS.visibility_lag + FACTS.create_timeout
 
 
 def test_it_is_told_once_and_ended_until_it_is_gone() -> None:
@@ -177,7 +181,7 @@ def test_a_look_that_contradicts_undoes_the_first() -> None:
 
 
 def test_a_first_sight_of_long_ago_counts_for_nothing() -> None:
-    (again,) = decide_sweep(look(STRAY, began=b.NOW + KEPT, sightings=[FIRST]))
+    (again,) = decide_sweep(look(STRAY, began=b.NOW + SIGHTING_LASTS, sightings=[FIRST]))
     assert (again.end, told(again)) == (None, [EventType.orphaned])
     assert sighting([again]).version == FIRST.version + 1  # the old one may still stand there
 

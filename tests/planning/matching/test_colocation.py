@@ -12,7 +12,7 @@ from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import ClusterLimit, Offer, OfferTerms
 from chalicelib.planning.kernel.plan import Plan, Step
-from chalicelib.planning.kernel.purchases import Bought, Create, CreateSeveral, Describe, NotBought, Seen, in_one_call
+from chalicelib.planning.kernel.purchases import Bought, Create, CreateSeveral, Describe, NotBought, Seen, batch_creates
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.instance import decide_instance
@@ -264,7 +264,7 @@ def test_purchases_are_put_together_as_far_as_one_call_goes() -> None:
     facts = {"aws": BackendFacts(name="aws", batch=3), "gcp": BackendFacts(name="gcp")}
     creates = [Create(f"instance/{number}", "aws", 7) for number in range(7)]
     others = [Create("instance/x", "gcp", 7), Create("instance/y", "gcp", 7), Create("instance/z", "aws", 8)]
-    step = in_one_call(Step(effects=(*creates, *others)), facts)
+    step = batch_creates(Step(effects=(*creates, *others)), facts)
     assert [getattr(each, "units", (each.unit,)) for each in step.effects] == [
         ("instance/0", "instance/1", "instance/2"),
         ("instance/3", "instance/4", "instance/5"),

@@ -16,7 +16,7 @@ from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.fitting import blocks_needed, misfits, share, total_blocks
 from chalicelib.planning.matching.machine_index import Query
-from chalicelib.planning.matching.offer_book import OfferBook, OfferShelf
+from chalicelib.planning.matching.offer_book import AccountOffers, OfferBook
 from chalicelib.planning.matching.requirements import combined, idle_seconds, wants_of
 from chalicelib.planning.placing.plan_offers import fleet_offers, plan_offers
 from tests.world import nouns as b
@@ -91,7 +91,7 @@ _SHELVES = st.lists(
 def test_a_book_of_several_shelves_reads_as_one_of_all_their_offers(
     drawn: list[list[tuple[float, bool, int, str]]], limit: int
 ) -> None:
-    shelves = [
+    accounts = [
         [
             b.offer(
                 f"{number}-{place}",
@@ -106,8 +106,8 @@ def test_a_book_of_several_shelves_reads_as_one_of_all_their_offers(
         for number, rows in enumerate(drawn)
     ]
     whole, joined = (
-        OfferBook(offer for shelf in shelves for offer in shelf),
-        OfferBook(shelves=map(OfferShelf, shelves)),
+        OfferBook(offer for shelf in accounts for offer in shelf),
+        OfferBook(accounts=map(AccountOffers, accounts)),
     )
     small = Query(ANY, regions=frozenset({"a"}), max_price=1.0)
     cut = Query(needs(cpu=1), blocks=4)

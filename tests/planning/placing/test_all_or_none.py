@@ -16,9 +16,9 @@ from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import wants_of
 from chalicelib.planning.placing.all_or_none import Unplaced, place_together
-from chalicelib.planning.placing.buying import Buy
-from chalicelib.planning.placing.capacity import Floor
-from chalicelib.planning.placing.options import Hopeless, Spot, Waits, find
+from chalicelib.planning.placing.buying import Purchase
+from chalicelib.planning.placing.capacity import Capacity
+from chalicelib.planning.placing.options import FreePlace, Unplaceable, Waiting, find
 from chalicelib.planning.placing.queue import decide_queue, place
 from tests.harness.examples import many
 from tests.world import nouns as b
@@ -40,7 +40,7 @@ WANTS: tuple[dict[str, Any], ...] = (
 )
 SPECS = [b.run_spec(**wants) for wants in WANTS]
 
-Placement = tuple[QueuedJob, Spot | Buy]
+Placement = tuple[QueuedJob, FreePlace | Purchase]
 
 
 def gang(name: str, *wants: int, tried: str = "") -> list[QueuedJob]:
@@ -53,22 +53,22 @@ def gang(name: str, *wants: int, tried: str = "") -> list[QueuedJob]:
     ]
 
 
-def put(floor: Floor, unit: list[QueuedJob]) -> tuple[list[Placement], Unplaced | None]:
-    answer = place_together(floor, unit, partial(place, Draft(b.NOW), floor, b.FACTS))
+def put(capacity: Capacity, unit: list[QueuedJob]) -> tuple[list[Placement], Unplaced | None]:
+    answer = place_together(capacity, unit, partial(place, Draft(b.NOW), capacity, b.FACTS))
     if isinstance(answer, Unplaced):
         return [], answer
     return list(zip(unit, answer, strict=True)), None
 
 
-def replayed(views: tuple[FleetView, ...], placed: list[Placement]) -> Floor:
+def replayed(views: tuple[FleetView, ...], placed: list[Placement]) -> Capacity:
     """A fresh floor with only these placements, made without asking."""
-    floor = Floor(views, OfferBook(OFFERS))
+    capacity = Capacity(views, OfferBook(OFFERS))
     for item, where in placed:
-        place(Draft(b.NOW), floor, b.FACTS, item, where)
-    return floor
+        place(Draft(b.NOW), capacity, b.FACTS, item, where)
+    return capacity
 
 
-def same(one: Floor, other: Floor) -> None:
+def same(one: Capacity, other: Capacity) -> None:
     assert (one.fleets, one.count, one.instances) == (other.fleets, other.count, other.instances)
     for at, spec in enumerate(SPECS):
         for tried in ("", OFFERS[0].key):
@@ -77,15 +77,15 @@ def same(one: Floor, other: Floor) -> None:
             assert find(one, asked, item.job) == find(other, asked, item.job), WANTS[at]
 
 
-def sound(floor: Floor) -> None:
+def sound(capacity: Capacity) -> None:
     """No block is given twice, and no fleet is larger than it may be."""
-    for instance in floor.instances.values():
+    for instance in capacity.instances.values():
         blocks = [block for claim in instance.claims for block in claim.blocks]
         assert len(blocks) == len(set(blocks)) and set(blocks) <= set(range(instance.total_blocks))
-    for pool in floor.pools:
+    for pool in capacity.pools:
         nodes = pool.view.spec.configuration.nodes
         if nodes is not None and nodes.max is not None:
-            assert floor.count[pool.view.fleet.id] <= nodes.max
+            assert capacity.count[pool.view.fleet.id] <= nodes.max
 
 
 hosts = st.lists(
@@ -124,15 +124,15 @@ units = st.lists(
 @given(hosts, clouds, units)
 def test_a_failed_attempt_leaves_the_floor_as_it_was(own: Any, cloud: Any, wanted: Any) -> None:
     views = views_of(own, cloud)
-    floor, placed = Floor(views, OfferBook(OFFERS)), []
+    capacity, placed = Capacity(views, OfferBook(OFFERS)), []
     for number, (wants, tried) in enumerate(wanted):
         unit = gang(f"run-{number}", *wants, tried=OFFERS[0].key if tried else "")
-        made, refused = put(floor, unit)
+        made, refused = put(capacity, unit)
         placed += made
-        sound(floor)
+        sound(capacity)
         if refused is not None:
             fresh = replayed(views, placed)
-            same(floor, fresh)
+            same(capacity, fresh)
             assert put(fresh, unit)[1] == refused
 
 
@@ -163,32 +163,32 @@ def test_a_gang_is_placed_in_one_step_on_what_is_there_and_what_it_buys() -> Non
 
 def test_what_a_gang_was_about_to_buy_is_not_missing_later() -> None:
     views = (b.view(CLOUD, nodes="0..2"),)
-    floor = Floor(views, OfferBook(OFFERS))
-    made, refused = put(floor, gang("gang", 0, 0, 0))
+    capacity = Capacity(views, OfferBook(OFFERS))
+    made, refused = put(capacity, gang("gang", 0, 0, 0))
     assert not made and refused is not None and refused.item.job.job_num == 2
-    assert refused.reason == Waits("cloud", "for room in fleet `cloud` (2 of 2 nodes)")
-    made, _ = put(floor, gang("pair", 0, 0))
-    assert [where.offer.instance.name for _, where in made if isinstance(where, Buy)] == ["small", "small"]
-    assert floor.fleets[CLOUD.id].next_instance_num == 2 and floor.count[CLOUD.id] == 2
+    assert refused.reason == Waiting("cloud", "for room in fleet `cloud` (2 of 2 nodes)")
+    made, _ = put(capacity, gang("pair", 0, 0))
+    assert [where.offer.instance.name for _, where in made if isinstance(where, Purchase)] == ["small", "small"]
+    assert capacity.fleets[CLOUD.id].next_instance_num == 2 and capacity.count[CLOUD.id] == 2
 
 
 def test_a_machine_that_was_not_bought_after_all_is_not_waited_for() -> None:
     views = (b.view(CLOUD, nodes="0..1", blocks=2),)
-    floor = Floor(views, OfferBook(OFFERS[1:]))
-    made, refused = put(floor, gang("gang", 0, 0, 0))  # two share a machine, and there is no other
+    capacity = Capacity(views, OfferBook(OFFERS[1:]))
+    made, refused = put(capacity, gang("gang", 0, 0, 0))  # two share a machine, and there is no other
     assert not made and refused is not None
-    made, _ = put(floor, gang("whole", 3))  # takes all of one
-    assert [where.offer.instance.name for _, where in made if isinstance(where, Buy)] == ["large"]
-    _, refused = put(floor, gang("late", 0))
-    assert refused is not None and refused.reason == Waits("cloud", "for room in fleet `cloud` (1 of 1 nodes)")
+    made, _ = put(capacity, gang("whole", 3))  # takes all of one
+    assert [where.offer.instance.name for _, where in made if isinstance(where, Purchase)] == ["large"]
+    _, refused = put(capacity, gang("late", 0))
+    assert refused is not None and refused.reason == Waiting("cloud", "for room in fleet `cloud` (1 of 1 nodes)")
 
 
 def test_the_first_job_that_fits_nowhere_is_named_and_the_whole_gang_fails() -> None:
     views = (b.view(LOCAL, b.host(0, LOCAL)),)
-    floor = Floor(views, OfferBook())
-    _, refused = put(floor, gang("gang", 0, 6, 3))
+    capacity = Capacity(views, OfferBook())
+    _, refused = put(capacity, gang("gang", 0, 6, 3))
     assert refused is not None and refused.item.job.job_num == 1
-    assert isinstance(refused.reason, Hopeless) and "needs 1 GPU, has none" in refused.reason.notes[0].text
+    assert isinstance(refused.reason, Unplaceable) and "needs 1 GPU, has none" in refused.reason.notes[0].text
     snapshot = b.waiting(*gang("gang", 0, 6, 3), fleets=views)
     plan = decide_queue(snapshot)
     assert lint(snapshot, plan) == []

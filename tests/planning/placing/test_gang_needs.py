@@ -19,7 +19,7 @@ from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.clusters import share_out
-from chalicelib.planning.placing.gang_placement import CHUNK, HELD_AFTER
+from chalicelib.planning.placing.gang_placement import CHUNK, HOLD_AFTER
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.world import nouns as b
@@ -313,7 +313,7 @@ def test_one_that_ran_out_of_time_isnt_sealed_any_more() -> None:
     assert messages(plan) == {"first": "waiting for its earlier places to be given back"}
 
 
-@pytest.mark.parametrize(("age", "placed"), [(0, {"small"}), (HELD_AFTER, set())])
+@pytest.mark.parametrize(("age", "placed"), [(0, {"small"}), (HOLD_AFTER, set())])
 def test_small_jobs_pass_a_gang_only_until_it_has_waited_long_enough(age: int, placed: set[str]) -> None:
     there = hosts(4)
     busy = b.holding(there[0], b.job(b.run("other")))
@@ -335,7 +335,7 @@ def test_small_jobs_pass_a_gang_only_until_it_has_waited_long_enough(age: int, p
 def test_machines_are_held_back_for_a_gang_whose_cluster_has_yet_to_grow(most: int, count: int, held: bool) -> None:
     busy, free = b.holding(b.machine(0, CLUSTER), b.job(b.run("other"))), b.machine(1, CLUSTER)
     fleet = b.view(CLUSTER, busy, free, placement="cluster", nodes=f"0..{most}")
-    unit = tuple(nodes("gang", count, age=HELD_AFTER))
+    unit = tuple(nodes("gang", count, age=HOLD_AFTER))
     plan = decide(b.queued("small"), fleets=(fleet,), ahead=unit)
     assert taken(plan) == ({} if held else {b.run("small").id: ["cluster-1"]})
 
@@ -343,7 +343,7 @@ def test_machines_are_held_back_for_a_gang_whose_cluster_has_yet_to_grow(most: i
 def test_what_is_held_back_stays_so_on_the_next_page() -> None:
     there = hosts(4)
     busy = b.holding(there[0], b.job(b.run("other")))
-    unit = tuple(nodes("gang", 4, age=HELD_AFTER))
+    unit = tuple(nodes("gang", 4, age=HOLD_AFTER))
     plan = decide(b.queued("small"), fleets=(cluster(busy, *there[1:]),), ahead=unit)
     assert not [noun for step in plan.steps for noun in step.saves if isinstance(noun, Job) and noun.assignment]
 

@@ -14,7 +14,7 @@ from chalicelib.errors import Bug
 from chalicelib.machines.instance import TERMINATE_EVERY, TERMINATE_SELDOM
 from chalicelib.planning.kernel.plan import Effect, Outcome, Plan, Step
 from chalicelib.planning.machines.fleet import decide_fleet
-from chalicelib.planning.machines.placement_groups import decide_group, sooner, take_leave
+from chalicelib.planning.machines.placement_groups import decide_group, delete_unused_groups, earliest_check
 from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.placing.placement_groups import DeleteGroup, GroupLeft, GroupNotDeleted, in_group, lost
@@ -86,13 +86,13 @@ def effects(steps: tuple[Step, ...]) -> list[Effect]:
 @pytest.mark.parametrize("status", [each for each in InstanceStatus if each is not InstanceStatus.terminated])
 def test_a_group_stays_while_an_instance_may_be_in_it(status: InstanceStatus) -> None:
     fleet = b.fleet(groups=(group(),))
-    assert take_leave(fleet, [b.machine(status=status, placement_group="g")], NOW) == ((), fleet)
+    assert delete_unused_groups(fleet, [b.machine(status=status, placement_group="g")], NOW) == ((), fleet)
 
 
 def test_it_leaves_once_none_is() -> None:
     fleet = b.fleet(groups=(group("used"), group("g")))
     there = [b.machine(placement_group="used"), b.machine(1, status=InstanceStatus.terminated, placement_group="g")]
-    (step,), after = take_leave(fleet, there, NOW)
+    (step,), after = delete_unused_groups(fleet, there, NOW)
     assert step.saves == (after,)
     assert [(each.id, each.leaving, each.asked, each.look_at) for each in after.groups] == [
         ("used", False, 0, None),
@@ -107,15 +107,15 @@ def test_it_leaves_once_none_is() -> None:
 )
 def test_its_deletion_is_requested_less_and_less_often(asked: int, pause: int) -> None:
     fleet = b.fleet(groups=(leaving(asked=asked),))
-    assert take_leave(fleet, (), NOW + MINUTE - 1) == ((), fleet)
-    steps, after = take_leave(fleet, (), NOW + MINUTE)
+    assert delete_unused_groups(fleet, (), NOW + MINUTE - 1) == ((), fleet)
+    steps, after = delete_unused_groups(fleet, (), NOW + MINUTE)
     assert len(effects(steps)) == 1 and after.groups[0].look_at == NOW + MINUTE + pause
 
 
 def test_a_fleet_is_looked_at_for_whichever_is_first() -> None:
     fleet = b.fleet(groups=(leaving("one", look_at=NOW + 2), leaving("two", look_at=NOW + 3), group("three")))
-    assert [sooner(fleet, at) for at in (None, NOW + 1, NOW + 5)] == [NOW + 2, NOW + 1, NOW + 2]
-    assert sooner(b.fleet(groups=(group(),)), None) is None
+    assert [earliest_check(fleet, at) for at in (None, NOW + 1, NOW + 5)] == [NOW + 2, NOW + 1, NOW + 2]
+    assert earliest_check(b.fleet(groups=(group(),)), None) is None
 
 
 def look(fleet: Fleet, *there: Instance, now: int = NOW, **config: Any) -> tuple[Plan, FleetSnapshot]:
@@ -256,4 +256,4 @@ def test_a_fleet_is_looked_at_sooner_for_a_group_that_leaves(
     leaving: bool, look_at: int | None, at: int | None, when: int | None
 ) -> None:
     group = PlacementGroup(id="g", backend="aws", region="eu", leaving=leaving, look_at=look_at)
-    assert sooner(b.fleet("cloud", groups=(group,)), at) == when
+    assert earliest_check(b.fleet("cloud", groups=(group,)), at) == when

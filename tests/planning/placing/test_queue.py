@@ -13,7 +13,7 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.options import LOOK_FOR_OFFERS, TO_BE_HEARD
+from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY, OFFERS_DUE_WITHIN
 from chalicelib.planning.placing.plan_offers import plan_offers
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
@@ -389,11 +389,11 @@ def test_a_job_waits_for_the_first_offers_and_looks_soon() -> None:
     plan = decide(b.waiting(b.queued("a"), fleets=(b.view(CLOUD, nodes="0..1"),), awaited=("aws",)))
     job = jobs_of(plan)["a"]
     assert (job.status, job.message) == (JobStatus.submitted, "waiting for the first offers of `aws`")
-    assert job.due_at == plan.next_wake == b.NOW + LOOK_FOR_OFFERS
+    assert job.due_at == plan.next_wake == b.NOW + CHECK_OFFERS_EVERY
 
 
 def test_a_job_does_not_wait_for_them_for_ever() -> None:
-    late = b.NOW + TO_BE_HEARD
+    late = b.NOW + OFFERS_DUE_WITHIN
     plan = decide(b.waiting(b.queued("a"), fleets=(b.view(CLOUD, nodes="0..1"),), now=late, awaited=("aws",)))
     assert jobs_of(plan)["a"].reason is JobReason.failed_to_start_due_to_no_capacity
     assert "the first offers of `aws` are awaited (see `dstack backend list`)" in jobs_of(plan)["a"].message

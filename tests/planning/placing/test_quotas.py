@@ -25,7 +25,7 @@ from chalicelib.planning.placing.quotas import (
     needed,
     refusal,
     settled,
-    shown,
+    usage_lines,
 )
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.world import nouns as b
@@ -216,7 +216,7 @@ def test_a_refusal_names_the_limit_and_how_much_is_used(of: Quota, used: Amounts
 def test_a_plan_shows_the_project_and_the_user() -> None:
     of = quota({"u": Limits(jobs=3)}, gpus=12, money=50)
     used = {"u": Amounts(gpus=2, jobs=1, money=1.25), "v": Amounts(gpus=4, jobs=4, money=2)}
-    assert shown(QuotaUsage(of, used), "u", "ann") == [
+    assert usage_lines(QuotaUsage(of, used), "u", "ann") == [
         "project main uses 6 of 12 GPUs, $3.25 of $50 a day",
         "ann in this project uses 1 of 3 jobs",
     ]

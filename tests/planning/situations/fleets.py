@@ -8,7 +8,7 @@ from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import MINUTE
 from chalicelib.planning.kernel.snapshot import FleetView
-from chalicelib.planning.machines.fleet import MOST_AT_ONCE, decide_fleet
+from chalicelib.planning.machines.fleet import MAX_IN_FLIGHT, decide_fleet
 from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.offer_book import OfferBook
 from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
@@ -67,9 +67,9 @@ situation("a fleet that is over", fleet, status=FleetStatus.terminated, comes_to
 
 # --- several at a time ------------------------------------------------------------------------------------------------
 
-FULL = ("pending",) * MOST_AT_ONCE
-situation("a fleet that buys as many as it may", fleet, *FULL, nodes="200", next_instance_num=MOST_AT_ONCE, due_at=NOW)
-situation("a fleet that may buy one more", fleet, *FULL[1:], nodes="200", next_instance_num=MOST_AT_ONCE, due_at=NOW)
+FULL = ("pending",) * MAX_IN_FLIGHT
+situation("a fleet that buys as many as it may", fleet, *FULL, nodes="200", next_instance_num=MAX_IN_FLIGHT, due_at=NOW)
+situation("a fleet that may buy one more", fleet, *FULL[1:], nodes="200", next_instance_num=MAX_IN_FLIGHT, due_at=NOW)
 CLUSTER: dict[str, Any] = {"nodes": "4", "cluster": True, "next_instance_num": 1}
 situation(
     "a cluster whose first machine is asked for, with time",

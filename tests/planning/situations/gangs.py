@@ -17,7 +17,7 @@ from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.placing.gang_placement import HELD_AFTER
+from chalicelib.planning.placing.gang_placement import HOLD_AFTER
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.planning.runs.run import decide_run
@@ -91,7 +91,7 @@ def queue(
 TWO, FOUR = nodes(), nodes(count=4)
 THERE = hosts(4)
 BUSY = b.holding(THERE[0], b.job(b.run("other")))
-AGED = nodes("gang", 4, age=HELD_AFTER)
+AGED = nodes("gang", 4, age=HOLD_AFTER)
 
 situation(
     "two nodes without their second job",

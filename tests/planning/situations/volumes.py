@@ -206,7 +206,7 @@ situation("volume: not shown yet", concluded, of(**MAKING), SEEN, epoch=0, disk=
 situation(
     "volume: shown in another life", concluded, of(**MAKING, epoch=1), SEEN, epoch=0, disk=MB, comes_to="again in 0 s"
 )
-APART = purchases.apart(b.FACTS["aws"])
+APART = purchases.confirmation_delay(b.FACTS["aws"])
 situation("volume: it is still there", concluded, of(), SEEN, epoch=0, disk=MB, comes_to="again in 0 s")
 situation(
     "volume: it is there again",

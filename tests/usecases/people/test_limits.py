@@ -76,5 +76,5 @@ def test_patience_that_users_read_of() -> None:
     assert (jobs.RETRY_DURATION, agent_reports.MAX_TEXT) == (3600, 1000)
     assert (buying.MOST_TRIED, fleet.MOST_PAUSES) == (25, 15)
     assert [pause // MINUTE for pause in fleet.PAUSES] == [1, 2, 5, 10, 30], "after machines that failed"
-    assert (fleet.MOST_AT_ONCE, hosts.MOST_AT_ONCE) == (100, 100), "machines of one fleet"
+    assert (fleet.MAX_IN_FLIGHT, hosts.MAX_IN_FLIGHT) == (100, 100), "machines of one fleet"
     assert session.BACKOFF_MOST == 60
