@@ -31,13 +31,13 @@ def test_a_decision_comes_to(name: str) -> None:
     assert outline(plan, snapshot.nouns(), snapshot.now) == ALL[name].comes_to
 
 
-ASKED_OF_INSTANCES = (
+INSTANCE_QUESTIONS = (
     "first_report",
     "overdue",
     "silence",
     "surplus",
     "address",
-    "known_end",
+    "scheduled_end",
     "detaching",
     "clearing",
 )
@@ -48,16 +48,7 @@ def test_a_question_changes_nothing(name: str) -> None:
     snapshot, _ = ALL[name].decide()
     if isinstance(snapshot, InstanceSnapshot):
         machine = InstancePass(snapshot)
-        for question in (
-            "first_report",
-            "overdue",
-            "silence",
-            "surplus",
-            "address",
-            "known_end",
-            "detaching",
-            "clearing",
-        ):
+        for question in INSTANCE_QUESTIONS:
             getattr(machine, f"_{question}")()
         assert machine.draft.empty and machine.instance is snapshot.instance
     if isinstance(snapshot, RunSnapshot):
