@@ -1,4 +1,4 @@
-"""How often agents call and their presence is written: the one thing that depends on whether calls cost money.
+"""How often agents call, and how often their presence is written: all that depends on whether calls cost money.
 
 In AWS each call of an agent is a billed request and each write a billed unit, so a quiet agent calls once a minute and
 its presence is written every five. On your own machine both are free: the server holds an agent's call until there is
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 
-FOLLOWED: Micros = MINUTE  # from one look at a job's log on, it counts as read
-STEADY_AFTER: Micros = 5 * MINUTE  # this long after the last change, an agent is quiet
-_STEADY = 5  # times the fast pause
+FOLLOWED: Micros = MINUTE  # a log counts as being read for this long after each request for it
+STEADY_AFTER: Micros = 5 * MINUTE  # the time after the last change from which an agent is quiet
+_STEADY = 5  # the pause of an agent that isn't quiet yet, in fast pauses
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,17 @@ class Pace:
     """Pauses in seconds."""
 
     fast: float  # between an agent's calls while something changes
-    slow: float  # between them once nothing does. 0: the server holds each call, and the next follows at once
-    silence: float  # the longest silence of a quiet agent: its pause, or how long the server holds its call
-    presence: float  # how old a presence gets before a call that changes nothing renews it
-    log: float  # how long an agent collects a job's output before it sends it,
-    followed: float  # and how long while somebody reads one on its machine
-    recheck: float  # until a new run is looked at, in case the word of it was lost: by then most have started
-    room: float = 0.0  # what a promise is longer by, because its renewal may wait before it is written
+    slow: float  # between them otherwise. 0: the server holds each call, and the next follows at once
+    silence: float  # the longest silence of a quiet agent: its pause, or the time for which the server holds its call
+    presence: float  # the age at which a call that changes nothing renews the presence
+    log: float  # for which an agent collects a job's output before it sends it
+    followed: float  # the same while somebody reads a log on its machine
+    recheck: float  # until a new run is checked in case its wake was lost: most have started by then
+    room: float = 0.0  # added to a promise, because its renewal may wait to be written
     grain: float = 0.0  # promises end at a multiple of this; 0: each at its own time
-    watched: bool = False  # are those that break their promise listed by schedule, so that no pass is due for it?
+    watched: bool = (
+        False  # whether a schedule lists agents that broke their promise, so that no pass need be due for it
+    )
 
     @property
     def long_poll(self) -> bool:
@@ -37,11 +39,11 @@ class Pace:
         return self.slow == 0
 
     def at(self, fast: float) -> Pace:
-        """The same, but with this pause while something changes."""
+        """The same pace with this pause while something changes."""
         return replace(self, fast=fast, followed=fast)
 
     def pause(self, *, changing: bool, since: Micros) -> float:
-        """Seconds until an agent's next call. `changing`: something does, or somebody reads a log. `since`: how long
+        """Seconds until an agent's next call. `changing`: something changes, or somebody reads a log. `since`: how long
         ago something last changed."""
         if changing:
             return self.fast
@@ -52,17 +54,18 @@ class Pace:
         return age >= self.presence * SECOND
 
     def promised(self, now: Micros, wait: float = 0.0) -> Micros:
-        """Until when. Where each end is looked at, many fall together, so that one pass looks at all of them."""
+        """The end of a promise that begins now. Where a pass checks each end, ends are aligned, so that one pass checks
+        many."""
         end, each = now + self.promise(wait), round(self.grain * SECOND)
         return end + (-end % each if each else 0)
 
     def promise(self, wait: float = 0.0) -> Micros:
-        """An agent reports again within this time after its presence was written; `wait` is how long it lets the server
-        hold a call."""
+        """The time within which an agent reports again after its presence was written. `wait`: how long it lets the
+        server hold a call."""
         return round((self.presence + max(wait, self.silence) + self.room) * SECOND)
 
     def delays(self) -> str:
-        """The longest that a start and a stop may take to reach an existing instance, as shown in plans."""
+        """How long a start and a stop may take to reach an existing instance, as shown in plans."""
         lost = f"an unreachable one is given up after {2 * self.promise() / MINUTE:g} min"
         if self.long_poll:
             return f"Starts and stops reach an instance at once; {lost}."

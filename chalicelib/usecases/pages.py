@@ -13,7 +13,7 @@ from chalicelib.domain.offers import Offer
 N = TypeVar("N", bound=Noun)
 
 DEFAULT_OFFERS = 50
-MANY_OFFERS = 200_000  # all of them, to show the most expensive first or every group
+MANY_OFFERS = 200_000  # no limit in practice: to show the most expensive first, or every group
 
 
 def highest_price(offers: Sequence[Offer]) -> float | None:

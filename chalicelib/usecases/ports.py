@@ -42,7 +42,7 @@ class SealedPorts(RecordPorts, Protocol):
 
 
 class ChangePorts(RecordPorts, Protocol):
-    """Changes of runs and of what has machines, as far as the installation permits them."""
+    """Changes of runs, fleets, volumes and gateways, as far as the installation permits them."""
 
     @property
     def door(self) -> CommitDoor: ...

@@ -1,1 +1,1 @@
-"""Fleets, hosts, instances and volumes as users meet them, and hosts that projects lend each other."""
+"""Fleets, hosts, instances and volumes as users see them, and hosts that projects share."""

@@ -1,8 +1,8 @@
 """Exports and imports: hosts of a project that other projects may use.
 
-Whoever shares hosts is an admin of their project, and of each project that gets them, or a global admin; only those
-share with every project. Either side ends it: the jobs that run there then end, because the hosts aren't theirs any
-more. Another project's jobs get no privileges there: see `planning.matching.requirements` and `engine.read`.
+Sharing needs an admin of both the hosts' project and each importing project, or a global admin; only global admins
+share with every project. Either side can end it, which ends the importer's jobs on those hosts. Jobs of other projects
+get no privileges there: see `planning.matching.requirements` and `engine.read`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class ExportView:
 
 @dataclass(frozen=True)
 class ExportChange:
-    """What an export gets and loses, by name."""
+    """The importers and fleets that an export gains and loses, by name."""
 
     importers: Sequence[str] = ()
     fleets: Sequence[str] = ()
     no_importers: Sequence[str] = ()
     no_fleets: Sequence[str] = ()
-    is_global: bool | None = None  # None: as it is
+    is_global: bool | None = None  # None: unchanged
 
 
 # --- read ------------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def list_exports(plane: RecordPorts, project: Project) -> list[ExportView]:
 
 
 def list_imports(plane: RecordPorts, project: Project) -> list[ExportView]:
-    """Who else gets them is no importer's business."""
+    """The exports that the project imports, without their other importers, which it may not see."""
     found = sorted(plane.read.imports(project.id), key=lambda export: (export.project_name, export.name))
     return [_view(plane, export.with_(importers=())) for export in found]
 
@@ -112,7 +112,7 @@ def delete(plane: ChangePorts, actor: User, project: Project, name: str) -> None
 
 
 def delete_import(plane: ChangePorts, actor: User, project: Project, exporter: str, name: str) -> None:
-    """The importing project's own end of it."""
+    """End an import from the importing project's side."""
     for _ in range(TRIES):
         found = next((e for e in plane.read.imports(project.id) if (e.project_name, e.name) == (exporter, name)), None)
         if found is None:
@@ -167,7 +167,8 @@ def _changed(plane: RecordPorts, actor: User, project: Project, export: Export, 
 
 
 def _importer(plane: RecordPorts, actor: User, project: Project, name: str) -> str:
-    """The project gets hosts on which its jobs will run, so its own admins decide, too. Nobody can probe for names."""
+    """The id of an importing project. Its own admins must agree, since its jobs will run there. The refusal doesn't
+    reveal whether it exists."""
     target = nouns.find_target(plane.store, keys.project_name(name))
     found = None if target is None else nouns.find(plane.store, Project, keys.project(target[0]))
     member = None if found is None else nouns.find(plane.store, Member, keys.member(found.id, actor.id))
@@ -180,7 +181,7 @@ def _importer(plane: RecordPorts, actor: User, project: Project, name: str) -> s
 
 
 def _refuse_unknown(noun: str, named: Iterable[str], known: Collection[str], export: Export) -> None:
-    """What is mistyped would go on being shared."""
+    """Refuse unknown names: something whose name was mistyped would remain shared."""
     for name in named:
         if name not in known:
             listed = f"Its {noun}s are {', '.join(sorted(known))}." if known else f"It has no {noun}s."
@@ -203,8 +204,8 @@ def _shareable(plane: RecordPorts, project: Project, name: str) -> str:
 
 
 def _commit(plane: ChangePorts, actor: User, project: Project, before: Export, after: Export | None) -> None:
-    """The export with its pointers, and an event on either side. Runs that lose their hosts are looked at, and projects
-    that get some."""
+    """Write the export with its pointers, and an event on either side. Runs that lose their hosts are checked at once,
+    and so are the queues of projects that gain some."""
     if after == before and before.version:
         return
     had, has = before.pointers if before.version else frozenset(), after.pointers if after else frozenset()

@@ -124,7 +124,7 @@ def _obstacles(plane: SealedPorts, current: FleetRow, spec: FleetSpec) -> list[s
 
 
 def _clear(plane: SealedPorts, row: FleetRow) -> FleetSpec:
-    """The current spec with its keys in clear, like those of a new spec, so that an unchanged key is no change."""
+    """The current spec with its keys in clear, as in a new spec, so that an unchanged key doesn't count as a change."""
     return sealed_specs.fleet_spec(plane.seal, row.fleet.id, row.spec)
 
 
@@ -231,7 +231,8 @@ def _update(plane: OfferPorts, user: User, current: FleetRow, spec: FleetSpec, r
 
 
 def _with_hosts(plane: OfferPorts, row: FleetRow, spec: FleetSpec) -> FleetRow:
-    """Its hosts are added now and not by the next pass: clients watch the instances that an apply answers with."""
+    """The fleet with its hosts, added now and not by the next pass: clients watch the instances in the response to
+    apply."""
     if not row.fleet.to_add:
         return row
     live = tuple(each for each in row.instances if each.status is not InstanceStatus.terminated)

@@ -1,4 +1,4 @@
-"""Fleets: listing them, deleting them, deleting single instances."""
+"""Fleets: listing and deleting them, and deleting single instances."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def list_all(plane: RecordPorts, project: Project) -> list[FleetRow]:
 def imported(
     plane: RecordPorts, projects: Sequence[Project], wanted: FleetFilter | None = None
 ) -> list[tuple[str, FleetRow]]:
-    """The fleets that others share with these projects, each once, beside the name of the project that it is of. The
-    projects' own aren't among them. `wanted`: those of a page."""
+    """The fleets that other projects share with these, each once, with the name of its own project. `wanted`: a page
+    of them."""
     own = {project.id for project in projects}
     found = {
         fleet.id: (export.project_name, fleet)
@@ -98,7 +98,7 @@ def imported(
 
 
 def get_imported(plane: RecordPorts, project: Project, name: str) -> tuple[str, FleetRow]:
-    """By the name that the project knows it by, `<project>/<name>`; beside the name of the project that it is of."""
+    """The imported fleet of this name, `<project>/<name>`, with the name of its own project."""
     for owner, row in imported(plane, [project]):
         if f"{owner}/{row.fleet.name}" == name:
             return owner, row
@@ -106,7 +106,7 @@ def get_imported(plane: RecordPorts, project: Project, name: str) -> tuple[str, 
 
 
 def _after(fleet: Fleet, wanted: FleetFilter) -> bool:
-    """Does it come after the last row of the previous page?"""
+    """Does the fleet come after the last row of the previous page?"""
     low, high = pages.bounds(wanted.prev_created_at, wanted.prev_id, ascending=wanted.ascending)
     sort = keys.by_time("", fleet.created_at, fleet.id)[1]
     return low <= sort and (not high or sort < high)
@@ -220,13 +220,13 @@ def _change(
 
 
 def refuse_ssh(plane: ChangePorts, user: User, role: ProjectRole | None, spec: FleetSpec) -> None:
-    """If the installation reserves SSH fleets for admins, refuses everyone else."""
+    """Refuse everyone but admins if the installation reserves SSH fleets for them."""
     if spec.configuration.ssh_config is not None and not plane.permissions.manage_ssh_fleets(user, role):
         raise Refused("Only admins of the project may manage its SSH fleets here.", hint="Ask one of them.")
 
 
 def refuse_hosts(plane: ChangePorts, user: User, role: ProjectRole | None, row: FleetRow) -> None:
-    """Refuses whoever may not change or end a fleet of hosts that weren't bought."""
+    """Refuse users who may not change or end a fleet of hosts that weren't bought."""
     spec = FleetSpec.model_validate_json(row.spec)
     refuse_ssh(plane, user, role, spec)
     if spec.configuration.ssh_config is None or plane.permissions.end_hosts(user, role, row.fleet.user_id):
@@ -239,7 +239,7 @@ def refuse_hosts(plane: ChangePorts, user: User, role: ProjectRole | None, row: 
 
 
 def refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> None:
-    """By a run, or by a gateway; a gateway finds another host for what an unreachable one carried."""
+    """Refuse if a run or a gateway uses one of the instances; a gateway replaces its replica on an unreachable host."""
     seats = (instance.gateway for instance in instances if not instance.unreachable)
     carried = sorted({seat.name for seat in seats if seat is not None and not seat.leaving})
     if carried:

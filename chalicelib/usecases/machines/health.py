@@ -1,6 +1,6 @@
 """The history of machines' health: a check for each change that an agent reports, kept for a week.
 
-An agent whose machine can't decide makes at most one check a minute for each status: a later one replaces it.
+A machine whose health flaps makes at most one check a minute for each status: a later one replaces it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HealthCheck(Value):
 
 
 def health_of(troubles: list[TroubleReport], now: Micros) -> Health:
-    """What an agent reports, with our own times: its ages need no clock to be right."""
+    """The reported problems, with times by our own clock: an agent reports ages, which don't depend on its clock."""
     return Health(
         troubles=tuple(
             Trouble(status=each.status, message=each.message, since=max(0, now - each.age * SECOND))
@@ -45,7 +45,7 @@ def check_put(instance: str, health: Health, now: Micros) -> Put:
 
 @dataclass(frozen=True)
 class WantedChecks:
-    """Which checks of which instance; the bounds themselves aren't among them."""
+    """Which checks of which instance to list; the bounds are exclusive."""
 
     fleet_name: str
     instance_num: int
@@ -55,7 +55,7 @@ class WantedChecks:
 
 
 def list_checks(plane: RecordPorts, project: Project, wanted: WantedChecks) -> list[HealthCheck]:
-    """Newest first."""
+    """The checks, newest first."""
     instance = _instance(plane, project, wanted)
     low = "" if wanted.after is None else sortable(max(0, wanted.after - MINUTE))
     high = "" if wanted.before is None else sortable(wanted.before)

@@ -1,4 +1,4 @@
-"""What an apply checks about the hosts of an SSH fleet: is every login complete, and what may change in place?"""
+"""Checks of an SSH fleet's hosts when it is applied: whether every login is complete, and what may change in place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AT = "configuration.ssh_config"
 
 
 def problems(spec: FleetSpec, *, reachable: bool = True) -> list[Problem]:
-    """Everything that would keep us from logging in to these hosts."""
+    """Everything that would prevent logging in to these hosts."""
     ssh = spec.configuration.ssh_config
     if ssh is not None and ssh.hosts and not reachable:
         text = "`ssh_config` isn't supported here yet: this installation can't log in to hosts"
@@ -67,7 +67,7 @@ def _problems(ssh: SSHParams) -> Iterator[Problem]:
 
 
 def _names(hostname: str | None, user: str | None, at: str) -> Iterator[Problem]:
-    """They are printed on terminals, and in commands that people copy into a shell."""
+    """Problems of a host's and a user's name, which are printed on terminals and in commands that people copy."""
     if hostname is not None and (not _HOSTNAME.fullmatch(hostname) or hostname.count(":") == 1):
         text = f"`{printable(hostname)[:60]}` can't be the name of a host"
         hint = next((hint for sign, hint in _ASIDE.items() if sign in hostname), "write a name or an address")
@@ -79,7 +79,7 @@ def _names(hostname: str | None, user: str | None, at: str) -> Iterator[Problem]
 
 def _key(key: SSHKey | None, where: str, at: str, known: set[str]) -> Iterator[Problem]:
     """A key that several hosts share is checked once and reported once."""
-    from chalicelib.configuration.private_keys import plain  # cryptography, which no other plan needs
+    from chalicelib.configuration.private_keys import plain  # it loads cryptography, which no other plan needs
 
     path = f"{at}.identity_file"
     if key is None or not key.private:
@@ -96,14 +96,14 @@ _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 
 
 def wanted(spec: FleetSpec, row: FleetRow | None) -> tuple[str, ...]:
-    """Hosts that the spec names and that have no instance yet."""
+    """The hosts in the spec that have no instance yet."""
     instances = row.instances if row is not None else ()
     present = {each.host.key for each in instances if each.host is not None and each.status not in _LEAVING}
     return tuple(key for key in hosts_of(spec) if key not in present)
 
 
 def remaining_networks(spec: FleetSpec, row: FleetRow) -> tuple[str, ...]:
-    """The networks that the hosts which stay share."""
+    """The networks shared by the hosts that stay."""
     named = hosts_of(spec)
     staying = [each for each in row.instances if each.host is not None and (each.host.joined or each.host.key in named)]
     return shared((), [each.networks for each in staying if each.networks and each.status not in _LEAVING])

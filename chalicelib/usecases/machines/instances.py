@@ -23,7 +23,7 @@ class InstanceFilter:
     ascending: bool
     prev_created_at: Micros | None
     prev_id: str | None
-    imported: bool = False  # also those that others share with the projects
+    imported: bool = False  # include those that other projects share with these
 
 
 def get(plane: RecordPorts, project: Project, instance_id: str) -> Instance:
@@ -48,7 +48,7 @@ def list_rows(plane: RecordPorts, projects: Sequence[Project], wanted: InstanceF
 
 
 def _after(instance: Instance, wanted: InstanceFilter) -> bool:
-    """Whether the row comes after the last one of the previous page."""
+    """Does the instance come after the last row of the previous page?"""
     if wanted.prev_created_at is None:
         return True
     if wanted.prev_id is None:

@@ -112,7 +112,7 @@ def holder(plane: RecordPorts, project: Project, name: str) -> tuple[Volume | No
 def check(
     plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None
 ) -> VolumeConfiguration:
-    """Could it be created, as far as can be known? Raises what speaks against it. `role`: the user's in the project."""
+    """The configuration, checked as far as possible before creation. `role`: the user's role in the project."""
     configuration = _configuration(raw)
     if configuration.external_id is not None and ProjectRole.admin is not role and user.role is not GlobalRole.admin:
         raise Refused(

@@ -1,1 +1,1 @@
-"""The operator's side: backends, the server's file, its first start, costs, events and numbers for Prometheus."""
+"""The operator's side: backends, the server's configuration file, its first start, costs, events and metrics."""

@@ -1,9 +1,9 @@
 """Backends of a project, configured over the API or in the server's file.
 
-Over the API, the provider is asked before anything is stored; the file is the operator's word, and a server must start
-while a provider is down. Credentials are sealed for their project and type and shown to nobody: where a configuration
-is read back they are hidden, and an update that sends them back hidden keeps those that are stored. What the file has
-is changed only there, and what was configured over the API only over the API, so that neither undoes the other.
+A configuration from the API is tried at the provider before it is stored; one from the file isn't, because a server
+must start while a provider is down. Credentials are sealed for their project and type and shown to nobody: they are
+hidden where a configuration is read, and an update with hidden credentials leaves the stored ones as they are. A
+backend of the file can be changed only there, and one of the API only over the API, so that neither undoes the other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.ports import RecordPorts, SealedPorts
 
 Raw = dict[str, Any]
-NEWEST = 200  # instances of a fleet, more than are bought within the lag of an index
+NEWEST = 200  # instances of a fleet: more than it buys while an index lags behind
 IN_FILE = "server/config.yml"
 
 
@@ -46,7 +46,7 @@ IN_FILE = "server/config.yml"
 
 
 class BackendPorts(SealedPorts, Protocol):
-    """Configured backends, and their providers."""
+    """The ports for configuring backends."""
 
     @property
     def backends(self) -> Backends: ...
@@ -62,7 +62,7 @@ class BackendPorts(SealedPorts, Protocol):
 
 
 def list_backends(store: Store, project_id: str) -> list[Configured]:
-    """Those of a project, by type."""
+    """The project's backends, by type."""
     return [nouns.read(Configured, record) for record in every(store, f"project/{project_id}", "backend/")]
 
 
@@ -77,7 +77,7 @@ def get_backend(plane: RecordPorts, project: Project, type: str) -> Configured:
 
 
 def shown(backend: Configured) -> Raw:
-    """Its configuration, as it may be shown: the secrets are hidden."""
+    """The backend's configuration, with its secrets hidden."""
     model = config_model(backend.type)
     assert model is not None, "only known types are stored"
     found: Raw = orjson.loads(sealed_specs.shown(model, backend.config))
@@ -85,7 +85,7 @@ def shown(backend: Configured) -> Raw:
 
 
 def opened(plane: SealedPorts, backend: Configured) -> Raw:
-    """Its configuration with its secrets in clear, to make the backend. Never shown, stored or logged."""
+    """The configuration with its secrets in clear, to make the backend. Never shown, stored or logged."""
     model = config_model(backend.type)
     assert model is not None, "only known types are stored"
     raw = orjson.loads(backend.config)
@@ -96,7 +96,7 @@ def opened(plane: SealedPorts, backend: Configured) -> Raw:
 
 
 def create_backend(plane: BackendPorts, project: Project, actor: User, config: Spec) -> Configured:
-    """Raises the backend's own error if the provider refuses it."""
+    """Check and store a new backend. Raises the provider's own error if it refuses the configuration."""
     type = type_of(config)
     _refuse_unknown(plane, project, type)
     if nouns.find(plane.store, Configured, keys.backend(project.id, type)) is not None:
@@ -110,7 +110,7 @@ def create_backend(plane: BackendPorts, project: Project, actor: User, config: S
 
 
 def update_backend(plane: BackendPorts, project: Project, actor: User, config: Spec) -> Configured:
-    """Machines and volumes stay, so the new configuration must reach those that there are."""
+    """Change the configuration. Machines and volumes stay, so the new one must reach them."""
     type = type_of(config)
     _refuse_unknown(plane, project, type)
     known = get_backend(plane, project, type)
@@ -124,7 +124,7 @@ def update_backend(plane: BackendPorts, project: Project, actor: User, config: S
 
 
 def delete_backends(plane: BackendPorts, project: Project, actor: User, types: Sequence[str]) -> None:
-    """All of them or none. What is applied just before the deletion is found after it, and takes it back."""
+    """Delete all of them or none. If a fleet or a run was applied just before, the deletion is undone."""
     found = [get_backend(plane, project, type) for type in dict.fromkeys(types)]
     for backend in found:
         _refuse_of_file(backend)
@@ -147,7 +147,7 @@ def check_backend(plane: BackendPorts, project: Project, type: str) -> None:
 
 
 def check(plane: BackendPorts, project: Project, config: Spec, machines: Iterable[Instance] = ()) -> None:
-    """Ask the provider, where its SDK is. Raises its refusal, or Refused if `machines` can't be seen with this
+    """Check the configuration at the provider. Raises its refusal, or Refused if `machines` can't be seen with this
     configuration."""
     type = type_of(config)
     shown = plane.clock.now() - plane.providers.facts(type).visibility_lag
@@ -171,7 +171,7 @@ def store(
     actor: User | None = None,
     from_file: bool = False,
 ) -> Configured:
-    """Write one, new or instead of `known`."""
+    """Store a backend, as a new one or in the place of `known`."""
     type, now, text = type_of(config), plane.clock.now(), _sealed(plane, project, config)
     if known is None:
         backend = Configured(
@@ -188,7 +188,7 @@ def store(
 
 
 def forget(plane: BackendPorts, backends: Sequence[Configured], *, actor: User | None = None) -> None:
-    """Delete their records; whoever calls has seen that nothing needs them."""
+    """Delete the records of backends. The caller has checked that nothing uses them."""
     if not backends:
         return
     changes: list[Change] = [_roster(plane.store, drop=[(one.project_id, one.type) for one in backends])]
@@ -202,7 +202,7 @@ def forget(plane: BackendPorts, backends: Sequence[Configured], *, actor: User |
 
 
 def uses(plane: RecordPorts, project_id: str, type: str) -> list[str]:
-    """The names of what needs this backend: machines, volumes, gateways, and fleets with a placement group there."""
+    """The names of all that uses this backend: machines, volumes, gateways, and fleets with a placement group there."""
     groups = [
         f"placement group of fleet {fleet.name}"
         for fleet in plane.read.fleets(project_id)
@@ -223,7 +223,7 @@ def _machines(plane: RecordPorts, project_id: str, type: str) -> list[Instance]:
 
 
 def _instances(plane: RecordPorts, fleet: Fleet) -> list[Instance]:
-    """Those of its index, and its newest, which that may not show yet."""
+    """The fleet's instances: those in the index, and the newest, which the index may not show yet."""
     found = {instance.id: instance for instance in plane.read.instances(fleet.id)}
     newest = range(max(0, fleet.next_instance_num - NEWEST), fleet.next_instance_num)
     unseen = [id_ for num in newest if (id_ := derive(fleet.id, "instance", num)) not in found]
@@ -234,12 +234,12 @@ def _instances(plane: RecordPorts, fleet: Fleet) -> list[Instance]:
 
 
 def _must_show(machine: Instance, shown: Micros) -> bool:
-    """Whether a listing must have it: if it exists for long enough, and isn't ending."""
+    """Must the provider's listing contain the machine? Only if it has existed for long enough and isn't ending."""
     return bool(machine.handles) and machine.created_at <= shown and machine.status is not InstanceStatus.terminating
 
 
 def _readable(plane: SealedPorts, backend: Configured) -> Raw:
-    """Its configuration in clear; empty if it doesn't open, so that it can still be replaced as a whole."""
+    """The configuration in clear; empty if it can't be opened, so that it can still be replaced as a whole."""
     try:
         return opened(plane, backend)
     except Refused:
@@ -247,14 +247,14 @@ def _readable(plane: SealedPorts, backend: Configured) -> Raw:
 
 
 def _sealed(plane: SealedPorts, project: Project, config: Spec) -> str:
-    """As it is stored: JSON, its secrets sealed."""
+    """The configuration as it is stored: JSON with sealed secrets."""
     context = sealed_specs.of_backend(project.id, type_of(config))
     return orjson.dumps(sealed_specs.sealed(plane.seal, _kind(config), plain(config), context)).decode()
 
 
 def _put_back(plane: BackendPorts, backend: Configured, actor: User) -> None:
     if nouns.find(plane.store, Configured, nouns.key_of(backend)) is not None:
-        return  # somebody configured it anew
+        return  # it was configured again meanwhile
     restored = backend.with_(version=0)
     project = nouns.find(plane.store, Project, keys.project(backend.project_id))
     roster = _roster(plane.store, add=[(backend.project_id, backend.type)])
@@ -266,7 +266,7 @@ def _put_back(plane: BackendPorts, backend: Configured, actor: User) -> None:
 
 
 def _roster(store: Store, add: Iterable[tuple[str, str]] = (), drop: Iterable[tuple[str, str]] = ()) -> Change:
-    """The roster as it will be, without those that were erased with their project."""
+    """The change of the roster, which also drops backends that were erased with their project."""
     now = nouns.find(store, BackendRoster, keys.ROSTER) or BackendRoster()
     records = store.get_many([keys.backend(*row) for row in now.rows]) if now.rows else []
     stored = {row for row, record in zip(now.rows, records, strict=True) if record is not None}
@@ -292,7 +292,7 @@ def type_of(config: Spec) -> str:
 
 
 def plain(config: Spec) -> Raw:
-    """What was written, as plain data."""
+    """The fields that were set, as plain data."""
     return config.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 
 
@@ -327,7 +327,7 @@ def _refuse_used(plane: RecordPorts, backend: Configured) -> None:
 
 
 def _refuse_own_credentials(config: Spec, actor: User) -> None:
-    """Those of the control plane itself aren't a project's to give away."""
+    """Refuse the control plane's own credentials, except to global admins."""
     if isinstance(getattr(config, "creds", None), DefaultCreds) and actor.role is not GlobalRole.admin:
         what = "`default` means the control plane's own credentials, which only a global admin may let a project use"
         raise Invalid([Problem(what, path="creds.type", hint="give keys of your own")])
@@ -345,7 +345,7 @@ def _refuse_hidden(raw: Any, path: str = "") -> None:
 
 
 def _filled(raw: Any, stored: Any) -> Any:
-    """A configuration with what it hides taken from the stored one."""
+    """The configuration, with hidden values taken from the stored one."""
     if isinstance(raw, Mapping) and isinstance(stored, Mapping):
         return {name: _filled(value, stored.get(name)) for name, value in raw.items()}
     if isinstance(raw, list) and isinstance(stored, list):
@@ -354,6 +354,6 @@ def _filled(raw: Any, stored: Any) -> Any:
 
 
 def _meant(raw: Any, stored: Sequence[Any]) -> Any:
-    """The one of them that this hides; as it is if that isn't certain."""
+    """The stored item whose values this one hides; the item itself if that is ambiguous."""
     found = [known for known in stored if _filled(raw, known) == known]
     return found[0] if len(found) == 1 else raw

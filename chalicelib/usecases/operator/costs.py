@@ -1,4 +1,4 @@
-"""What drives this installation's bill in AWS: how many there are of each thing, and what the model says they cost."""
+"""The AWS bill of this installation: how many there are of each cost driver, and what the model computes from that."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from chalicelib.store.port import Store
 from chalicelib.usecases.pace import Pace
 from chalicelib.usecases.ports import RecordPorts
 
-WINDOW = 30 * DAY  # whose runs are counted, as a month's
-MOST = 500  # runs of a project that are counted; of one with more, the newest tell how many come in a month
+WINDOW = 30 * DAY  # the time whose runs count as a month's
+MOST = 500  # runs counted of a project; where there are more, the rate is computed from the newest
 
 
 class CostPorts(RecordPorts, Protocol):
-    """What the bill depends on."""
+    """The ports for the bill's inputs."""
 
     @property
     def backends(self) -> Backends: ...
@@ -38,7 +38,7 @@ class CostPorts(RecordPorts, Protocol):
 
 
 def report(plane: CostPorts) -> dict[str, Any]:
-    """A month's bill, line by line. Where calls cost nothing there is none."""
+    """A month's bill, line by line; empty where calls cost nothing."""
     pace = plane.pace
     summary: dict[str, Any] = {
         "billed": not pace.long_poll,
@@ -70,12 +70,12 @@ def report(plane: CostPorts) -> dict[str, Any]:
 
 
 def _instances(store: Store) -> int:
-    """Those whose agents report."""
+    """The number of instances whose agents report."""
     return sum(1 for _ in all_of(store, "gsi1", keys.PRESENCES))
 
 
 def _services(store: Store) -> dict[str, float]:
-    """Their replicas, those of gateways, and for each of these the services that are busy there now."""
+    """The number of replicas of services and of gateways, and of services that are busy now at each gateway replica."""
     found: Counter[str] = Counter()
     for project_id in _projects(store):
         gateways = (nouns.read(Gateway, record) for record in all_of(store, "gsi1", keys.gateways_of(project_id)))
@@ -93,7 +93,7 @@ def _projects(store: Store) -> list[str]:
 
 
 def _runs(plane: RecordPorts) -> dict[str, float]:
-    """That come in a month, and what those on several nodes add."""
+    """The number of runs in a month, of their nodes beyond the first, and of starts of runs on several nodes."""
     found: Counter[str] = Counter()
     for project_id in _projects(plane.store):
         found.update(_of_project(plane, project_id))
@@ -118,7 +118,7 @@ def _of_project(plane: RecordPorts, project_id: str) -> dict[str, float]:
 
 
 def _starts(plane: RecordPorts, run: Run, now: Micros) -> float:
-    """Of a run that starts by its schedule, in the time that is counted. Each is much like a run."""
+    """How often a scheduled run starts in the counted time. Each start costs about as much as a run."""
     newest = plane.read.newest_job(run.id, 0, 0)
     made = 0 if newest is None else newest.submission_num + 1
     return made * min(1.0, WINDOW / max(SECOND, now - run.submitted_at))

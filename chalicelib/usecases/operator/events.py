@@ -1,13 +1,13 @@
 """Reading history: one stream merged from those of projects, runs or fleets, newest or oldest first.
 
 Every stream is in time order under the same sort key, so they are merged while reading, and a page reads little more
-than it shows. A record may hold several events and stands where its earliest would, so the records of a stream are
-taken apart, and an event is held back until no record that is still to come can precede it. Events the reader may not
-see are left out, whatever the filters.
+than it shows. A record may hold several events and is sorted by its earliest, so the records of a stream are split, and
+an event is held back until no later record can contain an earlier one. Events that the reader may not see are left out,
+whatever the filters.
 
-A filter that hardly anything matches would read all history. So one call looks at LOOKED_AT events, then answers with
-the shorter page that it has: clients page by the last event they got, so the next call continues there. Only if it has
-none yet does it read on, up to MOST. For clients an empty page is the end, so older matches are then out of reach.
+A filter that hardly anything matches would read all history. So one call scans SCANNED events, then returns what it has
+found: clients page by the last event they got, so the next call continues there. It reads on, up to MOST, only if it
+has found none yet. For clients an empty page is the end, so older matches are then out of reach.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.port import Index, Record, Store
 
 PAGE = 100
-FEWEST = 10  # records that a query of one of many streams asks for
-SCANNED, MOST = 1_000, 20_000  # events that one call looks at: usually, and while it has found nothing
+FEWEST = 10  # the smallest page of a query, where many streams are merged
+SCANNED, MOST = 1_000, 20_000  # events that one call scans: usually, and while it has found nothing
 Ids = frozenset[str]
 Placed = tuple[str, Event | None]  # an event and its place in the streams; None for a record with none that fits
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """None: not filtered by this. `actors` may hold None, which is the control plane itself."""
+    """Filters of events; None: no such filter. `actors` may contain None, which is the control plane itself."""
 
     targets: frozenset[tuple[str, str]] | None = None  # events about one of these things, by type and id
     within_projects: Ids | None = None
     within_runs: Ids | None = None
     within_fleets: Ids | None = None
-    within_gateways: Ids | None = None  # events about them, their machines among them
+    within_gateways: Ids | None = None  # events about these gateways and their machines
     target_types: frozenset[str] | None = None
     actors: frozenset[str | None] | None = None
     prev_at: Micros | None = None
@@ -50,7 +50,7 @@ class EventFilter:
 
 
 def list_events(store: Store, actor: User, projects: Mapping[str, Project], wanted: EventFilter) -> list[Event]:
-    """`projects`: those that the caller may see, by id."""
+    """A page of events. `projects`: those that the caller may see, by id."""
     sources = _sources(actor, projects, wanted)
     size = max(FEWEST, PAGE // max(1, len(sources)))  # all streams are begun, however few events a page takes of each
     streams = [_stream(store, index, partition, wanted, size) for index, partition in sources]
@@ -67,7 +67,7 @@ def list_events(store: Store, actor: User, projects: Mapping[str, Project], want
 
 
 def _needles(wanted: EventFilter) -> list[tuple[bytes, ...]]:
-    """What a record must contain if an event of it fits, one of each choice. It spares parsing most that don't."""
+    """Texts that a record with a matching event must contain, one of each group. Most others needn't be parsed then."""
     targets = None if wanted.targets is None else {id_ for _, id_ in wanted.targets}
     actors = None if wanted.actors is None or None in wanted.actors else wanted.actors
     choices = (targets, wanted.within_runs, wanted.within_fleets, wanted.within_gateways, wanted.target_types, actors)
@@ -98,10 +98,10 @@ def _sources(actor: User, projects: Mapping[str, Project], wanted: EventFilter) 
 
 
 def _stream(store: Store, index: Index, partition: str, wanted: EventFilter, size: int) -> Iterator[Placed]:
-    """The events of one stream, in order, from behind the page before."""
+    """The events of one stream in order, starting after the previous page."""
     ascending, needles = wanted.ascending, _needles(wanted)
     low, first, last = _bounds(wanted)
-    held: list[Placed] = []  # oldest first; some record to come may have one that precedes them
+    held: list[Placed] = []  # oldest first: a later record may have one that precedes them
     for record in _records(store, index, partition, low, last, size, ascending):
         if ascending:
             surely = bisect_left(held, record.key.sk, key=itemgetter(0))
@@ -118,7 +118,7 @@ def _stream(store: Store, index: Index, partition: str, wanted: EventFilter, siz
 
 
 def _bounds(wanted: EventFilter) -> tuple[str, str, str]:
-    """The places from which on records are read, from which on their events count, and before which both end."""
+    """The sort keys at which reading starts, at which events start to count, and before which both end."""
     if wanted.prev_at is None:
         return "", "", ""
     place = sortable(wanted.prev_at) + (f"#{wanted.prev_id}" if wanted.prev_id else "")
@@ -163,5 +163,5 @@ def _fits(event: Event, actor: User, projects: Mapping[str, Project], wanted: Ev
 
 
 def _is_of(event: Event, targets: set[tuple[str, str]], gateways: Ids) -> bool:
-    """About one of these gateways, or a machine that it owns."""
+    """Is the event about one of these gateways, or a machine of one?"""
     return event.fleet_id in gateways or any(("gateway", each) in targets for each in gateways)

@@ -1,10 +1,10 @@
-"""Numbers for Prometheus: what runs, what it costs and uses, what waits, and how the engine fares.
+"""Metrics for Prometheus: runs with their costs and usage, waiting jobs, and the engine.
 
-Names and labels that the genuine server has are the same here, so that its dashboards go on; ours come beside them.
-Each caller sees the projects that they may see, and admins the engine too. All is read when somebody asks, from the
-records that there are: nothing is kept for it.
+Metrics that the genuine server has keep their names and labels here, so that its dashboards work; ours are added to
+them. Callers see the projects that they may see; admins also see the engine. Everything is computed for each request
+from the existing records.
 
-The counters of runs count those that are listed: deleting runs resets them, as Prometheus allows for.
+The counters of runs count listed runs: deleting runs resets them, which Prometheus allows for.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Labels = Mapping[str, str]
 
 
 class MetricPorts(RecordPorts, Protocol):
-    """Metrics."""
+    """The ports for metrics."""
 
     @property
     def figures(self) -> Figures | None: ...
@@ -87,7 +87,7 @@ class MetricPorts(RecordPorts, Protocol):
 
 @dataclass
 class Exposition:
-    """Samples by the name of their family, in the order of `FAMILIES`."""
+    """Samples by family, in the order of `FAMILIES`."""
 
     now: Micros
     samples: dict[str, list[tuple[Labels, float]]] = field(default_factory=lambda: {name: [] for name in FAMILIES})

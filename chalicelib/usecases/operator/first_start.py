@@ -1,7 +1,7 @@
-"""The first start of a control plane: an admin who can log in, and a project to work in.
+"""The first start of a control plane creates an admin, who can log in, and a project to work in.
 
-Every start may run this: what exists is left alone, even if another process created it a moment ago. If the given admin
-token differs from the stored one, it replaces it, because that is how a lost token is replaced.
+It may run at every start: what exists is left alone, even if another process created it a moment ago. If the given
+admin token differs from the stored one, it replaces that, because this is how a lost token is replaced.
 """
 
 from __future__ import annotations

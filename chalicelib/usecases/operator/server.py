@@ -1,4 +1,4 @@
-"""What a control plane reports about itself."""
+"""A control plane's information about itself."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases.ports import RecordPorts
 
-SERVED_VERSION = "0.22.5"  # the client whose wire this is; clients compare nothing with it
+SERVED_VERSION = "0.22.5"  # the client version whose wire format this is; clients don't compare it
 
 
 class UsagePorts(RecordPorts, Protocol):
-    """What is stored, and for how long."""
+    """The ports for storage usage and retention."""
 
     @property
     def measure(self) -> Measure: ...
@@ -32,7 +32,7 @@ def info() -> dict[str, str]:
 
 
 def usage(plane: UsagePorts) -> dict[str, Any]:
-    """How much space its data takes, and for how many days it keeps things: for the operator."""
+    """The space that its data takes, and the days for which it is retained: for the operator."""
     found = plane.measure()
     parts = [asdict(part) for part in found.parts]
     days, followers = asdict(plane.retention), [_follower(one) for one in _subscriptions(plane)]
@@ -45,6 +45,6 @@ def _subscriptions(plane: RecordPorts) -> list[Subscription]:
 
 
 def _follower(one: Subscription) -> dict[str, Any]:
-    """How a webhook or a rule fares, and why it doesn't go on."""
+    """The state of a webhook or a rule, and why it doesn't progress."""
     retry_at = None if one.retry_at is None else iso(one.retry_at)
     return {"name": one.name, "failures": one.failures, "dead": one.dead, "error": one.error, "retry_at": retry_at}

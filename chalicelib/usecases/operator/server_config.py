@@ -24,11 +24,11 @@ from chalicelib.usecases.ports import ChangePorts, RecordPorts, SealedPorts
 
 
 class ServerConfigPorts(BackendPorts, ChangePorts, Protocol):
-    """Projects and backends of a configuration file."""
+    """The ports for applying a configuration file."""
 
 
 def refusals(file: ServerFile, backends: Collection[str], simulated: str | None = None) -> tuple[Problem, ...]:
-    """Settings in the file that this server doesn't support. `backends`: the types it can create from settings.
+    """Settings in the file that this server doesn't support. `backends`: the types that it can create from settings.
     `simulated`: the one that its simulated cloud stands in for."""
     return tuple(_refusals(file, backends, simulated))
 
@@ -50,7 +50,7 @@ def _refusals(file: ServerFile, backends: Collection[str], simulated: str | None
 
 
 def sealing_keys(config: ServerConfig, own: bytes) -> tuple[bytes, ...]:
-    """The installation's keys: the first seals, all of them open. Its own is always among them."""
+    """The installation's keys: the first seals, all of them open. The server's own key is always one of them."""
     declared = config.encryption.keys if config.encryption else ()
     found = [key.raw if isinstance(key, AESKey) else own for key in declared]
     return tuple(dict.fromkeys([*found, own]))
@@ -64,7 +64,7 @@ def ensure_projects(plane: ChangePorts, admin: User, config: ServerConfig) -> No
 
 
 def ensure_backends(plane: BackendPorts, config: ServerConfig) -> tuple[str, ...]:
-    """Makes the file's backends those of this file. Returns what couldn't be done, and why."""
+    """Configure the file's backends, and delete those that it no longer has. Returns what couldn't be done, and why."""
     return tuple(_ensure_backends(plane, config))
 
 
@@ -99,7 +99,7 @@ def _same(plane: SealedPorts, known: Configured, config: Spec) -> bool:
     try:
         return backends.opened(plane, known) == backends.plain(config)
     except Refused:
-        return False  # sealed by a key that is gone
+        return False  # it was sealed with a key that is gone
 
 
 def _leave(plane: BackendPorts, known: Configured) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Templates: forms that the web console fills configurations in with. The operator writes them as files.
 
-They are read when somebody asks for them, so a new one is there at once. One that can't be read is refused with its
-file, line and column, and hides the others: a form that is missing without a word is harder to find.
+They are read for each request, so a new one is available at once. One that can't be read is refused with its file,
+line and column, and hides the others: a form that is missing without an error is harder to find.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chalicelib.configuration.parse import decode, parse_as
 
-MOST = 200  # that one list has
+MOST = 200  # templates in one list
 _KINDS = Literal["task", "service", "dev-environment", "fleet", "volume", "gateway"]
 
 
@@ -22,7 +22,7 @@ class _Strict(BaseModel):
 
 
 class Parameter(_Strict):
-    """A part of the form. A variable has a title in it, its own name, and its value unless another is given."""
+    """A part of the form. A variable has a title, a name, and a default value."""
 
     type: Literal["name", "ide", "resources", "python_or_docker", "repo", "working_dir", "env"]
     title: str | None = None
@@ -40,7 +40,7 @@ class Parameter(_Strict):
 
 
 class Described(BaseModel):
-    """The configuration as far as it goes: the form completes it, and applying it checks the rest."""
+    """The incomplete configuration: the form completes it, and applying it checks it."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

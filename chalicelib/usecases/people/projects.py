@@ -30,7 +30,7 @@ from chalicelib.usecases.ports import AccountPorts, ChangePorts, RecordPorts
 log = logging.getLogger(__name__)
 
 MAX_OWNED = 10  # projects that a user who isn't an admin may own
-MAX_MEMBERS = MAX_CHANGES // 2 - 1  # that one request may change: each is a record and an event
+MAX_MEMBERS = MAX_CHANGES // 2 - 1  # members that one request may change: each is a record and an event
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ def view(store: Store, project: Project) -> ProjectView:
 
 
 def listed(store: Store, projects: Sequence[Project], reader: User) -> list[ProjectView]:
-    """Projects with their owners and without their members: one read for all of them, and none for those of whoever
-    reads it, who was just read."""
+    """Projects with their owners and without their members: one read for all owners but the reader, who is known."""
     ids = [each for each in dict.fromkeys(project.owner_id for project in projects) if each != reader.id]
     found = nouns.find_many(store, User, [keys.user(each) for each in ids]) if ids else []
     owners = {user.id: user for user in (reader, *found) if user}
@@ -59,7 +58,7 @@ def listed(store: Store, projects: Sequence[Project], reader: User) -> list[Proj
 
 
 def _deleted_owner(project: Project) -> User:
-    """In the place of an owner who was deleted."""
+    """A stand-in for an owner who was deleted."""
     return User(id=project.owner_id, name="(deleted)", active=False, created_at=project.created_at, token_hash="")
 
 
@@ -86,8 +85,8 @@ def visible(store: Store, user: User, *, not_joined: bool) -> list[Project]:
 
 
 def name_of(project: Project, version: int = 0) -> Put:
-    """The record of its name. It says whether the project is public, so that of a thousand projects only those are read
-    that the caller may see; where an older one doesn't say it, the project is read."""
+    """The record of the project's name. It says whether the project is public, so that only those projects are read
+    that the caller may see; older records don't say it, so for them the project is read."""
     body = orjson.dumps({"id": project.id, "public": project.is_public})
     return Put(Record(keys.project_name(project.name), version + 1, body), expect=version)
 
@@ -154,9 +153,9 @@ def _refuse_if_used(plane: RecordPorts, project: Project) -> None:
 
 
 def _delete(plane: RecordPorts, actor: User, name: str) -> None:
-    """Nothing new can be applied to a deleted project (see `undeleted`), so a check after the deletion sees everything,
-    but for a run that is being submitted at that moment, which that call stops. If something was applied just before,
-    the deletion is taken back; crashes in between are left to the project's closing."""
+    """Nothing new can be applied to a deleted project (see `undeleted`), so a check after the deletion sees everything
+    except a run that is just being submitted, which the submission itself stops. If something was applied just before,
+    the deletion is undone; after a crash in between, closing the project settles it."""
     for _ in range(TRIES):
         project = _named(plane.store, actor, name)
         now = plane.clock.now()
@@ -191,8 +190,8 @@ def _take_back(plane: RecordPorts, actor: User, project_id: str) -> None:
 
 
 def undeleted(store: Store, project: Project) -> Check:
-    """The condition on which anything but a run is applied to a project: it is committed only if the project is still
-    there. Raises NotFound if it isn't."""
+    """The condition for applying anything but a run to a project: it is committed only if the project still exists.
+    Raises NotFound if it doesn't."""
     found = nouns.find(store, Project, keys.project(project.id))
     if found is None or found.deleted:
         raise NotFound(f"There is no project {project.name!r}.")
@@ -217,12 +216,12 @@ Roles = Mapping[str, ProjectRole]  # by user name
 
 
 def add_members(plane: AccountPorts, actor: User, project: Project, role: ProjectRole | None, wanted: Roles) -> None:
-    """Add members or change their role. A manager leaves admins alone; anybody may join a public project as a user."""
+    """Add members or change their role. A manager can't change admins; anybody may join a public project as a user."""
     joins = project.is_public and list(wanted) == [actor.name] and wanted[actor.name] is ProjectRole.user
     if not joins or role is not None:
         _need(
             actor, role, ProjectRole.manager, ProjectRole.admin
-        )  # before names are looked up, or anyone could probe for them
+        )  # checked before names are looked up, so that nobody can probe for them
     users = {name: named_user(plane.store, name) for name in wanted}
     known = {member.user_id: member for member in _members(plane.store, project.id)}
     after = dict(known)
@@ -241,7 +240,7 @@ def add_members(plane: AccountPorts, actor: User, project: Project, role: Projec
 def remove_members(
     plane: AccountPorts, actor: User, project: Project, role: ProjectRole | None, names: Sequence[str]
 ) -> None:
-    """A manager leaves admins alone; anybody may leave."""
+    """Remove members. A manager can't remove admins; anybody may leave."""
     if set(names) - {actor.name}:
         _need(actor, role, ProjectRole.manager, ProjectRole.admin)
     users = [named_user(plane.store, name) for name in dict.fromkeys(names)]
@@ -258,7 +257,8 @@ def remove_members(
 
 
 def give_role(plane: AccountPorts, user: User, project: Project, role: ProjectRole | None, provider: str) -> None:
-    """What the user's groups at a provider of accounts give; None: nothing any more. What a person gave stays."""
+    """Set the role that the user's groups at a provider of accounts give; None: no role. One given by a person
+    stays."""
     known = {member.user_id: member for member in _members(plane.store, project.id)}
     old = known.get(user.id)
     if old is not None and (old.given_by != provider or old.role is role):
@@ -313,7 +313,7 @@ def _named(store: Store, actor: User, name: str) -> Project:
     member = None if project is None else nouns.find(store, Member, keys.member(project.id, actor.id))
     seen = (
         member is not None or actor.role is GlobalRole.admin
-    )  # another's project gets the same answer as one that doesn't exist
+    )  # the same answer for another's project as for one that doesn't exist
     if project is None or project.deleted or not seen:
         raise NotFound(f"There is no project {name[:80]!r}.")
     _need(actor, None if member is None else member.role, ProjectRole.admin)

@@ -1,4 +1,4 @@
-"""A user's own public keys: all jobs that the user may attach to let them in, live ones too, as long as they exist."""
+"""A user's own public keys. All jobs that the user may attach to accept them, running jobs included."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from chalicelib.usecases.audit_events import audit_event, user_target
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.ports import AccountPorts, RecordPorts
 
-MOST = 20  # of one user: each host has them in its records, of everybody who may log in there
+MOST = 20  # of one user: each host stores the keys of everybody who may log in there
 MOST_CHARACTERS = 8_000  # the longest key that OpenSSH reads is about as long
 MOST_NAME = 100
 LEAST_RSA = 2048  # bits
 
 
 def list_keys(plane: RecordPorts, user: User) -> tuple[PublicKey, ...]:
-    """Newest first."""
+    """The user's keys, newest first."""
     return _current(plane, user).public_keys[::-1]
 
 
@@ -45,7 +45,7 @@ def add_key(plane: AccountPorts, user: User, text: str, name: str | None = None)
 
 
 def delete_keys(plane: AccountPorts, user: User, ids: Sequence[str]) -> None:
-    """All of them or, if one isn't the user's, none."""
+    """Delete all of them or, if one isn't the user's, none."""
     known = _current(plane, user)
     deleted = tuple(key for key in known.public_keys if key.id in ids)
     missing = set(ids) - {key.id for key in deleted}
@@ -65,7 +65,8 @@ def _current(plane: RecordPorts, user: User) -> User:
 
 
 def _checked(text: str) -> tuple[str, str]:
-    """The type and the data of a key as one line, and its comment. Raises Invalid for all that sshd wouldn't take."""
+    """The type and the data of a key as one line, and its comment. Raises Invalid for a key that sshd wouldn't
+    accept."""
     parts = text.split()
     if "PRIVATE KEY" in text:
         raise _invalid("this is a private key, which nobody else may have; give the line of the file that ends in .pub")

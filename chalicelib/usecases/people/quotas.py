@@ -1,4 +1,4 @@
-"""Quotas of projects: what they are, how much of them is used, and their change.
+"""Quotas of projects: their limits, their use, and changing them.
 
 The quota of a project protects the installation from the project, so global admins set it. How a project shares it
 among its users is its own admins' matter.
@@ -29,12 +29,12 @@ from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.people.users import named_user
 from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
-AT_ONCE = 40  # waiting runs that a changed quota makes due with its own commit; looking at one looks at all
+AT_ONCE = 40  # waiting runs that the commit of a changed quota makes due; a pass over one checks all
 
 
 @dataclass(frozen=True)
 class UserShare:
-    """A user's part in it."""
+    """A user's share of a project's quota."""
 
     username: str
     limits: Limits  # the user's own
@@ -69,8 +69,8 @@ def lines(
     fleets: Sequence[FleetView],
     planned: Iterable[tuple[Sequence[Offer], int]],
 ) -> Iterator[str]:
-    """What a plan says about it. `planned`: for each group of nodes its offers, the first of them the one that would be
-    taken, and how many nodes it has."""
+    """The lines of a plan about the quota. `planned`: the offers of each group of nodes, beginning with the one that
+    would be taken, and the number of its nodes."""
     quota = quota_of(plane.read, project.id)
     if quota is None:
         return
@@ -88,8 +88,8 @@ def lines(
 def set_limits(
     plane: ChangePorts, actor: User, project: Project, username: str | None, changes: Mapping[str, Any]
 ) -> None:
-    """`username`: whose limits these are; empty: of each user who has none; None: of the whole project. What `changes`
-    doesn't name stays as it is."""
+    """Set limits of `username`, of each user without own limits if that is empty, or of the whole project if it is
+    None. Limits that `changes` doesn't name stay as they are."""
     if username is None and actor.role is not GlobalRole.admin:
         raise Forbidden(
             "Only a global admin may set the quota of a whole project; its own admins set those of its users"
@@ -138,7 +138,7 @@ def _commit(
 
 
 def _waiting(plane: RecordPorts, project_id: str) -> list[Job]:
-    """The first in its queue: there may be more room for them now, or less."""
+    """The first jobs in the project's queue, for which there may be more room now, or less."""
     page = plane.store.query("gsi1", keys.queue_of(project_id), limit=AT_ONCE)
     return [job for job in plane.read.find_many(Job, [record.key for record in page.records]) if job and job.queued]
 

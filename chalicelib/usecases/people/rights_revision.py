@@ -1,11 +1,11 @@
-"""What changes who may do what: everybody hears of it at once.
+"""The revision of rights and keys, through which a change takes effect everywhere at once.
 
-Agents compare one value with every message, the revision, which is written together with whatever changes a right or a
-key; where it differs, an agent gets the keys of its jobs again (`job_keys.py`). So a host that was away hears of a
+The revision is one value, written together with each change of a right or a key. Agents compare it with every message,
+and one whose revision differs gets the keys of its jobs again (`job_keys.py`). So a host that was offline learns of a
 change when it is back, and nothing has to be delivered.
 
-There is one revision for the whole installation: keys and rights change seldom, and a host whose keys are the same as
-before only reads them again.
+There is one revision for the whole installation: keys and rights change seldom, and a host whose keys are unaffected
+only reads them again.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 def commit(plane: AccountPorts, changes: Sequence[Change]) -> None:
-    """Changes of who may do what, or of keys: with a new revision, and whoever lost a right loses it at once."""
+    """Commit changes of rights or keys with a new revision, and end what is open under rights that were lost."""
     plane.store.commit([*changes, _moved(plane)])
     plane.rights()
 
 
 def _moved(plane: AccountPorts) -> Put:
-    """Nobody's to compare: two changes at once may both write it."""
+    """The new revision. It is written unconditionally: two concurrent changes may both write it."""
     body = orjson.dumps({"id": plane.random_id()})
     return Put(Record(keys.rights(), 1, body), expect=None)
 
 
 def revision_of(record: Record | None) -> str:
-    """Of the record under `keys.rights`. It must be read before the keys are: then these are as new, or newer."""
+    """The revision in the record under `keys.rights`. Read it before the keys, so that these are at least as new."""
     return "" if record is None else nouns.pointed(record)
 
 
@@ -49,8 +49,8 @@ def revision_of(record: Record | None) -> str:
 
 
 def signed_on(store: Store, user: User, token_hash: str, now: Micros) -> SignOn | None:
-    """The sign-on that this token of the user's is from, as long as it is good."""
-    from chalicelib.domain.sign_on import SignOn  # with the specs of providers: most tokens are of another kind
+    """The sign-on that this token of the user comes from, if it is still valid."""
+    from chalicelib.domain.sign_on import SignOn  # it loads the specs of providers, and most tokens are of another kind
 
     entry = nouns.find(store, SignOn, keys.sign_on(token_hash))
     valid = entry is not None and entry.user_id == user.id and user.signed_off_at <= entry.created_at
@@ -65,7 +65,7 @@ def good(store: Store, user: User, token_hash: str, now: Micros) -> bool:
 
 
 def admins(store: Store) -> Admins:
-    """The active ones. An installation that never wrote them down has them among its users."""
+    """The active admins. An older installation, which has no list of them, finds them among its users."""
     known = nouns.find(store, Admins, keys.admins())
     if known is not None:
         return known
@@ -75,8 +75,8 @@ def admins(store: Store) -> Admins:
 
 
 def admins_after(store: Store, user: User, *, deleted: bool = False) -> list[Change]:
-    """The change of the list of admins that goes with this user's new record, or with its deletion. Raises Refused if
-    nobody would be left."""
+    """The change of the list of admins for this user's new record, or for its deletion. Raises Refused if no admin
+    would be left."""
     known = admins(store)
     is_one = _is_admin(user) and not deleted
     if is_one == (user.id in known.ids):

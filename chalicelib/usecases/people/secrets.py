@@ -1,4 +1,4 @@
-"""Secrets of a project: sealed at rest, shown to those who may manage them, filled in when a task is sent to its agent.
+"""Secrets of a project: sealed at rest, shown to users who may manage them, filled in when a task goes to its agent.
 
 A sealed value is bound to its project and name, so a copy in another record can't be opened.
 """
@@ -17,7 +17,7 @@ from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.audit_events import audit_event, secret_target
 from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
-MOST_NAMED = 200  # by one configuration
+MOST_NAMED = 200  # secrets that one configuration may refer to
 
 
 def list_secrets(plane: RecordPorts, project: Project, *, after: str = "", limit: int | None = None) -> list[Secret]:
@@ -83,7 +83,7 @@ def delete_secrets(plane: RecordPorts, project: Project, actor: User, names: Seq
 
 
 def missing(plane: RecordPorts, project: Project, named: Iterable[tuple[str, str]]) -> list[Problem]:
-    """`named`: the secrets that a spec refers to, each with its place there."""
+    """Problems of missing secrets. `named`: the paths and names of the secrets that a spec refers to."""
     places = list(named)
     keys_of = {name: keys.secret(project.id, name) for _, name in places}
     if len(keys_of) > MOST_NAMED:
@@ -97,7 +97,7 @@ def missing(plane: RecordPorts, project: Project, named: Iterable[tuple[str, str
 
 
 def _missing(path: str, name: str, known: list[str]) -> Problem:
-    from chalicelib.configuration.problems import nearest  # most specs have nothing wrong
+    from chalicelib.configuration.problems import nearest  # most specs are fine
 
     near = nearest(name, known)
     hint = f"did you mean `{near}`?" if near else f"set it with `dstack secret set {name} <value>`"

@@ -1,13 +1,14 @@
-"""Signing on with an account at a provider: with a browser that is sent there and back, or with a code typed elsewhere.
+"""Signing on with an account at a provider: by redirecting a browser, or with a code typed on another device.
 
-Whoever signs on isn't known before, so nothing is stored for them until they are: what must be remembered meanwhile
-travels sealed in the `state`, which only this installation can open, for ten minutes. What they get is a token of
-their own beside the user's other ones. An account is the same user for ever; its name here is only taken from it once.
+Nothing is stored until the user is known: the state of a sign-on travels sealed in the `state` parameter, which only
+this installation can open, for ten minutes. A sign-on creates a token beside the user's other ones. An account always
+belongs to the same user; the user's name is taken from it only once.
 
-Rule 1: a browser comes back to an address that the operator chose, or to the machine that it runs on. A caller who
-could name another would be sent the codes of whoever follows the link. Rule 2: who finishes is who began, or somebody
-is given another's account without noticing. A browser proves it by a cookie; a program on its machine compares the
-`state` that comes back with the one that it was given; the state of a code is told to nobody else.
+Rule 1: a browser returns to an address that the operator chose, or to its own machine. A caller who could name another
+address would get the codes of everybody who follows the link. Rule 2: the one who finishes must be the one who began,
+or somebody could be signed on to another's account without noticing. A browser proves it with a cookie; a program on
+its machine compares the returned `state` with the one that it was given; the state of a device code is given to nobody
+else.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 10 * MINUTE  # to sign on
+PATIENCE = 10 * MINUTE  # for a user to sign on
 TRIES = 20  # names, and commits under contention
 _SEALED_FOR = "sign-on"
 _AGAIN = "Begin again with `dstack login`."
 
 
 class SignOnPorts(AccountPorts, Protocol):
-    """Providers of accounts, and the users here."""
+    """The ports for signing on."""
 
     @property
     def sign_on(self) -> Mapping[str, SignsOn]: ...
@@ -58,7 +59,7 @@ class SignOnPorts(AccountPorts, Protocol):
 
 @dataclass(frozen=True)
 class _State:
-    """What is remembered while somebody signs on."""
+    """The state of a sign-on in progress."""
 
     provider: str
     until: int
@@ -67,17 +68,17 @@ class _State:
     nonce: str = ""
     verifier: str = ""
     device_code: str = ""
-    browser: str = ""  # the hash of what only the browser has that began; empty: no browser began
+    browser: str = ""  # the hash of the secret of the browser that began; empty: no browser began
 
 
 @dataclass(frozen=True)
 class Begun:
-    address: str  # where a browser signs on
-    proof: str = ""  # for the browser to keep, if one began
+    address: str  # at which a browser signs on
+    proof: str = ""  # the browser's secret, if a browser began
 
 
 def begin(plane: SignOnPorts, name: str, local_port: int | None, base_url: str | None) -> Begun:
-    """The provider sends the browser to a port of its own machine, or to a console."""
+    """Begin a sign-on after which the provider sends the browser to a port of its own machine, or to a console."""
     provider = _provider(plane, name)
     redirect = provider.rules.redirect_url
     if redirect is None and local_port is not None:
@@ -119,12 +120,12 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def onward(plane: SealedPorts, state: str) -> int | None:
-    """The port that the browser is to be sent on to, where the provider could only send it to one address."""
+    """The port to which the browser must be forwarded if the provider supports only one address."""
     return _opened(plane, state).local_port
 
 
 def finish(plane: SignOnPorts, name: str, code: str, state: str, proof: str = "") -> tuple[User, str]:
-    """The user and a new token. `proof`: what the browser has kept."""
+    """The user and a new token. `proof`: the browser's secret."""
     known = _opened(plane, state)
     if known.provider != name or not known.verifier:
         raise Refused("This sign-on was begun with another provider.", hint=_AGAIN)
@@ -135,14 +136,14 @@ def finish(plane: SignOnPorts, name: str, code: str, state: str, proof: str = ""
 
 
 def begin_device(plane: SignOnPorts, name: str) -> tuple[DeviceCode, str]:
-    """The code to type elsewhere, and the state to ask with whether somebody has."""
+    """The code to type on another device, and the state with which to poll."""
     code = _provider(plane, name).device()
     until = plane.clock.now() + code.expires_in * SECOND
     return code, _sealed(plane, _State(name, until, device_code=code.device_code))
 
 
 def finish_device(plane: SignOnPorts, name: str, state: str) -> tuple[User, str] | None:
-    """None: nobody has signed on with the code yet."""
+    """The user and a new token; None while nobody has signed on with the code."""
     known = _opened(plane, state)
     if known.provider != name or not known.device_code:
         raise Refused("This sign-on was begun with another provider.", hint=_AGAIN)
@@ -193,12 +194,12 @@ def _enter(plane: AccountPorts, provider: SignsOn, account: Mapping[str, Any]) -
             _give(plane, user, rules.name, given.projects)
             return _signed_on(plane, provider, _promoted(plane, rules.name, user, given.admin))
         except Conflict:
-            continue  # the same account signs on twice at once, or its user is being changed
+            continue  # the account is signing on twice, or its user is being changed
     raise Contended("The user keeps changing.", hint="Try again.")
 
 
 def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRole) -> User:
-    """The account's user, who is created with the first sign-on. Raises Conflict if somebody else is faster."""
+    """The account's user, who is created with the first sign-on. Raises Conflict if another call is faster."""
     identity = hashlib.sha256(f"{provider.rules.issuer}\n{claims.subject}".encode()).hexdigest()
     target = nouns.find_target(plane.store, keys.identity(identity))
     found = None if target is None else nouns.find(plane.store, User, keys.user(target[0]))
@@ -214,7 +215,7 @@ def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRo
         plane.random_id(),
         _free_name(plane, claims.username),
         role,
-        token=plane.random_token(),  # that nobody ever sees
+        token=plane.random_token(),  # never shown
         now=plane.clock.now(),
         email=claims.email or None,
     )
@@ -224,7 +225,7 @@ def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRo
     if admins := rights_revision.admins_after(plane.store, user):
         rights_revision.commit(plane, [*changes, *admins])
     else:
-        plane.store.commit(changes)  # of no project yet, so nobody's jobs are theirs
+        plane.store.commit(changes)  # in no project yet, so no job's keys change
     return user.with_(version=1)
 
 
@@ -270,8 +271,8 @@ def _signed_on(plane: AccountPorts, provider: SignsOn, user: User) -> tuple[User
 
 
 def _promoted(plane: AccountPorts, provider: str, user: User, admin: bool | None) -> User:
-    """With the global role that the account's groups give, if any of them decides about that. They take it only where
-    they gave it."""
+    """The user with the global role that the account's groups give, if any group decides about it. Groups revoke only
+    what groups gave."""
     ends = admin is False and user.admin_by == provider
     role = GlobalRole.admin if admin else GlobalRole.user if ends else user.role
     if role is user.role:
@@ -283,7 +284,7 @@ def _promoted(plane: AccountPorts, provider: str, user: User, admin: bool | None
     )
     try:
         admins = rights_revision.admins_after(plane.store, changed)
-    except Refused as refused:  # the last one
+    except Refused as refused:  # the last admin
         log.warning("%s stays an admin, although groups at %s don't say so: %s", user.name, provider, refused)
         return user
     rights_revision.commit(plane, [nouns.put(changed), nouns.put(event), *admins])
@@ -291,7 +292,7 @@ def _promoted(plane: AccountPorts, provider: str, user: User, admin: bool | None
 
 
 def _give(plane: AccountPorts, user: User, provider: str, wanted: Mapping[str, ProjectRole]) -> None:
-    """What groups give in projects, and nothing that they gave before and don't any more."""
+    """Set the user's roles in projects to those that the account's groups give now."""
     roles: dict[str, ProjectRole | None] = {}
     for member in memberships(plane.store, user):
         if member.given_by == provider:

@@ -80,7 +80,7 @@ def move_token(user: User, token: str) -> list[Change]:
 
 
 def sign_on(entry: SignOn) -> list[Change]:
-    """The changes with which its token is good, until it ends."""
+    """The changes that make the sign-on's token valid until it ends."""
     pointer = nouns.pointer(keys.token(entry.token_hash), entry.user_id).record
     expiring = Record(pointer.key, pointer.version, pointer.body, expires_at=entry.ends_at // SECOND)
     return [nouns.put(entry), Put(expiring, expect=0)]
@@ -110,7 +110,7 @@ def memberships(store: Store, user: User) -> list[Member]:
 
 
 def named_user(store: Store, name: str) -> User:
-    """Raises NotFound."""
+    """The user of this name. Raises NotFound."""
     target = nouns.find_target(store, keys.user_name(name)) if USER_NAME.fullmatch(name) else None
     user = None if target is None else nouns.find(store, User, keys.user(target[0]))
     if user is None:
@@ -147,7 +147,7 @@ def create_user(
     if admins := rights_revision.admins_after(plane.store, user):
         rights_revision.commit(plane, [*changes, *admins])
     else:
-        plane.store.commit(changes)  # of no project yet, so nobody's jobs are theirs
+        plane.store.commit(changes)  # in no project yet, so no job's keys change
     return user, token
 
 
@@ -157,29 +157,29 @@ def update_user(
     user = named_user(plane.store, name)
     if user.id == actor.id and (role is not GlobalRole.admin or not active):
         raise Refused("Admins can't remove their own rights.", hint="Ask another admin to do it.")
-    given = user.admin_by if role is user.role else ""  # a person decides now
+    given = user.admin_by if role is user.role else ""  # from now on a person's decision
     changed = user.with_(role=role, email=email, active=active, admin_by=given)
     if changed != user:
         detail = f"{changed.role}, {'active' if active else 'deactivated'}"
         changes: list[Change] = [nouns.put(changed), _event(plane, EventType.changed, user, actor, detail)]
         if (user.role, user.active) == (role, active):
-            plane.store.commit(changes)  # an address is nobody's right
+            plane.store.commit(changes)  # an email address changes no rights
         else:
             rights_revision.commit(plane, [*changes, *rights_revision.admins_after(plane.store, changed)])
     return changed
 
 
 def refresh_token(plane: AccountPorts, actor: User, name: str, used: str) -> tuple[User, str]:
-    """The user and its new token. The old one is refused from now on, and so are all that were got by signing on.
+    """The user and a new token. The old one is refused from now on, and so are all tokens of sign-ons.
 
-    `used`: the hash of the token that the caller has. Whoever signed on gets one that ends when theirs would have: with
-    another, an account that the provider ends would live on here.
+    `used`: the hash of the caller's token. A token of a sign-on is replaced by one with the same end: otherwise an
+    account that the provider ends would live on here.
     """
     user, now, token = own_or_admin(plane, actor, name), plane.clock.now(), plane.random_token()
     own = user.id == actor.id
     entry = rights_revision.signed_on(plane.store, user, used, now) if own else None
     if own and entry is None and used != user.token_hash:
-        raise Forbidden("Invalid token")  # it was replaced meanwhile
+        raise Forbidden("Invalid token")  # replaced meanwhile
     off = user.with_(signed_off_at=now)
     if entry is None:
         changes = move_token(off, token)
@@ -202,7 +202,7 @@ def refresh_ssh_key(plane: AccountPorts, actor: User, name: str) -> User:
 
 
 def delete_users(plane: AccountPorts, actor: User, names: Sequence[str]) -> None:
-    """Deletes each with its token and memberships. None is deleted if one of them can't be."""
+    """Delete users with their tokens and memberships. None is deleted if one of them can't be."""
     users = [named_user(plane.store, name) for name in dict.fromkeys(names)]
     owners = {project.owner_id: project.name for project in _projects(plane)}
     for user in users:
@@ -215,7 +215,7 @@ def delete_users(plane: AccountPorts, actor: User, names: Sequence[str]) -> None
 
 
 def _delete(plane: AccountPorts, actor: User, user: User) -> None:
-    # Delete the token first, and with it all access; memberships left by a crash let nobody in.
+    # Delete the token first, and with it all access; memberships left over by a crash grant nothing.
     deletions: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
     deletions += [Delete(keys.identity(each)) for each in user.identities]
     beside = [
@@ -230,7 +230,7 @@ def _delete(plane: AccountPorts, actor: User, user: User) -> None:
 
 
 def _sign_off(plane: RecordPorts, user: User, but: str = "") -> None:
-    """Deletes what the user got by signing on and what has no use any more."""
+    """Delete the user's tokens of sign-ons, and expired sign-ons. `but`: the hash of one token that stays."""
     found = [record.key for record in all_of(plane.store, "gsi1", keys.sign_ons_of(user.id))]
     hashes = [hashed for hashed in (key.pk.partition("/")[2] for key in found) if hashed != but]
     deletions = [Delete(each) for hashed in hashes for each in (keys.sign_on(hashed), keys.token(hashed))]

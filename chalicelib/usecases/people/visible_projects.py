@@ -11,7 +11,7 @@ from chalicelib.usecases.people.users import memberships
 
 
 def projects_seen(store: Store, user: User, names: tuple[str, ...] | None) -> list[Project]:
-    """The projects a user belongs to (an admin: all), or those of them in `names`. Other projects are left out, as if
+    """The user's projects (an admin: all), or those of them in `names`. Other projects are left out, as if
     they didn't exist."""
     if names is not None:
         found = [nouns.find_target(store, keys.project_name(name)) for name in dict.fromkeys(names)]

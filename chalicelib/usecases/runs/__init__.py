@@ -1,1 +1,1 @@
-"""Runs as users meet them: plans, submission, code, logs, metrics, streams, and rules that act on events."""
+"""Runs as users see them: plans, submission, code, logs, metrics, streams, and rules that act on events."""

@@ -1,9 +1,9 @@
-"""What an uploaded archive may contain: files, folders, and links that stay inside it.
+"""Checks of uploaded archives, which may contain files, folders, and links that stay inside the archive.
 
-An archive is unpacked on a host next to other people's work, so its headers are checked before a byte is stored, while
-the user is there to read the reason. Its size is bounded by its form: it isn't compressed, no file in it is sparse, and
-none may claim more bytes than the upload has. Its names form a proper tree: no name changes its kind, and nothing lies
-below a link or a file, so a path that looks as if it were inside can't lead elsewhere. The agent checks again
+An archive is unpacked on a host next to other people's work, so its headers are checked before a byte is stored, when
+the user can still read the reason. Its size is bounded: it isn't compressed, no file in it is sparse, and no file may
+claim more bytes than the upload has. Its names form a proper tree: no name changes its kind, and nothing lies below a
+link or a file, so a path that looks as if it were inside can't lead elsewhere. The agent checks again
 (`agent/runtimes/archives.py`); the same table of tests covers both.
 """
 
@@ -19,18 +19,18 @@ from chalicelib.errors import Invalid
 
 MAX_ENTRIES = 20_000
 MAX_NAME = 4_096  # the longest path that Linux accepts
-_MALFORMED = (tarfile.TarError, ValueError, EOFError, ArithmeticError, LookupError)  # raised for nonsense
+_MALFORMED = (tarfile.TarError, ValueError, EOFError, ArithmeticError, LookupError)  # raised for malformed archives
 
 
 def check_tar(content: bytes) -> None:
-    """Refuse an archive that isn't a plain tar, or holds anything that would land outside its own folder."""
+    """Refuse an archive that isn't a plain tar, or contains anything that would be unpacked outside its folder."""
     with _opened(content) as archive:
         _members(archive, len(content))
 
 
 def as_content(content: bytes) -> bytes:
-    """A checked tar with names that begin with `./`, which an agent takes for what is in a folder, not for one entry of
-    that name; empty where there is nothing in it."""
+    """A checked tar whose names begin with `./`, which tells an agent that it is the content of a folder and not one
+    entry of that name. Empty if it contains nothing."""
     out = io.BytesIO()
     with _opened(content) as archive:
         members = _members(archive, len(content))
@@ -57,7 +57,7 @@ def _no_tar(error: Exception) -> Invalid:
 
 
 def _members(archive: tarfile.TarFile, size: int) -> list[tarfile.TarInfo]:
-    """The entries of an archive of `size` bytes, all checked."""
+    """The checked entries of an archive of `size` bytes."""
     members: list[tarfile.TarInfo] = []
     try:
         for member in archive:
@@ -82,7 +82,7 @@ def _wrong(member: tarfile.TarInfo, why: str, hint: str = "Leave it out.") -> In
 
 
 def _check_member(member: tarfile.TarInfo, size: int) -> None:
-    """What is wrong with an entry, judging by its own header."""
+    """Refuse an entry whose own header is invalid."""
     if max(len(member.name), len(member.linkname)) > MAX_NAME:
         raise _wrong(member, f"has a name that is too long: {MAX_NAME} characters at most")
     if _leaves(member.name):
@@ -98,7 +98,7 @@ def _check_member(member: tarfile.TarInfo, size: int) -> None:
 
 
 def _take_place(member: tarfile.TarInfo, kinds: dict[str, str]) -> None:
-    """Note the entry's name among `kinds`, those so far. Only files and folders may come again, as what they are."""
+    """Add the entry's name to `kinds`. Only files and folders may be repeated, and only as the same kind."""
     name = posixpath.normpath(member.name)
     for above in _above(name):
         if kinds.setdefault(above, "folder") != "folder":
@@ -113,7 +113,7 @@ def _take_place(member: tarfile.TarInfo, kinds: dict[str, str]) -> None:
 
 
 def _above(name: str) -> Iterator[str]:
-    """The folders that a name lies in, the nearest first."""
+    """The folders that contain a name, the nearest first."""
     while name := posixpath.dirname(name):
         yield name
 

@@ -1,7 +1,7 @@
 """Stored configurations: adding, listing and deleting them.
 
-One is checked when it is stored, by planning it as its author, and again when it is applied: rights, backends and
-volumes may have changed by then.
+A configuration is checked when it is stored, by planning it as its author, and again when it is applied: rights,
+backends and volumes may have changed by then.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from chalicelib.usecases.runs import plans
 
 RUNS = ("task", "dev-environment", "service")
 TYPES = (*RUNS, "fleet", "volume")
-MOST = 200  # of a project: whoever lists or adds one reads them all
+MOST = 200  # of a project: listing them or adding one reads them all
 LARGEST = 150_000  # bytes of a spec: sealed, it is one record
 
 
 def list_all(plane: RecordPorts, project: Project) -> list[Automation]:
-    """In order of names."""
+    """The project's configurations in order of their names."""
     found = page_after(plane.store, f"project/{project.id}", "automation/", after="", limit=MOST)
     return [nouns.read(Automation, record) for record in found]
 
@@ -50,7 +50,7 @@ def get(plane: RecordPorts, project: Project, name: str) -> Automation:
 def add(
     plane: RunPlanPorts, user: User, project: Project, spec: dict[str, Any], role: ProjectRole | None
 ) -> Automation:
-    """Store it, or put it in the place of the one with its name. `spec`: as it is sent to be applied."""
+    """Store a configuration, or replace the one of the same name. `spec`: as it is sent to be applied."""
     type_, name = _checked(plane, user, project, spec, role)
     known = nouns.find(plane.store, Automation, keys.automation(project.id, name))
     if known is not None:
@@ -82,7 +82,7 @@ def add(
 
 
 def delete(plane: RecordPorts, user: User, project: Project, names: Sequence[str], role: ProjectRole | None) -> None:
-    """Deletes all of them or none. What they describe stays."""
+    """Delete all of them or none. Runs and fleets that they describe stay."""
     found = [get(plane, project, name) for name in dict.fromkeys(names)]
     for each in found:
         _refuse_foreign(user, role, each)
@@ -119,7 +119,7 @@ def seed_of(stored: Automation) -> str:
 def _checked(
     plane: RunPlanPorts, user: User, project: Project, spec: dict[str, Any], role: ProjectRole | None
 ) -> tuple[str, str]:
-    """The type and the name of what it describes. Raises what applying it would."""
+    """The type and the name in the spec. Raises the errors that applying it would."""
     configuration = spec.get("configuration")
     written = configuration if isinstance(configuration, dict) else {}
     type_, name = written.get("type"), written.get("name")
@@ -144,7 +144,7 @@ def _checked(
 
 
 def _refuse_uploads(spec: dict[str, Any]) -> None:
-    """They are erased when no live run has used them for a while."""
+    """Refuse uploaded files, which are erased when no live run has used them for a while."""
     if spec.get("file_archives") or spec.get("repo_code_hash"):
         raise Refused(
             "A stored configuration can't have files or code that are uploaded with it: they aren't kept for rules.",
@@ -153,7 +153,7 @@ def _refuse_uploads(spec: dict[str, Any]) -> None:
 
 
 def _refuse_foreign(user: User, role: ProjectRole | None, stored: Automation) -> None:
-    """Whoever replaces it changes what happens in another's name, or ends it."""
+    """Refuse users who may not replace or delete what acts in another user's name."""
     trusted = user.role is GlobalRole.admin or role in (ProjectRole.admin, ProjectRole.manager)
     if not trusted and stored.user_id != user.id:
         raise Refused(

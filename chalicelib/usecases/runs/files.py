@@ -1,8 +1,8 @@
 """Uploaded archives: content under its own hash, checked before it is stored (`archives`).
 
-An archive that hasn't been used for long is erased (`engine/erasing.py`), one that no run was submitted with after a
-day. Uploading it, looking it up, or submitting a run with it counts as use; that is recorded once a day, so it usually
-costs no write. Each counts among the uploads of whoever stored it, of which a user may keep so many bytes.
+An archive that hasn't been used for a long time is erased (`engine/erasing.py`), and one without a run after a day.
+Uploading it, looking it up, or submitting a run with it counts as use; that is recorded once a day, so it usually costs
+no write. Each archive counts towards the limit on the uploads of the user who stored it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def archive_by_hash(plane: RecordPorts, user: User, hash_: str) -> Archive:
 
 
 def save_archive(plane: FilePorts, user: User, name: str, content: bytes) -> Archive:
-    """Stores an uploaded archive of files; the same content again is the same archive."""
+    """Store an uploaded archive of files. The same content is stored once."""
     check_upload(plane, name, content)
     check_tar(content)
     return store_archive(plane, user, user.id, "archives", name, content)
 
 
 def store_archive(plane: FilePorts, user: User, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
-    """Store content whose hash was checked. The bytes come first, so no record lacks them."""
+    """Store content whose hash was checked. The bytes are written before the record, so no record lacks them."""
     for _ in range(UPLOAD_TRIES):
         known = nouns.find(plane.store, Archive, keys.archive(archive_id(owner_id, hash_)))
         if known is not None and not known.erased:
@@ -49,7 +49,7 @@ def store_archive(plane: FilePorts, user: User, owner_id: str, folder: str, hash
                 return known
             continue
         uploads = _charged(plane, user, len(content))
-        # The bytes of an erased one may be deleted at any moment, so the new ones have another name.
+        # The bytes of an erased archive may be deleted at any moment, so the new ones get another name.
         blob = f"{folder}/{owner_id}/{hash_}" + ("" if known is None else f"-{plane.random_id()}")
         version, now = 0 if known is None else known.version, plane.clock.now()
         archive = Archive(id=archive_id(owner_id, hash_), owner_id=owner_id, hash=hash_, blob=blob, size=len(content))
@@ -64,7 +64,7 @@ def store_archive(plane: FilePorts, user: User, owner_id: str, folder: str, hash
 
 
 def _charged(plane: FilePorts, user: User, size: int) -> UserUploads:
-    """The user's uploads with so many bytes more. Raises Refused if that is too much."""
+    """The user's uploads, with `size` bytes added. Raises Refused if that exceeds the limit."""
     known = nouns.find(plane.store, UserUploads, keys.uploads(user.id)) or UserUploads(id=user.id)
     charged, limit = known.plus(size), plane.limits.uploads
     if charged.size > limit:
@@ -78,7 +78,7 @@ def _charged(plane: FilePorts, user: User, size: int) -> UserUploads:
 
 
 def use(plane: RecordPorts, project_id: str, spec: RunSpec) -> None:
-    """Note that a run which is about to be submitted needs its archives. Raises Refused for one that was just
+    """Record that a run, which is about to be submitted, uses its archives. Raises Refused for one that was just
     erased."""
     ids = [sent.id for sent in spec.file_archives]
     if spec.repo_code_hash:
@@ -92,7 +92,7 @@ def use(plane: RecordPorts, project_id: str, spec: RunSpec) -> None:
 
 
 def _use(plane: RecordPorts, archive: Archive, submitted: bool = False) -> bool:
-    """Record that it is used; False if it was erased meanwhile."""
+    """Record a use of the archive. False if it was erased meanwhile."""
     now, found = plane.clock.now(), archive
     for _ in range(TRIES):
         used = found.with_(used_at=now, submitted=found.submitted or submitted)
@@ -116,7 +116,7 @@ def _find(plane: RecordPorts, id_: str) -> Archive | None:
 
 
 def missing(plane: RecordPorts, user: User, spec: RunSpec) -> list[Problem]:
-    """The archives that a run lacks. An archive of another user counts as missing."""
+    """Problems of archives that a run needs and its user hasn't uploaded."""
     hint = "upload one to /api/files/upload_archive and give its id in `file_archives`, as clients do"
     if spec.configuration.files and not spec.file_archives:
         return [Problem("they come without an archive", path="configuration.files", hint=hint)]

@@ -45,7 +45,7 @@ class GpuView:
 
     by: frozenset[str]  # besides the model: backend, region, count
     reverse: bool  # the most expensive first
-    whole_machines: bool  # existing machines count whole, not with the requested share
+    whole_machines: bool  # show existing machines whole, not the requested share of them
 
 
 def list_gpus(

@@ -1,6 +1,6 @@
-"""Whose keys a job lets in: those of all who may attach to it.
+"""The SSH keys that a job accepts: those of all users who may attach to it.
 
-These are its run's user, the managers of its project and the global admins, as long as they are that.
+These are its run's user, and the current managers of its project and global admins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from chalicelib.usecases.people import rights_revision
 
 @dataclass(frozen=True)
 class LoginAccess:
-    """Who may log in to a job, as of a revision."""
+    """The keys that may log in to a job, as of a revision."""
 
     revision: str
     keys: tuple[str, ...]
@@ -32,7 +32,7 @@ def access(read: Reader, job: Job) -> LoginAccess:
 
 
 def keys_of(read: Reader, job: Job) -> list[str]:
-    """The keys that the job lets in: first the one its run was submitted with, and its user's own."""
+    """The keys that the job accepts, beginning with the one that its run was submitted with and its user's own."""
     store = read.store
     run, body = read.run_and_body(job.run_id, job.deployment_num)
     owner = None if run is None else run.user_id

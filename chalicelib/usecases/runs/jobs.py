@@ -13,7 +13,7 @@ from chalicelib.store import nouns
 def newest_job(
     read: Reader, project: Project, run_name: str, replica_num: int, job_num: int, *, run_id: str | None = None
 ) -> Job:
-    """Its newest submission. A run of another project is treated as unknown."""
+    """The newest submission of a job. A run of another project is treated as unknown."""
     if run_id is None:
         found = nouns.find_target(read.store, keys.run_name(project.id, run_name))
         run_id = None if found is None else found[0]

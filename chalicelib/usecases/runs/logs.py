@@ -26,10 +26,8 @@ MAX_BYTES = 1_500_000  # of log in one response; as base64 a third more, well be
 def read_log(
     plane: LogPorts, project: Project, run_name: str, job_id: str, query: LogAsk
 ) -> tuple[Sequence[Piece], str | None]:
-    """A page of the log and the token of the next page; None at the end.
-
-    Streams are stored by project, so a job of another project looks like one without a log.
-    """
+    """A page of the log, and the token of the next page; None at the end. Logs are stored by project, so a job of
+    another project looks like one without a log."""
     run_id = _known_run(plane, project, run_name)
     page = plane.logs.read(project.id, job_id, replace(query, max_bytes=MAX_BYTES))
     if plane.pace.followed < plane.pace.log and page.next_token is None:
@@ -38,8 +36,8 @@ def read_log(
 
 
 def _follow(plane: RecordPorts, run_id: str, job_id: str) -> None:
-    """Whoever has read all that is here will want more: the job's agent sends its output at once for a while, from its
-    next call on."""
+    """The log's reader will want the output to come: have the job's agent send it at once for a while, beginning with
+    its next call."""
     job = next((job for job in plane.read.jobs(run_id) if job.id == job_id), None)
     if job is None or job.finished or job.assignment is None:
         return
@@ -54,7 +52,7 @@ def _follow(plane: RecordPorts, run_id: str, job_id: str) -> None:
 
 
 def story(plane: RecordPorts, project: Project, run_name: str, job_id: str, query: LogAsk) -> Sequence[Piece]:
-    """What happened to the run and this job, one event per line: the response to `logs --diagnose`."""
+    """The events of the run and this job, one per line: the response to `logs --diagnose`."""
     run_id = _known_run(plane, project, run_name)
     if query.token is not None:
         raise Invalid("A job's diagnosis is a single page; there is no next one.", hint="Leave out `next_token`.")

@@ -1,4 +1,4 @@
-"""A job's usage: points from its agent, each kept for a good hour, one in five minutes for days (`Retention`).
+"""A job's usage: points from its agent, each stored for a good hour, and one in five minutes for days (`Retention`).
 
 CPU is reported as total time used, so a percentage takes two points: the difference, as a share of the elapsed time.
 """
@@ -25,24 +25,24 @@ from chalicelib.usecases.ports import RecordPorts
 from chalicelib.usecases.runs.jobs import newest_job
 
 DAY_SECONDS = 86_400
-SHORT_SECONDS = LONGEST_WINDOW + 600  # a look at the longest window may come late
-_SLOT, _KEPT = 5 * MINUTE, 10 * SECOND  # the points in the first ten seconds of every five minutes are kept longer
+SHORT_SECONDS = LONGEST_WINDOW + 600  # a request for the longest window may come late
+_SLOT, _KEPT = 5 * MINUTE, 10 * SECOND  # points in the first ten seconds of every five minutes are stored longer
 MAX_POINTS = 1_000
 
 
 def metric_puts(
     points: Sequence[MetricPoint], jobs: Mapping[str, Job], now: Micros, days: int, clock_off: Micros = 0
 ) -> list[Put]:
-    """The writes that keep the points of these jobs, some of them for `days`. A repeated point is the same record
-    again, and so is another one of that second: an agent that lies fills no more than the seconds of a good hour.
-    `clock_off`: what the machine's clock is behind ours."""
+    """The writes that store the points of these jobs, some of them for `days`. There is one record a second, so neither
+    a repeated point nor a lying agent takes more than the seconds of a good hour. `clock_off`: how far the machine's
+    clock is behind ours."""
     puts: dict[Key, Put] = {}
     for point in points:
         if point.task not in jobs:
             continue
-        at = min(point.at + clock_off, now + MINUTE)  # a clock that jumps must not put points out of sight
+        at = min(point.at + clock_off, now + MINUTE)  # points of a clock that jumped must not lie in the future
         if at < now - SHORT_SECONDS * SECOND:
-            continue  # no agent keeps them for so long
+            continue  # no agent holds points for that long
         lifetime = days * DAY_SECONDS if at % _SLOT < _KEPT else SHORT_SECONDS
         body = orjson.dumps({**point.model_dump(exclude={"task", "at"}), "at": at})
         key = keys.metric(point.task, at - at % SECOND)
@@ -52,7 +52,7 @@ def metric_puts(
 
 @dataclass(frozen=True)
 class WantedPoints:
-    """Which points of which job."""
+    """Which points of which job to show."""
 
     run_name: str
     run_id: str | None = None
@@ -65,13 +65,13 @@ class WantedPoints:
 
 @dataclass(frozen=True)
 class UsagePoint:
-    """What one job used at one moment."""
+    """The usage of one job at one moment."""
 
     at: Micros
     cpu_percent: int  # of one core, since the previous point
     memory_bytes: int
     working_set_bytes: int
-    gpus: tuple[tuple[int | None, float | None], ...]  # bytes of memory, percent busy; None where nobody reports it
+    gpus: tuple[tuple[int | None, float | None], ...]  # bytes of memory, percent busy; None where it isn't reported
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def job_usage(plane: RecordPorts, project: Project, wanted: WantedPoints) -> Job
     low = "" if wanted.after is None else sortable(wanted.after - wanted.after % SECOND)
     high = "" if wanted.before is None else sortable(wanted.before)
     partition = keys.metric(job.id, 0).pk
-    count = min(wanted.limit, MAX_POINTS) + 1  # one more, to compare the oldest shown with
+    count = min(wanted.limit, MAX_POINTS) + 1  # one more, to which the oldest shown is compared
     page = plane.store.query("main", partition, low=low, high=high, limit=count + 1, reverse=True)
     found = [point for point in map(orjson.loads, (record.body for record in page.records)) if _within(wanted, point)]
     found = found[:count]
@@ -96,7 +96,7 @@ def job_usage(plane: RecordPorts, project: Project, wanted: WantedPoints) -> Job
 
 
 def _within(wanted: WantedPoints, point: Mapping[str, Any]) -> bool:
-    """Its key tells only the second."""
+    """Is the point within the wanted times? Its key contains only the second."""
     early = wanted.after is not None and point["at"] < wanted.after
     return not early and (wanted.before is None or point["at"] < wanted.before)
 
@@ -105,7 +105,7 @@ def _usage(new: dict[str, Any], old: dict[str, Any]) -> UsagePoint:
     used, passed = new["cpu_usage_micro"] - old["cpu_usage_micro"], new["at"] - old["at"]
     return UsagePoint(
         at=new["at"],
-        cpu_percent=max(0, round(100 * used / passed)),  # used goes back when a container restarts
+        cpu_percent=max(0, round(100 * used / passed)),  # the time used drops when a container restarts
         memory_bytes=new["memory_usage_bytes"],
         working_set_bytes=new["memory_working_set_bytes"],
         gpus=tuple((gpu.get("memory_usage_bytes"), gpu.get("util_percent")) for gpu in new["gpus"]),

@@ -1,4 +1,4 @@
-"""The volumes that a run names: are they there, and could its jobs have them?"""
+"""The volumes that a run names: whether they exist, and whether its jobs can mount them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def names_of(job_specs: Sequence[JobSpec]) -> set[str]:
 
 
 def exclusive(job_specs: Sequence[JobSpec], volumes: Volumes) -> str:
-    """A volume without which these jobs can't start, and which only one of them can have; empty if there is none."""
+    """The name of a volume that these jobs need and that only one of them can mount; empty if there is none."""
     needed = [each[0] for spec in job_specs for each in named_volumes(spec.volumes) if len(each) == 1]
     return next((name for name in needed if name in volumes and not _shared(volumes[name])), "")
 
 
 def _shared(volume: Volume) -> bool:
-    """Can several machines have it at a time?"""
+    """Can several machines mount the volume at a time?"""
     return volume.multi_attach and volume.read_only
 
 
@@ -43,7 +43,7 @@ def refuse_missing(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
 
 
 def refuse(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
-    """What no node of the run could have, with the volumes as they are."""
+    """Refuse mounts that no node of the run could have, with the volumes as they are."""
     refuse_missing(job_specs, volumes)
     refuse_never(job_specs, volumes)
     for spec in job_specs:
@@ -53,7 +53,7 @@ def refuse(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
 
 
 def refuse_never(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
-    """What no wait would help: one volume for two mounts, or for two jobs that can't share it."""
+    """Refuse what waiting wouldn't help: one volume for two mounts, or for two jobs that can't share it."""
     nodes: Counter[str] = Counter()
     for spec in job_specs:
         names = named_volumes(spec.volumes)
@@ -86,7 +86,7 @@ def _refuse_twice(names: Names) -> None:
 
 
 def _refuse_apart(names: Names, volumes: Volumes) -> None:
-    """All mounts need a volume in one backend and region. Zones may differ: then nothing is offered."""
+    """Refuse mounts whose volumes are in no common backend and region. If zones differ, there are no offers."""
     places = [{site_of(volumes[name])[:2] for name in each if name in volumes} for each in names]
     if places and not set.intersection(*places):
         where = ", ".join(f"{each[0]} in {site_of(volumes[each[0]])}" for each in names if each[0] in volumes)
@@ -97,7 +97,7 @@ def _refuse_apart(names: Names, volumes: Volumes) -> None:
 
 
 def notes(job_specs: Sequence[JobSpec], volumes: Volumes) -> Iterator[Note]:
-    """What a plan says: where the volumes keep the run from starting, and for whom it would wait."""
+    """Notes for a plan: why volumes prevent the run from starting, and what it would wait for."""
     for spec in job_specs:
         names = named_volumes(spec.volumes)
         if names and not sites(names, volumes):

@@ -1,4 +1,4 @@
-"""Where the replicas are that another one must know before it starts."""
+"""The addresses of replicas that another replica needs before it starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.usecases.ports import RecordPorts
 
 
 def addresses(plane: RecordPorts, job: Job) -> dict[Reference, str] | None:
-    """None: not all of them have one yet."""
+    """The addresses that the job's task refers to; None while some replica has none."""
     found: dict[Reference, str] = {}
     wanted = needed(plane.read.job_spec(job))
     if not wanted:

@@ -1,8 +1,8 @@
-"""What the nodes of one attempt need to reach each other by SSH: a pair of keys, a host key, a port each.
+"""What the nodes of one attempt need to reach each other by SSH: a key pair, a host key, and a port each.
 
-The keys are computed from the install key, as bootstrap tokens are. So all nodes have the same whenever their agents
-ask, another attempt has others, and nothing is kept that would have to be sealed or erased. Whoever knows those of one
-attempt can't compute any others.
+The keys are derived from the install key, as bootstrap tokens are. So all nodes have the same keys whenever their
+agents call, each attempt has its own, and nothing is stored that would have to be sealed or erased. The keys of one
+attempt reveal nothing about those of others.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from chalicelib.domain.gangs import Gang
 from chalicelib.engine.bootstrap import keyed
 from chalicelib.planning.jobs.nodes import Nodes
 
-# Below the ports that kernels give to outgoing connections, and away from those that frameworks meet at. Each attempt
-# has its own, so that neither an earlier one that still ends nor another run of the same host is in the way.
+# Below the ports that kernels use for outgoing connections, and away from those of frameworks' rendezvous. Each attempt
+# has its own port, so that neither an earlier attempt that is still ending nor another run on the host is in the way.
 FIRST_PORT, PORTS = 22000, 6000
 
 
 def node_ssh(install_key: bytes, gang: Gang, nodes: Nodes, names: Sequence[str], rank: int) -> dict[str, Any]:
-    """The task's field of that name: `names` are those of the nodes' jobs, by rank."""
+    """The task's field `node_ssh`. `names`: the names of the nodes' jobs, by rank."""
     private, public = _pair(_secret(install_key, gang, "login"))
     host_private, host_public = _pair(_secret(install_key, gang, "host"))
     first = FIRST_PORT + int.from_bytes(hashlib.sha256(gang.id.encode()).digest()[:8], "big") % PORTS
@@ -43,7 +43,7 @@ def node_ssh(install_key: bytes, gang: Gang, nodes: Nodes, names: Sequence[str],
 
 
 def hostfile(nodes: Nodes, names: Sequence[str]) -> str:
-    """The nodes' own, unless some share an address: then the names, for which `ssh` knows the ports."""
+    """The hostfile with the nodes' addresses; if some share an address, with their names, whose ports `ssh` knows."""
     shared = len(set(nodes.addresses)) < len(nodes.addresses)
     return (replace(nodes, addresses=tuple(names)) if shared else nodes).hostfile()
 
@@ -53,7 +53,7 @@ def _secret(install_key: bytes, gang: Gang, purpose: str) -> bytes:
 
 
 def _pair(secret: bytes) -> tuple[str, str]:
-    """The private key as OpenSSH's text, and the public line without a comment."""
+    """The private key in OpenSSH's format, and the public line without a comment."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

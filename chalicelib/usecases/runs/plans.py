@@ -54,19 +54,19 @@ from chalicelib.usecases.runs import files, named_volumes, repos
 from chalicelib.usecases.runs.runs import holder, named, stop
 from chalicelib.usecases.services import service_gateways
 
-JOBS_AT_ONCE = 30  # that the submission itself writes; the run's own pass adds the others
+JOBS_AT_ONCE = 30  # written by the submission itself; the run's own pass adds the others
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """For the nodes of a group, which get the same offers; or for the replicas of one, which share a spec."""
+    """The plan of a group's nodes, which get the same offers, or of its replicas, which share a spec."""
 
-    job_spec: JobSpec  # of the first
+    job_spec: JobSpec  # of the first job
     job_specs: tuple[str, ...]  # as text
     offers: tuple[Offer, ...]
     total_offers: int
     max_price: float | None
-    jobs: int  # that it starts with
+    jobs: int  # the number that it starts with
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class RunPlan:
     notes: tuple[Note, ...]
     delays: str
     isolation: tuple[str, ...]  # a line for each fleet that separates jobs by less than containers
-    remarks: tuple[str, ...]  # what else whoever reads it should know
+    remarks: tuple[str, ...]  # further notes for the reader
     ages: Mapping[str, Age]  # of the offers, by backend
-    quota: tuple[str, ...]  # how much of it is used, and whether the run has to wait for it
+    quota: tuple[str, ...]  # how much of the quota is used, and whether the run has to wait for it
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class PlanView:
     limit: int = pages.DEFAULT_OFFERS
     reverse: bool = False
     beyond_fleets: bool = False  # everything the backends have, whether or not a fleet allows it
-    whole_machines: bool = False  # existing machines whole, not the requested share of them
+    whole_machines: bool = False  # show existing machines whole, not the requested share of them
 
 
 class _JobGroup(NamedTuple):
-    """Jobs whose specs differ in their number only, so they want the same."""
+    """Jobs whose specs differ only in their number, so they have the same requirements."""
 
     specs: Sequence[JobSpec]
     wants: Wants
@@ -108,13 +108,13 @@ class _JobGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class _Draft:
-    """A prepared submission, before anything is read for it."""
+    """A prepared submission, before fleets and offers are read for it."""
 
     raw: dict[str, Any]  # the spec as sent, with its name
     effective: dict[str, Any]  # with everything the control plane fills in
     spec: RunSpec  # the effective one
     placed: RunSpec  # the same, for placing it
-    job_specs: tuple[JobSpec, ...]  # of each job or, of a service, of each replica group
+    job_specs: tuple[JobSpec, ...]  # one for each job or, in a service, for each replica group
     scales: tuple[Scale, ...]  # of a service
     door: service_gateways.FoundGateway  # of a service
 
@@ -127,12 +127,12 @@ class _Draft:
 
     @property
     def starting(self) -> tuple[JobSpec, ...]:
-        """Of the jobs that it starts with."""
+        """The specs of the jobs that it starts with."""
         return replica_groups.first_replicas(self.job_specs, self.scales) if self.scales else self.job_specs
 
     @property
     def possible(self) -> tuple[JobSpec, ...]:
-        """Of as many jobs as there may be at a time."""
+        """The specs of as many jobs as may exist at a time."""
         config = self.spec.configuration
         if not isinstance(config, ServiceConfiguration):
             return self.job_specs
@@ -141,7 +141,7 @@ class _Draft:
         return replica_groups.first_replicas(self.job_specs, scales)
 
     def most(self, group: _JobGroup) -> int:
-        """How many jobs of a group there may be."""
+        """The greatest number of jobs of a group."""
         config = self.spec.configuration
         if not isinstance(config, ServiceConfiguration):
             return len(group.specs)
@@ -169,7 +169,7 @@ def get_plan(
     *,
     role: ProjectRole | None = None,
 ) -> RunPlan:
-    """`role` is the user's role in the project."""
+    """The plan of a run. `role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
     back = sealed_specs.to_client(plane.seal, RunSpec, draft.raw, project.id, user.id)
     current = named(plane.store, project, draft.name)
@@ -180,7 +180,7 @@ def get_plan(
     named_volumes.refuse_never(draft.possible, volumes)
     if not view.beyond_fleets:
         _refuse_plain(draft, views, book)
-    _refuse_large(draft)  # it couldn't be applied
+    _refuse_large(draft)  # because it couldn't be applied
     facts = plane.backends.facts(project.id)
     notes: dict[Note, None] = {}
     if draft.gang and not view.beyond_fleets:
@@ -234,7 +234,9 @@ def _job_plan(
     limit = pages.MANY_OFFERS if view.reverse else view.limit
     wants = plan_offers.with_sites(group.wants, job_spec, volumes)
     offers, total, notes = plan_offers.plan_offers(wants, views, book, limit, whole=view.whole_machines, facts=facts)
-    buying = [view for view in views if view.spec.configuration.nodes is not None]  # others are what they are
+    buying = [
+        view for view in views if view.spec.configuration.nodes is not None
+    ]  # the others have a fixed number of hosts
     queries: list[Query] = [query for view in buying if isinstance(query := combined(wants, view), Query)]
     if view.beyond_fleets:
         existing = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
@@ -251,7 +253,7 @@ def _job_plan(
 
 
 def _waiting(plane: RunPlanPorts, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:
-    """The jobs as they would wait if the draft were submitted now."""
+    """The jobs as they would be queued if the draft were submitted now."""
     run = _run(plane, user, project, draft, draft.name)
     return [QueuedJob(_job(run, spec), run, spec, draft.placed) for spec in draft.job_specs]
 
@@ -263,7 +265,7 @@ def _refuse_large(draft: _Draft) -> None:
 
 
 def _refuse_plain(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
-    """A run that only hosts without containers could take, which mustn't run it as a plain process."""
+    """Refuse a run for which only hosts without containers have room, if it must not run as a plain process."""
     for group in draft.groups:
         if found := plan_offers.only_plain(group.wants, views, book):
             name, why = found
@@ -414,9 +416,9 @@ def _submit(
 
 
 def _stop_if_deleted(plane: ChangePorts, user: User, project: Project, run: Run) -> None:
-    """The project is no condition of a run's commit, which each run would pay for. A deletion looks for runs after its
-    commit, and a submission for the project after its own, so one of them sees the other. If the call ends in between,
-    the run is left to the project's closing."""
+    """Stop the run if its project was deleted meanwhile. The project isn't a condition of a run's commit, because each
+    run would pay for it. A deletion looks for runs after its commit, and a submission for the project after its own, so
+    one of them sees the other. If the call ends in between, closing the project ends the run."""
     try:
         undeleted(plane.store, project)
     except NotFound:
@@ -483,14 +485,14 @@ def _job(run: Run, spec: JobSpec) -> Job:
 
 
 def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
-    """Write the next deployment of a live run: its spec, and the priority of its waiting jobs. What it means for a
-    service's replicas is its pass's to decide."""
+    """Write the next deployment of a live run: its spec, and the priority of its waiting jobs. The run's pass then
+    decides about the replicas of a service."""
     changed = specs.changed_fields(_clear(plane, row), draft.spec)
     route = _next_route(row.run, draft, changed)
     if route != service_gateways.route_of(row.run):
         changed = sorted({*changed, "configuration.gateway"})
     if not changed:
-        undeleted(plane.store, project)  # else whoever has just submitted it stops it
+        undeleted(plane.store, project)  # unless it was just submitted: then its submission stops it
         return row
     now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
     run = row.run.with_(
@@ -516,14 +518,14 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
 
 
 def _next_route(run: Run, draft: _Draft, changed: Sequence[str]) -> service_gateways.ServiceRoute:
-    """Another default gateway moves no service that is there: its configuration says as much of it as before."""
+    """The run's gateway and address. A change of the project's default gateway doesn't move existing services."""
     moves = "configuration.gateway" in changed or run.gateway_id == draft.door.route.gateway_id
     return draft.door.route if moves else service_gateways.route_of(run)
 
 
 def _next_body(plane: SealedPorts, run: Run, draft: _Draft, old: RunBody) -> RunBody:
-    """The body of the next deployment. Jobs of tasks stay as they are; so does what a service's groups have in common
-    with the old one, sealed secrets included: whose text is the same needn't be replaced."""
+    """The body of the next deployment. Specs of tasks' jobs stay as they are, and so do specs of a service's groups
+    that haven't changed, sealed secrets included: replicas whose spec has the same text needn't be replaced."""
     if not draft.scales:
         text = _stored(plane, run.id, draft, old.job_specs)
         return old.with_(deployment_num=run.deployment_num, run_spec=text, version=0)
@@ -536,7 +538,7 @@ def _next_body(plane: SealedPorts, run: Run, draft: _Draft, old: RunBody) -> Run
 
 
 def _replaced(plane: SealedPorts, row: RunRow, draft: _Draft) -> tuple[str, ...]:
-    """The groups of a service whose replicas are of another kind from now on."""
+    """The groups of a service whose replicas have to be replaced."""
     if not draft.scales:
         return ()
     old = plane.read.run_body(row.run.id, row.run.deployment_num)
@@ -545,7 +547,7 @@ def _replaced(plane: SealedPorts, row: RunRow, draft: _Draft) -> tuple[str, ...]
 
 
 def _opened(plane: SealedPorts, run_id: str, body: RunBody) -> list[JobSpec]:
-    """The specs of jobs with their secrets in clear, to compare them."""
+    """The specs of jobs with their secrets in clear, for comparison."""
     context = sealed_specs.of_run(run_id)
     raws = (sealed_specs.opened(plane.seal, JobSpec, orjson.loads(text), context) for text in body.job_specs)
     return [JobSpec.model_validate(raw) for raw in raws]

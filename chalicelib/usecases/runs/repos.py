@@ -1,7 +1,7 @@
-"""Repos: where a run's code comes from.
+"""Repos, from which runs get their code.
 
-A repo's credentials belong to the user who provided them and are never shown to anyone else. A run's repository is
-cloned with those of the user who submitted it.
+A repo's credentials belong to the user who provided them and are never shown to anyone else. A run's repo is cloned
+with those of the user who submitted it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from chalicelib.usecases.runs.files import check_upload, store_archive
 
 _ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
 _TYPES = ("remote", "local", "virtual")
-_HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"  # and the rest, as `agent/runtimes/git.py` has it: a test compares them
+_HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"  # these are as in `agent/runtimes/git.py` (a test compares)
 _ADDRESS = re.compile(rf"(?:https|ssh)://(?:\w[\w.~+%-]*@)?{_HOST}(?::[0-9]{{1,5}})?/\S+|\w[\w.-]*@{_HOST}:[^\s-]\S*")
 _BRANCH = re.compile(r"[^\s\-~^:?*\[\\\x00-\x1f\x7f][^\s~^:?*\[\\\x00-\x1f\x7f]{0,254}")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
-# In a patch, what begins a line without a sign describes a file: this one is a submodule. Only of one with changes that
-# aren't committed there is neither a mode nor an id.
+# In a patch, a line without a sign describes a file: this one is a submodule. Only a submodule with changes that aren't
+# committed in it has neither a mode nor an id.
 _SUBMODULE = re.compile(
     rb"^(?:index [0-9a-f.]{1,140} 160000|(?:new|deleted) file mode 160000|diff --git [^\n]*\n--- [^\n]*)$", re.MULTILINE
 )
@@ -47,7 +47,7 @@ class RepoView:
 def save_repo(
     plane: FilePorts, user: User, project: Project, repo_id: str, info: dict[str, Any], creds: dict[str, Any] | None
 ) -> None:
-    """Registers the repo, or changes it. Without `creds` the user's earlier credentials are deleted."""
+    """Register or change the repo. Without `creds` the user's earlier credentials are deleted."""
     problems = []
     if not _ID.fullmatch(repo_id):
         problems.append(Problem("should be 1 to 200 letters, digits, or one of _.@+%-", path="repo_id"))
@@ -106,7 +106,7 @@ class RepoAccess:
 
 
 def access(plane: SealedPorts, project_id: str, user_id: str, repo_id: str) -> RepoAccess | None:
-    """What this user has stored for a repo; None without an address."""
+    """The user's access to a repo; None if no address is stored."""
     repo = nouns.find(plane.store, Repo, keys.repo(project_id, repo_id)) if _ID.fullmatch(repo_id) else None
     creds = None if repo is None else _creds(plane, repo).get(user_id)
     if not creds or not creds.get("clone_url"):
@@ -115,7 +115,7 @@ def access(plane: SealedPorts, project_id: str, user_id: str, repo_id: str) -> R
 
 
 def refusals(plane: SealedPorts, user: User, project: Project, spec: RunSpec) -> list[Problem]:
-    """Why a run's repository can't be cloned, as far as that is known before it is tried."""
+    """Known reasons why a run's repository can't be cloned."""
     data, found = spec.repo_data, []
     if not isinstance(data, RemoteRunRepoData):
         return []
@@ -139,11 +139,11 @@ def refusals(plane: SealedPorts, user: User, project: Project, spec: RunSpec) ->
 
 
 def save_code(plane: FilePorts, user: User, project: Project, repo_id: str, name: str, content: bytes) -> Archive:
-    """Stores a repo's uploaded code: a patch for a remote one, else the files that runs with its hash find in their
+    """Store a repo's uploaded code: a patch for a remote repo, else the files that runs with this hash get in their
     folder."""
     repo = get_repo(plane, user, project, repo_id, with_creds=False).repo
     check_upload(plane, name, content)
-    patch = orjson.loads(repo.info)["repo_type"] == "remote"  # what is sent for it are the changes to a commit
+    patch = orjson.loads(repo.info)["repo_type"] == "remote"  # for which clients send the changes to a commit
     if patch and (found := _SUBMODULE.search(content)):
         _, _, header = content[: found.end()].rpartition(b"diff --git ")
         name = header.partition(b"\n")[0].rpartition(b" b/")[2].decode(errors="replace")

@@ -1,10 +1,9 @@
-"""What a rule asks for about an event: a stored configuration is applied, or what it describes is stopped or deleted.
+"""The actions of rules on events: applying a stored configuration, or stopping or deleting what it describes.
 
-Whoever stored the configuration acts, with the rights that they have now. The effect's commit also records that the
-rule is done with the event; a second delivery, or another process at the same moment, finds that or loses against it.
-A refusal is recorded too, with the reason, because it would be refused again. What may pass is raised, so that whoever
-delivered the event brings it again. The same commit counts the rule's orders: one that causes what it acts on stands
-still after a hundred.
+An action has the current rights of the user who stored the configuration. Its commit also records that the rule has
+handled the event; a second delivery, or a concurrent one, finds that record or conflicts with it. A refusal is recorded
+too, with the reason, because it would be repeated. Temporary failures are raised, so that the event is delivered again.
+The same commit counts the rule's actions: a rule that causes its own events is refused after a hundred in a day.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _LASTING = (AlreadyExists, Forbidden, Invalid, NotFound, Refused)
 
 @dataclass(frozen=True)
 class _Acting:
-    """Who does it, where, with what."""
+    """An action: the user, the project, and the configuration."""
 
     plane: Plane
     user: User
@@ -54,7 +53,7 @@ class _Acting:
 
 
 def carry_out(plane: Plane, order: AutomationOrder) -> Automated | None:
-    """What has become of the order, now or before. None if its project is gone, and with it the record."""
+    """The outcome of an order, from now or an earlier delivery. None if its project is gone, and the record with it."""
     project = _project(plane, order.project)
     if project is None:
         return None
@@ -65,7 +64,7 @@ def carry_out(plane: Plane, order: AutomationOrder) -> Automated | None:
         try:
             return _answered(plane, project, order)
         except (Conflict, Contended):
-            continue  # another delivery of the event, another order of the rule, or somebody else was faster
+            continue  # another delivery, another order of the rule, or another caller was faster
     raise Contended(f"What rule {order.rule} asks for about {order.configuration} keeps changing.", hint="Try again.")
 
 
@@ -79,7 +78,7 @@ def _answered(plane: Plane, project: Project, order: AutomationOrder) -> Automat
         done = _Record(order, count, plane.clock.now())
         once = replace(plane, along=done.changes(project, stored, acting.user))
         _carry(order.action, stored.type)(replace(acting, plane=once))
-        if once.door.along:  # there was nothing to do
+        if once.door.along:  # there was nothing to change
             plane.store.commit(once.along)
         return done.mark
     except (Conflict, Contended):
@@ -89,7 +88,7 @@ def _answered(plane: Plane, project: Project, order: AutomationOrder) -> Automat
 
 
 def _count(plane: RecordPorts, project: Project, order: AutomationOrder) -> RuleCount:
-    """With this order."""
+    """The rule's count of actions, including this one."""
     now = plane.clock.now()
     known = nouns.find(plane.store, RuleCount, keys.rule_count(project.id, order.rule))
     return (known or RuleCount(project_id=project.id, rule=order.rule, since=now)).next(now)
@@ -114,7 +113,7 @@ def _acting(plane: Plane, project: Project, stored: Automation) -> _Acting:
 
 @dataclass(frozen=True)
 class _Record:
-    """That the rule is done with the event, for itself and for people."""
+    """The record that a rule has handled an event, and the audit event about it."""
 
     order: AutomationOrder
     count: RuleCount
@@ -150,7 +149,7 @@ def _refuse(plane: RecordPorts, project: Project, order: AutomationOrder, count:
 
 
 def _stand_still(plane: RecordPorts, project: Project, order: AutomationOrder, count: RuleCount) -> Automated:
-    """Too often: said once a day. After that not even an event comes of it, which a rule could act on."""
+    """Refuse an action over the daily limit. Only the first is an audit event, since a rule could act on the event."""
     why = (
         f"it has acted {MOST_A_DAY} times within a day. If it causes what it acts on, change that; `retry` tries again."
     )

@@ -1,7 +1,7 @@
-"""Streams: who may reach what of a job, and the ticket with which its host dials.
+"""Streams to jobs: the rights to open them, and the ticket with which a job's host dials.
 
-A job's log is for every member, as its stored copy is. Its ports and its shell are for the run's user, whose secrets
-are in there, and for those who manage the project. Whoever loses that right loses the stream.
+Every member may follow a job's log, as they may read the stored one. Ports and shells are for the run's user, whose
+secrets are in the job, and for managers of the project. A stream ends when its user loses that right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TARGETS = "`logs`, `ssh`, or a port as `port:8000`"
 
 @dataclass(frozen=True)
 class StreamTarget:
-    """What of which job."""
+    """A target in a job."""
 
     run_name: str
     name: str  # logs, ssh, port:N
@@ -38,7 +38,7 @@ class StreamTarget:
 def open_stream(
     plane: StreamPorts, user: User, project: Project, role: ProjectRole | None, target: StreamTarget, token_hash: str
 ) -> str:
-    """The id of a stream, which the caller waits for. `token_hash`: of the token that it is asked for with."""
+    """The id of a stream, for which the caller waits. `token_hash`: the hash of the caller's token."""
     if plane.streams is None:
         raise NotSupported(
             "This control plane runs in AWS Lambda, where no connection lasts, so it can't carry streams.",
@@ -60,7 +60,7 @@ def open_stream(
 
 
 def claim(plane: StreamPorts, stream_id: str, ticket: str) -> None:
-    """An agent dials."""
+    """Accept an agent's connection for the stream."""
     if plane.streams is None:
         raise NotSupported("This control plane runs in AWS Lambda, which can't carry streams.")
     plane.streams.claim(stream_id, ticket)
@@ -77,7 +77,7 @@ def check_name(name: str) -> None:
 
 
 def still_may(plane: RecordPorts, user_id: str, token_hash: str, project: Project, job: Job, name: str) -> bool:
-    """Has the user, with the same token, the right to this target that they had?"""
+    """May the user, with the same token, still open this target?"""
     places = (keys.user(user_id), keys.project(project.id), keys.member(project.id, user_id), keys.run(job.run_id))
     who, where, member, run = plane.store.get_many(places)
     known = None if who is None else nouns.read(User, who)

@@ -1,7 +1,7 @@
-"""The certificates of a gateway's hosts, as its machine gets them.
+"""The certificates of a gateway's hosts.
 
-When a gateway asks what to serve, certificates are requested for hosts that have none, the others are marked as in use,
-and challenges that it has been given count as answered.
+When a gateway polls its configuration, certificates are requested for hosts that have none, the others are marked as in
+use, and challenges in the configuration that it already has count as answered.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ LETS_ENCRYPT, GIVEN = "lets-encrypt", "given"
 
 @dataclass(frozen=True)
 class GatewayCertificates:
-    """Of a gateway's hosts: what it shows, and what it answers."""
+    """The certificates that a gateway shows for its hosts, and the challenges that it answers."""
 
     certificates: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)  # host → certificate, key: PEM
     challenges: dict[str, str] = field(default_factory=dict)  # token → answer
-    unconfirmed: tuple[Certificate, ...] = ()  # of which the gateway isn't known to answer the challenge yet
+    unconfirmed: tuple[Certificate, ...] = ()  # whose challenges the gateway isn't known to answer yet
 
 
 @dataclass(frozen=True)
 class HostCertificate:
-    """A host's certificate as people see it."""
+    """A host's certificate as shown to users."""
 
     host: str
-    state: str  # issued, requested, failed, expired; given, if it came with the gateway
+    state: str  # issued, requested, failed, expired; or given, with the gateway's configuration
     until: Micros | None = None
-    message: str = ""  # what keeps it, or the next one, from being issued
+    message: str = ""  # why it, or its renewal, can't be issued
     next_attempt_at: Micros | None = None
 
 
 def gateway_certificates(plane: SealedChangePorts, gateway: Gateway, hosts: Iterable[str]) -> GatewayCertificates:
-    """What this gateway is told of these hosts of its services. Whatever is missing is asked for."""
+    """The certificates for these hosts of the gateway's services. Missing ones are requested."""
     kind = "" if gateway.ending else kind_of(gateway)
     if kind == GIVEN:
         return GatewayCertificates(_given(plane, gateway, hosts))
@@ -78,28 +78,28 @@ def gateway_certificates(plane: SealedChangePorts, gateway: Gateway, hosts: Iter
 
 
 def confirm_challenges(plane: ChangePorts, gateway: Gateway, num: int, those: Sequence[Certificate]) -> None:
-    """This replica of the gateway has been told their challenges, and answers them."""
+    """Record that this replica of the gateway answers the challenges of these certificates."""
     answering = _reached(plane, gateway) if those else frozenset()
     for each in those:
         _commit(plane, each.name, (each,), heard(each, plane.clock.now(), num, answering))
 
 
 def _reached(plane: RecordPorts, gateway: Gateway) -> frozenset[int]:
-    """Its replicas that can answer. One whose machine is away for days keeps no host without a certificate."""
+    """The replicas that can answer challenges. One on an unreachable machine doesn't hold up certificates."""
     machines = plane.read.find_many(Instance, [keys.instance(each.instance_id) for each in gateway.running])
     each_with = zip(gateway.running, machines, strict=True)
     return frozenset(each.num for each, machine in each_with if machine is None or not machine.unreachable)
 
 
 def of_gateway(plane: RecordPorts, gateway_id: str) -> list[Certificate]:
-    """By host; those that are dropped aren't listed."""
+    """The gateway's certificates by host, without dropped ones."""
     listed = all_of(plane.store, "gsi1", keys.certificates_of(gateway_id))
     found = (nouns.read(Certificate, record) for record in listed)
     return [each for each in found if not each.dropped]
 
 
 def shown(plane: SealedPorts, gateway: Gateway) -> list[HostCertificate]:
-    """By host, if the gateway has https."""
+    """The certificates of a gateway with https, by host."""
     kind, now = "" if gateway.ending else kind_of(gateway), plane.clock.now()
     if kind == GIVEN:
         return _given_shown(plane, gateway, now)
@@ -107,7 +107,7 @@ def shown(plane: SealedPorts, gateway: Gateway) -> list[HostCertificate]:
 
 
 def retry_failed(plane: ChangePorts, gateway: Gateway) -> None:
-    """What came to nothing is tried at once: whoever applies a gateway again has mended what was wrong."""
+    """Retry failed certificates at once: a user who applies a gateway again has probably fixed the cause."""
     if kind_of(gateway) == LETS_ENCRYPT:
         for each in of_gateway(plane, gateway.id):
             _commit(plane, each.name, (each,), asked_again(each, plane.clock.now()))
@@ -144,7 +144,7 @@ def _given_shown(plane: SealedPorts, gateway: Gateway, now: Micros) -> list[Host
 
 
 def kind_of(gateway: Gateway) -> str:
-    """Whose certificates it shows; empty: none."""
+    """Where the gateway's certificates come from; empty: it has none."""
     if gateway.https_port is None:
         return ""
     given = gateway.written.get("certificate", {"type": LETS_ENCRYPT})
@@ -152,7 +152,7 @@ def kind_of(gateway: Gateway) -> str:
 
 
 def _given(plane: SealedPorts, gateway: Gateway, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
-    """What it was given, for those hosts that it is for. It was good when it was applied; secrets may have changed."""
+    """The given certificate, for the hosts that it covers. It was valid when applied, but secrets may have changed."""
     read = uploaded_certificates.of_gateway(plane, gateway)
     if isinstance(read, list):
         log.warning("gateway %s shows no certificate: %s", gateway.name, "; ".join(each.message for each in read))
@@ -194,12 +194,12 @@ def _commit(plane: ChangePorts, host: str, known: Sequence[Certificate], plan: P
         return
     try:
         plane.door.take(NounsSnapshot(plane.clock.now(), tuple(known)), plan)
-    except Conflict:  # somebody else asked, or a pass moved it: the next question finds out
+    except Conflict:  # another poll or a pass was faster: the next poll sees the result
         log.info("the certificate of %s has changed meanwhile", host)
 
 
 def _replace(plane: ChangePorts, dropped: Certificate, plan: Plan) -> None:
-    """A new one in the place of one that was dropped, whose host wasn't used for long and is back."""
+    """Replace a certificate that was dropped because its host wasn't used for a long time."""
     try:
         plane.store.commit([Delete(nouns.key_of(dropped), dropped.version)])
     except Conflict:

@@ -1,9 +1,9 @@
-"""Services as their doors need to know them, and who may come in.
+"""Services as their doors see them, and verdicts on callers.
 
-What a door gets follows from the run, its configuration and its jobs alone, so it changes with a commit of the run's
-partition, and never otherwise. A replica on the door's own machine is reached directly; otherwise the door has another
-way to the replica's host. A gateway on a host may reach those on other hosts of its fleet directly, too, which it finds
-out. A service has one door, the server, or those of its gateway.
+A door's view of a service follows from the run, its configuration and its jobs alone, so it changes only with a commit
+of the run's partition. A replica on the door's own machine is reached directly, others through a stream to their host.
+A gateway on a host may also reach replicas on other hosts of its fleet directly, which it finds out by itself. The door
+of a service is the server, or each replica of its gateway.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Standpoint:
-    """A door's own machine."""
+    """The position of a door's own machine in the network."""
 
-    near: Callable[[Instance], bool]  # is it this one?
-    beside: Callable[[Instance], str] = lambda machine: ""  # where in its network another may be
+    near: Callable[[Instance], bool]  # whether a replica's machine is the door's own
+    beside: Callable[[Instance], str] = lambda machine: (
+        ""
+    )  # the address of another machine in the door's network, if they share one
 
 
 def named(plane: RecordPorts, project_name: str, run_name: str) -> Served | None:
@@ -48,7 +50,7 @@ def named(plane: RecordPorts, project_name: str, run_name: str) -> Served | None
 
 
 def elsewhere(plane: RecordPorts, project_name: str, run_name: str) -> str:
-    """The address of the live service of this name that is at a gateway; empty: there is none."""
+    """The URL of the live service of this name at a gateway; empty: there is none."""
     run_id = _id_of(plane, project_name, run_name)
     run = None if run_id is None else plane.read.run_and_jobs(run_id)[0]
     if run is None or run.gateway_id is None or not _live(run):
@@ -75,12 +77,12 @@ def with_models(plane: RecordPorts, project_name: str) -> list[Served]:
 
 
 def served(plane: RecordPorts, run_id: str) -> Served | None:
-    """A run as a live service whose door is the server; None: it isn't one, or not any more."""
+    """A run as a live service whose door is the server; None if it isn't one (any more)."""
     return _served(plane, run_id, None, Standpoint(lambda machine: machine.local))
 
 
 def through(plane: RecordPorts, gateway: Gateway, machine: Instance) -> list[tuple[Run, Served]]:
-    """The live services of a gateway, as its replica on this machine needs to know them."""
+    """The live services of a gateway, as its replica on this machine sees them."""
 
     def near(other: Instance) -> bool:
         return other.id == machine.id or (other.local and machine.local)
@@ -151,7 +153,7 @@ def _replicas(
         (job, job.assignment.instance_id, own)
         for job in newest.values()
         if job.status is JobStatus.running and job.assignment is not None
-        # What it is asked, and at which port, is what the version says that it is of.
+        # Whether it takes requests, and on which port, depends on its own deployment.
         if _takes_requests(job, own := _configuration(plane, job.run_id, job.deployment_num) or config)
     ]
     machines = plane.read.find_many(Instance, [keys.instance(instance_id) for _, instance_id, _ in placed])
@@ -170,7 +172,7 @@ def _replica(
     job: Job, instance_id: str, own: ServiceConfiguration, machine: Instance | None, standpoint: Standpoint
 ) -> ServedReplica:
     address = nearby = ""
-    hosts_network = job.host_port is not None  # else it has one within it
+    hosts_network = job.host_port is not None  # otherwise the port is in the job's own network
     if machine is not None and standpoint.near(machine):
         address = LOOPBACK if hosts_network else job.address or ""
     elif machine is not None and hosts_network:
@@ -188,8 +190,8 @@ def _replica(
 
 
 def member(plane: CredentialPorts, token: str, project_name: str, run_name: str = "") -> CallerVerdict:
-    """Is this the token of an active member of the project, or of a global admin; or one of theirs for this service,
-    or for all? Empty `run_name`: all of them are asked about."""
+    """The verdict on a token: may its user call this service or, if `run_name` is empty, all of the project? It may be
+    the token of an active member or a global admin, or a service token of theirs."""
     project = nouns.find_target(plane.store, keys.project_name(project_name))
     project_id = None if project is None else project[0]
     return member_by_hash(plane, service_tokens.claims_of(token), hash_token(token), project_id, run_name)
@@ -198,7 +200,7 @@ def member(plane: CredentialPorts, token: str, project_name: str, run_name: str 
 def member_by_hash(
     plane: CredentialPorts, claims: str, token_hash: str, project_id: str | None, run_name: str
 ) -> CallerVerdict:
-    """The same for a gateway, which passes no token on: of one for services its claims, of each the hash."""
+    """The same for a gateway, which sends a token's hash and, of a service token, the claims instead of the token."""
     if claims:
         bearer = service_tokens.bearer_of(plane, claims, token_hash, project_id or "", run_name)
     else:

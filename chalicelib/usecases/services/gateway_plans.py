@@ -1,6 +1,6 @@
 """Planning and applying gateways.
 
-A new gateway is one commit: the gateway, its name, the event and, if it becomes that, the project's default. The
+A new gateway is one commit: the gateway, its name, the event and, if it becomes the default, that pointer. The
 reconciler finds machines for it. `default`, `domain` and `replicas` change in place, and so does `certificate`, if
 there is one before and after.
 """
@@ -42,8 +42,8 @@ class GatewayPlan:
     spec: str  # as sent; its secrets are sealed for the sender, who returns the plan to apply it
     current: Gateway | None
     action: str  # create, update
-    changes: tuple[str, ...] = ()  # with `update`: the fields that would change; none: it is as its file says
-    remarks: tuple[str, ...] = ()  # what else whoever reads it should know
+    changes: tuple[str, ...] = ()  # with `update`: the fields that would change
+    remarks: tuple[str, ...] = ()  # further notes for the reader
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
     raw, configuration = _checked(plane, user, project, raw)
     name = configuration.name
     current = None if name is None else gateways.holder(plane, project, name)[0]
-    changes: set[str] | None = None  # that can be made in place; None: it can't be changed so
+    changes: set[str] | None = None  # that can be made in place; None: the gateway can't be changed like this
     if current is not None and not _obstacles(plane, current, configuration):
         changes = _changes(plane, current, configuration)[0]
     spec = {**raw, "configuration": {**raw["configuration"], "type": "gateway", "name": name}}
@@ -69,7 +69,7 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
 
 
 def create(plane: OfferPorts, user: User, project: Project, configuration: dict[str, Any]) -> Gateway:
-    """Unlike `apply_plan`, never changes one that is there."""
+    """Create a gateway. Unlike `apply_plan`, this never changes an existing one."""
     name = configuration.get("name")
     found = gateways.holder(plane, project, name)[0] if isinstance(name, str) else None
     if found is not None:
@@ -176,12 +176,14 @@ def _obstacles(plane: SealedPorts, current: Gateway, wanted: GatewayConfiguratio
     if current.status is GatewayStatus.deleting:
         return ["it is being deleted"]
     old = _clear(plane, current)
-    served = {"certificate"} if old.certificate and wanted.certificate else set()  # https stays, or comes, or goes
+    served = (
+        {"certificate"} if old.certificate and wanted.certificate else set()
+    )  # in place only if it has https before and after
     return sorted(_differences(old, wanted) - IN_PLACE - served)
 
 
 def _clear(plane: SealedPorts, gateway: Gateway) -> GatewayConfiguration:
-    """Its configuration with its keys in clear, like those of a new one, so that an unchanged key is no change."""
+    """The configuration with its keys in clear, as in a new one, so that an unchanged key doesn't count as a change."""
     spec = {"configuration": gateway.written}
     return GatewaySpec.model_validate(
         sealed_specs.opened(plane.seal, GatewaySpec, spec, sealed_specs.of_gateway(gateway.id))
@@ -189,7 +191,7 @@ def _clear(plane: SealedPorts, gateway: Gateway) -> GatewayConfiguration:
 
 
 def _differences(old: GatewayConfiguration, new: GatewayConfiguration) -> set[str]:
-    """The fields that differ, but for the name. That the default is left open says that it stays as it is."""
+    """The fields that differ, except the name. A default that isn't set stays as it is."""
     before, after = _settled(old), _settled(new)
     changed = {field for field in after if before[field] != after[field]}
     return changed - ({"default"} if new.default is None else set())
@@ -216,7 +218,9 @@ def _check_seen(current: Gateway | None, seen: SeenGateway, name: str) -> None:
     if current is not None and current.id == seen.id:
         then = read(GatewaySpec, {"configuration": seen.configuration}, "current_resource").configuration
         now = GatewaySpec.model_validate_json(shown(current)).configuration
-        given = {"certificate"} if isinstance(now.certificate, GivenGatewayCertificate) else set()  # clients lack it
+        given = (
+            {"certificate"} if isinstance(now.certificate, GivenGatewayCertificate) else set()
+        )  # clients don't know it
         if not _differences(then, now) - given:
             return
     what = "was deleted" if current is None else "was changed"
@@ -227,7 +231,7 @@ def _check_seen(current: Gateway | None, seen: SeenGateway, name: str) -> None:
 
 
 def shown(gateway: Gateway) -> str:
-    """Its spec as anybody may see it."""
+    """The gateway's spec without its secrets."""
     return sealed_specs.shown(GatewaySpec, orjson.dumps({"configuration": gateway.written}).decode())
 
 
@@ -286,7 +290,7 @@ def _update(
         return current
     now = plane.clock.now()
     fields = _fields(plane, project, current.id, configuration)
-    message = "" if current.status is GatewayStatus.running else current.message  # the next pass says what is so then
+    message = "" if current.status is GatewayStatus.running else current.message  # the next pass writes a current one
     gateway = current.with_(**fields, message=message, last_processed_at=now, due_at=now)
     change = Draft(now, (user.id, user.name))
     change.save(gateway)
@@ -297,7 +301,7 @@ def _update(
 
 
 def _changes(plane: SealedPorts, current: Gateway, wanted: GatewayConfiguration) -> tuple[set[str], Change | None]:
-    """The fields that change in place, and what makes it the default, or no longer."""
+    """The fields that change in place, and the change that makes it the default or ends that."""
     swap = gateways.default_change(plane, current, wanted.default) if wanted.default is not None else None
     changed = _differences(_clear(plane, current), wanted) - {"default"}
     return changed | ({"default"} if swap else set()), swap

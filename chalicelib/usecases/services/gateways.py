@@ -1,6 +1,6 @@
-"""Gateways: listing them, and deleting them; which of a project's gateways is the default, and which domain each has.
+"""Gateways: listing and deleting them, the default gateway of a project, and the domain of each.
 
-The default is a pointer of the project's, swapped in the commit that makes another gateway the default, so there is
+The default is a pointer of the project, replaced in the commit that makes another gateway the default, so there is
 never more than one.
 """
 
@@ -32,7 +32,7 @@ from chalicelib.usecases.services.uploaded_certificates import GivenCertificate
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})+")
-_ADDRESS = re.compile(r"[0-9.]+")  # of IPv4: it has no subdomains
+_ADDRESS = re.compile(r"[0-9.]+")  # an IPv4 address, which has no subdomains
 _LONGEST = 200  # a service's name comes before it, and a host name has 253 characters at most
 
 
@@ -68,7 +68,8 @@ def dumped(configuration: dict[str, Any]) -> str:
 
 
 def default_change(plane: RecordPorts, gateway: Gateway, wanted: bool | None) -> Change | None:
-    """What makes it the default of its project (True), not the default (False), or the default if there is none."""
+    """The change that makes the gateway the default (True), not the default (False), or the default if there is
+    none."""
     pointer = nouns.find_target(plane.store, keys.default_gateway(gateway.project_id))
     current = plane.read.default_gateway(gateway.project_id)
     is_it = current is not None and current.id == gateway.id
@@ -111,7 +112,7 @@ def domain_of(written: str | None, project: Project) -> str:
 
 
 def set_domain(plane: SealedChangePorts, user: User, project: Project, name: str, written: str | None) -> Gateway:
-    """An older way to change what its configuration says; empty for none."""
+    """Change the domain: an older call, for what `apply` does now. Empty for none."""
     domain = domain_of(written, project)
 
     def change(gateway: Gateway, draft: Draft) -> tuple[Plan, list[Change]]:
@@ -133,7 +134,7 @@ def set_domain(plane: SealedChangePorts, user: User, project: Project, name: str
 
 
 def _refuse_uncovered(plane: SealedPorts, gateway: Gateway, domain: str) -> None:
-    """A certificate that was given is for one domain."""
+    """Refuse a domain that the gateway's given certificate doesn't cover."""
     if certificates.kind_of(gateway) == certificates.GIVEN:
         refuse_certificate(plane, uploaded_certificates.of_gateway(plane, gateway), domain, gateway)
 
@@ -141,7 +142,7 @@ def _refuse_uncovered(plane: SealedPorts, gateway: Gateway, domain: str) -> None
 def refuse_certificate(
     plane: RecordPorts, read: GivenCertificate | list[Problem], domain: str, gateway: Gateway | None
 ) -> None:
-    """Raises Invalid unless it may be shown at this domain, and by the gateway if that is there already."""
+    """Raises Invalid unless the certificate fits this domain and the hosts of the gateway, if it exists already."""
     if not isinstance(read, list):
         hosts = set() if gateway is None else uploaded_certificates.hosts_with_https(plane, gateway)
         read = list(uploaded_certificates.wrong(read, domain, plane.clock.now(), hosts))
@@ -159,13 +160,13 @@ def delete(plane: ChangePorts, user: User, project: Project, wanted: Sequence[st
         _refuse_if_used(plane, get(plane, project, name))
 
     def change(gateway: Gateway, draft: Draft) -> tuple[Plan, list[Change]]:
-        _refuse_if_used(plane, gateway)  # again: a service that is applied meanwhile writes its gateway, too
+        _refuse_if_used(plane, gateway)  # checked again: applying a service also writes its gateway
         return delete_gateway(gateway, draft), []
 
     for name in names:
         gateway = get(plane, project, name)
         _changed(plane, user, project, name, change)
-        plane.wake([each.unit for each in certificates.of_gateway(plane, gateway.id)])  # which go with it
+        plane.wake([each.unit for each in certificates.of_gateway(plane, gateway.id)])  # which are deleted with it
 
 
 def _refuse_if_used(plane: RecordPorts, gateway: Gateway) -> None:
@@ -188,7 +189,7 @@ def _changed(
     name: str,
     change: Callable[[Gateway, Draft], tuple[Plan, list[Change]]],
 ) -> Gateway:
-    """The gateway after the change, which is worked out again if somebody else wrote first."""
+    """The gateway after the change, which is computed again after a conflict."""
     for _ in range(TRIES):
         gateway, now = get(plane, project, name), plane.clock.now()
         plan, beside = change(gateway, Draft(now, (user.id, user.name)))

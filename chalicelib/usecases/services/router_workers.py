@@ -1,8 +1,7 @@
-"""What the agent of a service's router gets: the addresses of the replicas that may have requests.
+"""The workers of a service's router: the addresses of the replicas that may get requests, as its agent gets them.
 
-A worker counts once it is ready, and no more once it drains. It is named by the address that the hosts of its network
-know it by; the router's own host is in that network, as all nodes of a task are. A router is the door to its workers:
-once it has none beside those that it should have, those that drain are let go.
+A replica is listed from when it is ready until it drains, under its address in the network that it shares with the
+router's host. A router is the door of its workers: once it has only the listed workers, those that drain are released.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from chalicelib.usecases.services import traffic
 
 
 def worker_update(plane: RecordPorts, job: Job, known: str | None) -> dict[str, Any]:
-    """What a router's agent should hear that goes by the list `known`; None: this job isn't a router's."""
+    """The update for the agent of a router that has the list `known`; None: the job isn't a router."""
     if known is None:
         return {}
     urls = _workers(plane, job)
@@ -30,8 +29,8 @@ def worker_update(plane: RecordPorts, job: Job, known: str | None) -> dict[str, 
 
 
 def let_go(plane: ChangePorts, router: Job, cleared: str) -> None:
-    """A router has none but the workers of the list `cleared`: those that drain, if that is the list without them, get
-    nothing from it any more."""
+    """Release draining workers: the router has only the workers of the list `cleared`, so if that is the current list,
+    which is without them, they get no more requests."""
     _, jobs = plane.read.run_and_jobs(router.run_id)
     going = (job for job in jobs if job.status is JobStatus.running and job.draining_at is not None)
     drained = tuple(sorted(job.id for job in going if plane.read.job_spec(job).routing == "worker"))
@@ -63,7 +62,7 @@ def _url(job: Job, spec: JobSpec, host: Instance) -> str:
 
 
 def routers(plane: RecordPorts, workers: list[Job]) -> list[str]:
-    """The instances of the routers that should hear at once of these workers, which have just become ready."""
+    """The instances of the routers that need to know at once of these workers, which have just become ready."""
     found: dict[str, None] = {}
     for run_id in dict.fromkeys(job.run_id for job in workers if plane.read.job_spec(job).routing == "worker"):
         for job in plane.read.run_and_jobs(run_id)[1]:

@@ -1,6 +1,5 @@
-"""Where a service is: at a gateway, or at the server itself. That is decided when it is applied, and kept with the run.
-Another default gateway moves no service, and another domain moves one when it is applied again: never under its users'
-feet.
+"""The route to a service: a gateway, or the server itself. It is chosen when the service is applied, and stored with
+the run. Another default gateway moves no service, and another domain moves a service only when it is applied again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _FIELD, _HTTPS = "configuration.gateway", "configuration.https"
 
 
 class ServiceRoute(NamedTuple):
-    """What a run keeps of it."""
+    """A service's gateway and URL, as stored with the run."""
 
     gateway_id: str | None = None  # None: the server
     url: str = ""
@@ -47,7 +46,7 @@ class FoundGateway:
 
 
 def find(plane: RunPlanPorts, project: Project, spec: RunSpec) -> FoundGateway:
-    """What the spec says, as things are."""
+    """The route that the spec asks for, given the project's gateways."""
     config = spec.configuration
     if not isinstance(config, ServiceConfiguration):
         return FoundGateway()
@@ -64,7 +63,7 @@ def find(plane: RunPlanPorts, project: Project, spec: RunSpec) -> FoundGateway:
 
 
 def held(plane: RecordPorts, found: FoundGateway) -> list[Change]:
-    """The gateway as it is now: whoever deletes it at the same moment sees the run, or the run isn't written."""
+    """A write of the unchanged gateway: a concurrent deletion sees the run, or the run isn't written."""
     if found.gateway is None:
         return []
     now = nouns.find(plane.store, Gateway, keys.gateway(found.gateway.id))
@@ -94,7 +93,7 @@ def _chosen(plane: RunPlanPorts, project: Project, config: ServiceConfiguration)
 
 
 def _alternatives(plane: RunPlanPorts, project: Project) -> str:
-    """What can be written instead."""
+    """What the user can write instead."""
     names = [each.name for each in plane.read.gateways(project.id) if not each.ending]
     if names:
         return f"write `gateway: {names[0]}`" + (f", or one of {', '.join(names[1:])}" if names[1:] else "")
@@ -129,7 +128,7 @@ def _obstacles(gateway: Gateway, run_name: str, config: ServiceConfiguration) ->
 
 
 def _https(gateway: Gateway, config: ServiceConfiguration) -> bool:
-    """Unless the service says, it follows the gateway."""
+    """Does the service use https? If it doesn't say, it follows the gateway."""
     if isinstance(config.https, bool):
         return config.https
     return bool(kind_of(gateway))

@@ -1,10 +1,9 @@
-"""Tokens that are good for calling a project's services, and for nothing else: what a caller sends to a gateway, whose
-machine can read whatever passes it.
+"""Tokens that are valid only for calling a project's services: callers send them to a gateway, whose machine can read
+all that passes through it.
 
-What a token is good for is written in it, and signed; nothing is stored. The signature's key is the installation's
-together with the hash of the user's own token, so whoever gets another token of their own ends these, too. Rights are
-looked up with each verdict. A gateway asks with the claims and the hash of the whole, so not even such a token goes on
-from there.
+A token contains its claims and a signature; nothing is stored. The signature's key is derived from the installation's
+key and the hash of the user's own token, so a new token of the user invalidates these, too. Rights are looked up for
+each verdict. A gateway sends the claims and the hash of the whole token, so not even such a token leaves its machine.
 
     dstack-service.<claims: user, project, run or nothing, end in seconds>.<signature>
 """
@@ -42,7 +41,7 @@ class ServiceToken:
 @dataclass(frozen=True)
 class Bearer:
     user: User
-    ends_at: Micros | None = None  # the token; None: when it is replaced
+    ends_at: Micros | None = None  # the token's end; None: when it is replaced
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,12 @@ def issue(plane: CredentialPorts, user: User, project: Project, run_name: str, s
 
 
 def claims_of(token: str) -> str:
-    """The part of such a token that isn't secret; empty: it is a token of another kind."""
+    """The claims of a service token, which aren't secret; empty for a token of another kind."""
     return token.rpartition(".")[0] if token.startswith(PREFIX) else ""
 
 
 def bearer_of(plane: CredentialPorts, claims: str, token_hash: str, project_id: str, run_name: str) -> Bearer | None:
-    """Whose token this is, if it is good for this service now; empty `run_name`: for all of the project's."""
+    """The token's bearer if it is valid for this service now; empty `run_name`: for all services of the project."""
     claimed = _read(claims)
     if claimed is None or claimed.project_id != project_id or plane.clock.now() >= claimed.ends_at:
         return None

@@ -1,7 +1,7 @@
-"""What doors report of the services whose requests they take, so that these get as many replicas as they need.
+"""Doors' reports on the traffic of their services, by which services are scaled.
 
-A door reports every ten seconds while it is busy, at once when somebody waits for a first replica or when it has let
-one go, and once more when it falls quiet. Each report is its whole knowledge, so the next one makes up for a lost one.
+A door reports every ten seconds while it is busy, at once when a request waits for a first replica or when it has
+released one, and once more when it becomes idle. Each report is complete, so the next one makes up for a lost one.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES
 from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
-CLOCK_OFF: Micros = SECOND  # from which a door's times are moved to ours
+CLOCK_OFF: Micros = SECOND  # differences from this on are corrected in a door's times
 _TRIES = 3
 
 
 def report(plane: ChangePorts, door: str, traffic: Sequence[Traffic]) -> None:
-    """Keep what one door has seen of each service, and have these looked at. What comes of runs that have ended, or of
-    a service at which nothing has happened, is dropped. `Traffic.at` says what the time is by the door's own clock."""
+    """Store what one door has seen of each service, and wake their runs. Reports on runs that have ended, and reports
+    without news, are dropped. `Traffic.at` is the time by the door's own clock."""
     for start in range(0, len(traffic), MAX_CHANGES):
         _report(plane, door, traffic[start : start + MAX_CHANGES])
 
 
 def opened(plane: ChangePorts, door: str) -> list[str]:
-    """A door begins anew, so what it had under way is over. It may have been cut off in the middle: a service that
-    nobody asks for any more would keep its replicas for ever, because its door seems to be silent. Returns the runs
-    that are services: the door has to look whether replicas of theirs wait to be let go."""
+    """Note that a door has restarted, so its open requests are over. Without this, a service that gets no more requests
+    would keep its replicas for ever if the door was killed while it was busy. Returns the runs that are services: the
+    door has to check whether some of their replicas wait to be released."""
     services: list[str] = []
     over = {"at": plane.clock.now(), "quiet": True, "held": 0, "let_go": ()}
     for record in list(every(plane.store, "projects", "name/")):
@@ -51,7 +51,7 @@ def _report(plane: ChangePorts, door: str, traffic: Sequence[Traffic]) -> None:
             return
         try:
             plane.store.commit([nouns.put(each) for each in changed])
-        except Conflict:  # two reports of one door at a time: both are read again
+        except Conflict:  # two concurrent reports of one door: try again
             if tried == _TRIES:
                 raise
         else:

@@ -1,6 +1,6 @@
-"""Certificates that somebody gives with a gateway's configuration: are they any good, and for which hosts?
+"""Certificates given in a gateway's configuration: their validity, and the hosts that they cover.
 
-Both parts may be in the project's secrets, and are read there whenever they are needed, so that setting the secret
+Both parts may be in the project's secrets, and are read from there whenever they are needed, so that setting the secret
 again renews the certificate.
 """
 
@@ -30,12 +30,12 @@ _CHAIN, _KEY = "certificate.certificate", "certificate.key"
 class GivenCertificate:
     chain: str  # PEM
     key: str = field(repr=False)
-    names: tuple[str, ...]  # that it is for; `*.` for whatever has one label more
+    names: tuple[str, ...]  # covered names; `*.` stands for one more label
     since: Micros
     until: Micros
 
     def covers(self, name: str) -> bool:
-        """A host; or `*.` and a domain, for all of its hosts."""
+        """Does the certificate cover a host or, for `*.` and a domain, all of its hosts?"""
         return name in self.names or "*." + name.partition(".")[2] in self.names
 
     def valid(self, now: Micros) -> bool:
@@ -43,7 +43,7 @@ class GivenCertificate:
 
 
 def of_gateway(plane: SealedPorts, gateway: Gateway) -> GivenCertificate | list[Problem]:
-    """What the gateway was given, as it is now; or what is wrong with it."""
+    """The gateway's given certificate with current secrets, or what is wrong with it."""
     raw = {"configuration": gateway.written}
     clear = sealed_specs.opened(plane.seal, GatewaySpec, raw, sealed_specs.of_gateway(gateway.id))
     given = GatewaySpec.model_validate(clear).configuration.certificate
@@ -58,7 +58,7 @@ def found(plane: SealedPorts, project_id: str, given: GivenGatewayCertificate) -
 
 
 def wrong(read: GivenCertificate, domain: str, now: Micros, hosts: Iterable[str] = ()) -> Iterator[Problem]:
-    """What speaks against showing it. `hosts`: those that the gateway serves with https already."""
+    """Reasons not to use the certificate. `hosts`: those that the gateway already serves with https."""
     if now < read.since:
         text, hint = f"the certificate isn't valid before {iso(read.since)}", "give one that is, or apply this then"
         yield Problem(text, path=_CHAIN, hint=hint)
@@ -74,13 +74,13 @@ def wrong(read: GivenCertificate, domain: str, now: Micros, hosts: Iterable[str]
 
 
 def uncovered(read: GivenCertificate, domain: str, hosts: Iterable[str]) -> list[str]:
-    """What must have https and wouldn't: any host of the domain, since services come and go, and these hosts."""
+    """The hosts that must have https and that the certificate doesn't cover: all of the domain, and these `hosts`."""
     promised = ([f"*.{domain}"] if domain else []) + sorted(hosts)
     return [name for name in promised if not read.covers(name)]
 
 
 def hosts_with_https(plane: RecordPorts, gateway: Gateway) -> set[str]:
-    """Of its live services, which may have been applied when it had another domain."""
+    """The https hosts of the gateway's live services, which may have been applied when it had another domain."""
     found = set[str]()
     for run in plane.read.live_runs(gateway.project_id):
         if run.gateway_id == gateway.id and run.url.startswith("https:"):
@@ -94,7 +94,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _filled(plane: SealedPorts, project_id: str, text: str) -> str:
-    """With the project's secrets; a reference to one that isn't there stays."""
+    """The text with the project's secrets filled in; references to missing ones remain."""
     names = sorted(set(secrets_in(text)))
     there = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
     return fill(text, {"secrets": {each.name: opened(plane, each) for each in there if each}})
