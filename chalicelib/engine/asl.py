@@ -137,7 +137,7 @@ class _Rendering:
             payload["token.$"] = "$$.Task.Token"
         return {
             "Type": "Task",
-            "Comment": f"undo: {step.says}" if undo else step.says,
+            "Comment": f"undo: {step.description}" if undo else step.description,
             "Resource": f"arn:aws:states:::lambda:invoke{'.waitForTaskToken' if waits else ''}",
             "Parameters": {"FunctionName": self.function, "Payload": payload},
             "TimeoutSeconds": (step.patience + ANSWERS_WITHIN if waits else step.timeout) // SECOND,

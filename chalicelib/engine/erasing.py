@@ -127,7 +127,7 @@ class Eraser:
 
     def _run(self, listed: Record, done: Erased) -> None:
         run, jobs = self._read.run_and_jobs(listed.key.pk.partition("/")[2])
-        if run is None or not erasure.run_goes(run, jobs, self._kept, self._clock.now()):
+        if run is None or not erasure.run_erasable(run, jobs, self._kept, self._clock.now()):
             return
         self._delete_logs(jobs)
         status = nouns.key_of(run)
@@ -139,7 +139,7 @@ class Eraser:
 
     def _logs_of(self, listed: Record, done: Erased) -> None:
         run, jobs = self._read.run_and_jobs(listed.key.pk.partition("/")[2])
-        if run is None or not erasure.logs_go(run, jobs, self._kept, self._clock.now()):
+        if run is None or not erasure.logs_erasable(run, jobs, self._kept, self._clock.now()):
             return
         self._delete_logs(jobs)
         self._store.commit([nouns.put(run.with_(logs_erased=True))])
@@ -159,7 +159,7 @@ class Eraser:
         if run is None:
             return
         now = self._clock.now()
-        old = erasure.submissions_go(run, jobs, self._kept, now)[: MAX_CHANGES - 1]
+        old = erasure.erasable_submissions(run, jobs, self._kept, now)[: MAX_CHANGES - 1]
         if not old:
             return
         self._delete_logs(old)
@@ -176,7 +176,7 @@ class Eraser:
     def _instance(self, listed: Record, done: Erased) -> None:
         """With its agent's record. Runs still record where they ran, and events what it cost."""
         instance = nouns.find(self._store, Instance, listed.key)
-        if instance is None or not erasure.instance_goes(instance, self._kept, self._clock.now()):
+        if instance is None or not erasure.instance_erasable(instance, self._kept, self._clock.now()):
             return
         beside = [Delete(keys.presence(instance.id)), Delete(keys.contact(instance.id))]
         self._store.commit([*beside, Delete(listed.key, instance.version)])
@@ -185,7 +185,7 @@ class Eraser:
     def _fleet(self, listed: Record, done: Erased) -> None:
         """With its specs, and its name unless another fleet has it."""
         fleet = nouns.find(self._store, Fleet, listed.key)
-        if fleet is None or not erasure.fleet_goes(fleet, self._kept, self._clock.now()):
+        if fleet is None or not erasure.fleet_erasable(fleet, self._kept, self._clock.now()):
             return
         self._free(keys.fleet_name(fleet.project_id, fleet.name), fleet.id)
         self._delete([Delete(record.key) for record in every(self._store, listed.key.pk, "body/")])
@@ -195,7 +195,7 @@ class Eraser:
     def _volume(self, listed: Record, done: Erased) -> None:
         """With its name, and its claim to a disk, unless another volume has them."""
         volume = nouns.find(self._store, Volume, listed.key)
-        if volume is None or not erasure.volume_goes(volume, self._kept, self._clock.now()):
+        if volume is None or not erasure.volume_erasable(volume, self._kept, self._clock.now()):
             return
         self._free(keys.volume_name(volume.project_id, volume.name), volume.id)
         if volume.external:
@@ -207,7 +207,7 @@ class Eraser:
     def _gateway(self, listed: Record, done: Erased) -> None:
         """With its name, and its place as its project's default, unless another gateway has them."""
         gateway = nouns.find(self._store, Gateway, listed.key)
-        if gateway is None or not erasure.gateway_goes(gateway, self._kept, self._clock.now()):
+        if gateway is None or not erasure.gateway_erasable(gateway, self._kept, self._clock.now()):
             return
         self._free(keys.gateway_name(gateway.project_id, gateway.name), gateway.id)
         self._free(keys.default_gateway(gateway.project_id), gateway.id)
@@ -228,7 +228,7 @@ class Eraser:
         closing, project = self._closing(listed)
         if closing is None or project is None:
             return
-        if not erasure.project_goes(closing, project, self._kept, self._clock.now()):
+        if not erasure.project_erasable(closing, project, self._kept, self._clock.now()):
             return
         still = Check(nouns.key_of(project), project.version)
         runs = [record.key for record in self._store.query("gsi1", keys.runs_of(project.id), limit=BATCH).records]
@@ -250,7 +250,7 @@ class Eraser:
         key = nouns.key_of(project)
         beside = len(self._store.query("main", key.pk, limit=2).records) > 1
         named = self._store.query("main", keys.events_of(project.id), limit=1).records
-        if beside or named or not erasure.project_is_forgotten(closing, project, self._kept, self._clock.now()):
+        if beside or named or not erasure.project_record_erasable(closing, project, self._kept, self._clock.now()):
             return
         self._store.commit([Delete(key, project.version), Delete(listed.key, closing.version)])
         done.forgotten.append(project.id)
@@ -273,7 +273,7 @@ class Eraser:
         unused = self._oldest("gsi1", keys.UNUSED_ARCHIVES, erasure.UNUSED_DAYS)
         listed = [record.key for record in (*self._oldest("gsi1", keys.ARCHIVES, self._kept.archives), *unused)]
         found = nouns.find_many(self._store, Archive, listed) if listed else []
-        old = [each for each in found if each and erasure.archive_goes(each, self._kept, self._clock.now())]
+        old = [each for each in found if each and erasure.archive_erasable(each, self._kept, self._clock.now())]
         asked = [archive for archive in old if not archive.erased]
         used = self._used(asked) if asked else frozenset()
         for archive in old:

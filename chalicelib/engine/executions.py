@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.log_context import about
 from chalicelib.planning.kernel.executions import CANCELLED, StepAnswer, StepCall
-from chalicelib.planning.kernel.workflows import answered, decide_call
+from chalicelib.planning.kernel.workflows import decide_call, step_answer
 from chalicelib.planning.placing.gang_workflow import GangStart
-from chalicelib.planning.runs.gang_executions import await_stage, give_up, start_answered
+from chalicelib.planning.runs.gang_executions import await_stage, give_up, start_answer
 
 
 class Driving:
@@ -31,7 +31,7 @@ class Driving:
             executor.take(unit, lambda snapshot: decide_call(snapshot, call))
         snapshot = executor.load.workflow(workflow_id, executor.here.clock.now())
         gone = StepAnswer(error=CANCELLED, message=f"workflow {workflow_id} no longer exists")
-        return told(executor, call, gone if snapshot is None else answered(snapshot, call))
+        return told(executor, call, gone if snapshot is None else step_answer(snapshot, call))
 
 
 class Starting:
@@ -58,7 +58,7 @@ class Starting:
             snapshot = executor.load.run(start.run_id, now())
         cancelled = StepAnswer(error=CANCELLED, message=f"run {start.run_id} no longer exists")
         gone = StepAnswer({}) if call.undo else cancelled
-        return told(executor, call, gone if snapshot is None else start_answered(snapshot, start, call))
+        return told(executor, call, gone if snapshot is None else start_answer(snapshot, start, call))
 
 
 def told(executor: Executor, call: StepCall, answer: StepAnswer) -> Mapping[str, str]:

@@ -42,7 +42,7 @@ from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.quotas import QuotaUsage
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.planning.projects.deletion import ClosingSnapshot
-from chalicelib.planning.runs.replicas import wasnt_wanted
+from chalicelib.planning.runs.replicas import was_removed
 from chalicelib.planning.runs.snapshot import RunSnapshot, Sample
 from chalicelib.planning.runs.utilization import STALE
 from chalicelib.planning.volumes.mounts import may_mount, named_volumes
@@ -132,7 +132,7 @@ class Loader:
         """The specs of the deployments before that a service's replicas are still of. What was scaled down needs none:
         there is more and more of it."""
         newest = {job.slot: job for job in jobs} if run.scales else {}
-        nums = {job.deployment_num for job in newest.values() if not wasnt_wanted(job)}
+        nums = {job.deployment_num for job in newest.values() if not was_removed(job)}
         return {num: self.read.job_specs(run.id, num) for num in nums - {run.deployment_num}}
 
     def _gangs(self, jobs: Iterable[Job]) -> list[Gang]:

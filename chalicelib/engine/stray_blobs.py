@@ -72,7 +72,7 @@ class Leftovers:
     # --- programs ----------------------------------------------------------------------------------------------------
 
     def _begin(self, now: Micros) -> list[str]:
-        self._blobs.tidy(now - erasure.AT_REST)
+        self._blobs.tidy(now - erasure.RECORD_DELAY)
         content = self._blobs.get(NEWEST)
         newest = "" if content is None else hashlib.sha256(content).hexdigest()
         seen = [
@@ -94,11 +94,11 @@ class Leftovers:
         return program
 
     def _programs(self, old: Iterable[Program], now: Micros) -> list[str]:
-        idle = [program for program in old if erasure.program_goes(program, (), now)]
+        idle = [program for program in old if erasure.program_erasable(program, (), now)]
         live = list(self._live()) if idle else []
         gone = []
         for program in idle:
-            if erasure.program_goes(program, live, now):
+            if erasure.program_erasable(program, live, now):
                 self._store.commit([Delete(nouns.key_of(program), program.version)])
                 self._blobs.delete(blob_of(program.digest))
                 gone.append(blob_of(program.digest))

@@ -48,7 +48,7 @@ class EventFollower:
         """A new one starts with what happens from now on; one that was there goes on where it was."""
         one = nouns.find(self._store, Subscription, keys.subscription(self.name))
         self._keep(
-            Subscription(name=self.name, cursor=self._feed.feed_end()) if one is None else subscriptions.again(one)
+            Subscription(name=self.name, cursor=self._feed.feed_end()) if one is None else subscriptions.restarted(one)
         )
 
     def look(self) -> None:

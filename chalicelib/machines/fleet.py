@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.domain.instants import MINUTE, Micros, every
 from chalicelib.machines.table import StateMachine
 
-LOOK_DELETING: Micros = MINUTE
+CHECK_DELETING_EVERY: Micros = MINUTE
 
 FLEET = StateMachine(
     noun="fleet",
@@ -17,6 +17,6 @@ FLEET = StateMachine(
     },
     timeouts={
         "active": "lives until deleted",
-        "terminating": f"the end of its instances, which is never abandoned; checked {every(LOOK_DELETING)}",
+        "terminating": f"the end of its instances, which is never abandoned; checked {every(CHECK_DELETING_EVERY)}",
     },
 )

@@ -8,8 +8,8 @@ from chalicelib.domain.instants import HOUR, MINUTE, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
 TO_RUN: Micros = 15 * MINUTE  # from the request until all its replicas take requests
-LOOK_AT_IT: Micros = HOUR  # what happens to its machines wakes it; look again all the same
-LOOK_FOR_HOSTS: Micros = MINUTE  # while a replica has no machine
+CHECK_GATEWAY_EVERY: Micros = HOUR  # what happens to its machines wakes it; look again all the same
+CHECK_HOSTS_EVERY: Micros = MINUTE  # while a replica has no machine
 TO_LEAVE: Micros = 10 * MINUTE  # from when a machine is told to drop its replica, until it isn't waited for any more
 
 GATEWAY = StateMachine(
@@ -24,9 +24,10 @@ GATEWAY = StateMachine(
         "deleting": {"gone": "deleted"},
     },
     timeouts={
-        "submitted": f"{spoken(TO_RUN)} in all; hosts for its replicas are looked for {every(LOOK_FOR_HOSTS)}",
+        "submitted": f"{spoken(TO_RUN)} in all; hosts for its replicas are looked for {every(CHECK_HOSTS_EVERY)}",
         "provisioning": "the rest of that time",
-        "running": f"lives until deleted; a replica whose machine is gone gets another; looked at {every(LOOK_AT_IT)}",
+        "running": f"lives until deleted; a replica whose machine is gone gets another; looked at "
+        f"{every(CHECK_GATEWAY_EVERY)}",
         "failed": "lives until deleted; its machines go on trying",
         "deleting": f"{spoken(TO_LEAVE)} for a machine that doesn't say that its replica is removed",
     },

@@ -15,7 +15,7 @@ TO_START: Micros = 10 * MINUTE  # from a place on a running machine to the task'
 PULL_TIMEOUT: Micros = 20 * MINUTE
 OVERTIME: Micros = MINUTE  # the agent ends a job at max_duration; this much later the control plane does
 SHORTEST_PROMISE: Micros = 60 * SECOND  # a host counts as lost no sooner than this after its missed report
-TO_BE_TOLD: Micros = 30 * MINUTE  # that a service's replica waits besides for the addresses of others
+TO_GET_ADDRESSES: Micros = 30 * MINUTE  # that a service's replica waits besides for the addresses of others
 TO_UNMOUNT: Micros = 15 * MINUTE  # from a job's last second until a machine of ours ends with a volume that is in use
 GRACE: Micros = 10 * SECOND  # between the polite signal and the kill, if the user sets no `stop_duration`
 
@@ -35,7 +35,7 @@ JOB = StateMachine(
         f"{every(CHECK_QUEUE_EVERY)}; ends when nothing can ever fit it, or when a user stops it",
         "provisioning": f"{spoken(TO_START)} on a running machine; on a new one, the backend's provisioning timeout "
         f"for the machine to come up, then {spoken(TO_START)}; with volumes {spoken(TO_ATTACH)} more, and "
-        f"{spoken(TO_BE_TOLD)} if it needs the addresses of others",
+        f"{spoken(TO_GET_ADDRESSES)} if it needs the addresses of others",
         "pulling": spoken(PULL_TIMEOUT),
         "running": f"`max_duration` plus {spoken(OVERTIME)}; or its host misses two reports in a row, the second after "
         f"at least {spoken(SHORTEST_PROMISE)}",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
-LOOK: Micros = MINUTE  # a live run is looked at again this soon even if nothing happens,
+CHECK_RUN_EVERY: Micros = MINUTE  # a live run is looked at again this soon even if nothing happens,
 SETTLED: Micros = HOUR  # and this soon once all its jobs run: what follows has deadlines, or makes it due
 BACKOFF: tuple[Micros, ...] = (15 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE)
 
@@ -34,7 +34,7 @@ RUN = StateMachine(
     timeouts={
         "pending": f"the retry delay ({spoken(BACKOFF[0])}, longer with every attempt, up to {spoken(BACKOFF[-1])}) "
         "of the first of its replicas, the next scheduled time, or a service's next request",
-        "submitted": f"{_TIMES}; like every live run that isn't settled, checked {every(LOOK)}",
+        "submitted": f"{_TIMES}; like every live run that isn't settled, checked {every(CHECK_RUN_EVERY)}",
         "provisioning": _TIMES,
         "running": _TIMES,
         "terminating": "its jobs' deadlines",

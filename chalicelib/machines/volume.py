@@ -8,12 +8,12 @@ from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros, every, spoke
 from chalicelib.machines.table import StateMachine
 
 TO_CREATE: Micros = 20 * MINUTE  # from the request until the provider shows it as available
-ASK_EVERY: Micros = 5 * SECOND  # while it is being created
-LOOK_ACTIVE: Micros = DAY  # if nothing happens; the sweep notices a disk that is gone
+POLL_EVERY: Micros = 5 * SECOND  # while it is being created
+CHECK_ACTIVE_EVERY: Micros = DAY  # if nothing happens; the sweep notices a disk that is gone
 TO_ATTACH: Micros = 5 * MINUTE  # from the first attempt, until the job that waits for it ends
 MOVE_EVERY: Micros = 5 * SECOND  # while it is being attached or detached
-LOOK_ATTACHED: Micros = 5 * MINUTE  # what ends its use wakes it; look again all the same
-LOOK_WAITING: Micros = MINUTE  # so too for a machine that is still to come
+CHECK_ATTACHED_EVERY: Micros = 5 * MINUTE  # what ends its use wakes it; look again all the same
+CHECK_WAITING_EVERY: Micros = MINUTE  # so too for a machine that is still to come
 DELETE_EVERY: Micros = 5 * SECOND  # doubled with every request up to
 DELETE_SELDOM: Micros = 5 * MINUTE
 
@@ -30,7 +30,7 @@ VOLUME = StateMachine(
     },
     timeouts={
         "submitted": f"the timeout of the create call, then it is repeated; {spoken(TO_CREATE)} in all",
-        "provisioning": f"the rest of that time; its provider is asked {every(ASK_EVERY)}",
+        "provisioning": f"the rest of that time; its provider is asked {every(POLL_EVERY)}",
         "active": "`auto_cleanup_duration` without a run; without one it lives until deleted. Attaching it takes "
         f"{spoken(TO_ATTACH)} at most, or the job ends; detaching it is repeated until its provider shows it detached",
         "failed": "lives until deleted; what its creation may have left is removed meanwhile",

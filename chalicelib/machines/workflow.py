@@ -9,9 +9,11 @@ from chalicelib.machines.table import StateMachine
 
 UNDO_EVERY: Micros = 5 * SECOND  # doubled with every failure up to
 UNDO_SELDOM: Micros = 5 * MINUTE
-COMES_WITHIN: Micros = 2 * MINUTE  # an execution that was started, or that has the next step before it; else another is
+CALL_DUE_WITHIN: Micros = (
+    2 * MINUTE
+)  # an execution that was started, or that has the next step before it; else another is
 MOST_STARTS = 3  # without one that comes; then the engine's own looks take over
-LOOK: Micros = MINUTE  # at a step that an execution waits for, in case whoever makes it true tells nobody
+CHECK_STEP_EVERY: Micros = MINUTE  # at a step that an execution waits for, in case whoever makes it true tells nobody
 
 WORKFLOW = StateMachine(
     noun="workflow",
@@ -23,8 +25,8 @@ WORKFLOW = StateMachine(
     },
     timeouts={
         "running": "each step's own: the time-out of an attempt, how many may fail, how long it may wait; an execution "
-        f"that doesn't ask for its next within {spoken(COMES_WITHIN)} is started again, and after {MOST_STARTS} times "
-        "the engine's own looks take over",
+        f"that doesn't ask for its next within {spoken(CALL_DUE_WITHIN)} is started again, and after {MOST_STARTS} "
+        "times the engine's own looks take over",
         "undoing": f"each step is tried again after {spoken(UNDO_EVERY)}, then less and less often, down to "
         f"{every(UNDO_SELDOM)}; never abandoned",
     },

@@ -112,7 +112,7 @@ def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks, hosts: 
     draft = Draft(now)
     draft.save(fleet)
     draft.save(body)
-    draft.tell(EventType.created, fleet, detail="this machine")
+    draft.record(EventType.created, fleet, detail="this machine")
     _add_hosts(plane, draft, fleet, range(hosts))
     pointer = nouns.pointer(keys.fleet_name(project.id, FLEET), fleet_id, version=version)
     plane.door.take(NounsSnapshot(now, ()), draft.plan(), [pointer])
@@ -140,7 +140,7 @@ def _add_hosts(plane: Plane, draft: Draft, fleet: Fleet, nums: Iterable[int]) ->
     for num in nums:
         host = _host(plane, fleet, num)
         draft.save(host)
-        draft.tell(EventType.created, host, fleet)
+        draft.record(EventType.created, host, fleet)
 
 
 def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:

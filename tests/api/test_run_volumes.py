@@ -12,7 +12,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.planning.placing.claims import assignment_to
-from chalicelib.planning.volumes.sites import held_by
+from chalicelib.planning.volumes.sites import current_use
 from chalicelib.store import nouns
 from tests.api.rig import Rig, fleet, submit, task
 from tests.world import nouns as b
@@ -177,7 +177,7 @@ def test_a_waiting_job_says_for_whom_wherever_clients_look(rig: Rig) -> None:
     disk = add(rig, "data", attachments=(attachment(b.job(b.run("other")), b.machine()),))
     run_id = submit(rig, mounting("data"))["id"]
     job = next(noun for noun in rig.world.plane.read.run_and_jobs(run_id)[1] if isinstance(noun, Job))
-    rig.save(job.with_(message=f"waiting for volume `data`, {held_by(disk)}"))
+    rig.save(job.with_(message=f"waiting for volume `data`, {current_use(disk)}"))
     shown = rig.ok("P/runs/get", {"run_name": "train"})
     (mine,) = shown["jobs"][0]["job_submissions"]
     assert shown["latest_job_submission"] == mine and mine["status"] == "submitted"

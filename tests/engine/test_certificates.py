@@ -16,12 +16,12 @@ from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
 from chalicelib.engine.authority import Unregistered
 from chalicelib.errors import Bug, InvalidCredentials, Throttled, Transient, Unfit
 from chalicelib.machines.certificate import (
-    LOOK_DAILY,
-    LOOK_EVERY,
-    ORDER_AGAIN,
+    CHECK_ISSUED_EVERY,
+    ORDER_RETRY,
     ORDER_SELDOM,
+    POLL_EVERY,
+    TO_ANSWER,
     TO_CALL,
-    TO_HEAR,
     TO_VALIDATE,
     UNUSED,
 )
@@ -142,7 +142,7 @@ def test_each_replica_of_a_gateway_must_answer(stage: Stage) -> None:
 def test_a_gateway_that_never_answers_has_its_order_placed_anew(stage: Stage) -> None:
     stage.ask()
     stage.settle()
-    stage.place.at += TO_HEAR
+    stage.place.at += TO_ANSWER
     stage.settle()
     waits = stage.certificate()
     assert waits.status is CertificateStatus.waiting and "is its machine running?" in waits.message
@@ -162,7 +162,7 @@ def test_a_replica_that_answered_must_answer_for_another_order_too(stage: Stage)
     stage.ask()
     stage.settle()
     stage.heard(stage.ask().unconfirmed, 0)
-    stage.place.at += TO_HEAR
+    stage.place.at += TO_ANSWER
     stage.settle()
     again(stage)
     stage.heard(stage.ask().unconfirmed, 1)
@@ -395,7 +395,7 @@ def test_a_refused_order_waits_as_after_a_failure(stage: Stage, error: type[Exce
     refused = stage.certificate()
     assert refused.status is CertificateStatus.waiting and refused.failures == 1
     assert refused.message.startswith("it certifies no such name")
-    assert refused.due_at is not None and refused.due_at - stage.place.at >= ORDER_AGAIN - SECOND
+    assert refused.due_at is not None and refused.due_at - stage.place.at >= ORDER_RETRY - SECOND
     assert any("it certifies no such name" in line for line in stage.told())
     certified(stage)
 
@@ -459,7 +459,7 @@ def test_what_fails_after_a_long_wait_is_tried_again_as_soon_as_any_other(stage:
     stage.authority.faults["collect"] = [Transient("The certificate authority doesn't answer.")]
     stage.until(lambda: not stage.authority.faults["collect"], SECOND)
     due_at = stage.certificate().due_at
-    assert due_at is not None and due_at <= stage.place.at + 2 * LOOK_EVERY
+    assert due_at is not None and due_at <= stage.place.at + 2 * POLL_EVERY
 
 
 def test_what_fails_after_an_order_that_took_long_is_tried_again_as_soon(stage: Stage) -> None:
@@ -467,7 +467,7 @@ def test_what_fails_after_an_order_that_took_long_is_tried_again_as_soon(stage: 
     stage.authority.faults["answer"] = [Transient("The certificate authority doesn't answer.")]
     stage.until(lambda: not stage.authority.faults["answer"], SECOND)
     due_at = stage.certificate().due_at
-    assert due_at is not None and due_at <= stage.place.at + 2 * LOOK_EVERY
+    assert due_at is not None and due_at <= stage.place.at + 2 * POLL_EVERY
 
 
 def test_a_host_that_is_not_used_any_more_is_not_renewed(stage: Stage) -> None:
@@ -505,17 +505,17 @@ def test_what_is_used_is_written_once_a_day(stage: Stage) -> None:
     for _ in range(100):
         stage.ask()
     assert stage.certificate().version == version
-    stage.place.at += LOOK_DAILY
+    stage.place.at += CHECK_ISSUED_EVERY
     stage.ask()
     stage.ask()
     assert stage.certificate().version == version + 1
-    assert LOOK_DAILY < UNUSED
+    assert CHECK_ISSUED_EVERY < UNUSED
 
 
 def test_nothing_is_kept_of_a_gateway_that_is_deleted(stage: Stage) -> None:
     certified(stage)
     stage.end()
-    stage.place.at += LOOK_DAILY
+    stage.place.at += CHECK_ISSUED_EVERY
     stage.settle()
     dropped = stage.certificate()
     assert dropped.dropped and (dropped.pair, dropped.order, dropped.due_at) == (None, None, None)
@@ -537,7 +537,7 @@ def test_a_gateway_that_is_deleted_meanwhile_leaves_no_order(stage: Stage, at: i
         stage.after(SECOND)
     stage.end()
     for _ in range(3):
-        stage.place.at += LOOK_DAILY
+        stage.place.at += CHECK_ISSUED_EVERY
         stage.settle()
     assert stage.certificate().dropped and stage.certificate().order is None
 
@@ -583,7 +583,7 @@ def test_failures_never_wait_longer_than_seldom(stage: Stage) -> None:
     waits = stage.certificate()
     assert waits.status is CertificateStatus.waiting and waits.due_at is not None
     assert waits.due_at - stage.place.at <= ORDER_SELDOM
-    assert TO_CALL < ORDER_AGAIN
+    assert TO_CALL < ORDER_RETRY
 
 
 def test_what_cannot_be_is_a_bug(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, Micros
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine.log_context import ids
 from chalicelib.errors import NotYet, Transient, Unfit
-from chalicelib.machines.workflow import COMES_WITHIN, MOST_STARTS
+from chalicelib.machines.workflow import CALL_DUE_WITHIN, MOST_STARTS
 from chalicelib.planning.kernel.executions import CANCELLED
 from chalicelib.planning.kernel.workflows import Definition
 from tests.engine.test_workflows import TENT, Meadow
@@ -64,7 +64,7 @@ def test_if_no_execution_comes_the_looks_take_over() -> None:
     began, ended = course.engine.at, course.play()
     assert (ended.status, ended.driver) == (WorkflowStatus.done, Driver.looks)
     assert len(course.executions.started) == MOST_STARTS
-    assert course.engine.at - began < MOST_STARTS * COMES_WITHIN + 2 * MINUTE
+    assert course.engine.at - began < MOST_STARTS * CALL_DUE_WITHIN + 2 * MINUTE
 
 
 @pytest.mark.parametrize("at", STEPS)

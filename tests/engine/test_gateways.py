@@ -10,8 +10,8 @@ from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway, GatewayStatus, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import DAY, HOUR, MINUTE
-from chalicelib.machines.gateway import LOOK_FOR_HOSTS, TO_LEAVE
-from chalicelib.planning.gateways.gateways import heard
+from chalicelib.machines.gateway import CHECK_HOSTS_EVERY, TO_LEAVE
+from chalicelib.planning.gateways.gateways import apply_report
 from chalicelib.planning.kernel.requests import delete_gateway
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
@@ -46,7 +46,7 @@ def report(place: Engine, of: Gateway, says: str) -> None:
         now = place.again(of)
         assert machine is not None
         draft = Draft(place.at)
-        heard(draft, now, machine, says, "")
+        apply_report(draft, now, machine, says, "")
         place.plane.door.take(NounsSnapshot(place.at, (now, machine)), draft.plan())
 
 
@@ -98,7 +98,7 @@ def test_it_waits_for_hosts_and_finds_them(place: Engine) -> None:
     passes(place)
     assert place.again(of).message == "the fleet hosts no longer exists"
     place.hosts(2)
-    passes(place, LOOK_FOR_HOSTS)
+    passes(place, CHECK_HOSTS_EVERY)
     assert len(place.again(of).replicas) == 2 and place.again(of).message == ""
 
 

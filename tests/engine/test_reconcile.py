@@ -23,14 +23,14 @@ from chalicelib.engine.queueing import SMALLEST_PAGE
 from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.engine.reconcile import TOGETHER
 from chalicelib.errors import StorageFull
-from chalicelib.machines.run import LOOK
+from chalicelib.machines.run import CHECK_RUN_EVERY
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.purchases import DescribeSeveral
 from chalicelib.planning.machines.fleet import MAX_IN_FLIGHT
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
-from chalicelib.planning.projects.deletion import CALLS_LAST, LOOK_CLOSING
+from chalicelib.planning.projects.deletion import CALLS_LAST, CHECK_CLOSING_EVERY
 from chalicelib.planning.runs.run import decide_run
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from chalicelib.store import nouns
@@ -82,7 +82,7 @@ def fresh(place: Engine, name: str, **rest: Any) -> Job:
     """A job as it is just after its submission, in no index; its run is due for the first time in a minute."""
     job = place.run(name, **rest)
     of = _run(place, job.run_id)
-    place.save(place.again(job).with_(due_at=None), of.with_(due_at=of.submitted_at + LOOK))
+    place.save(place.again(job).with_(due_at=None), of.with_(due_at=of.submitted_at + CHECK_RUN_EVERY))
     return place.again(job)
 
 
@@ -106,7 +106,7 @@ def test_a_new_job_of_which_nobody_was_told_is_queued_by_its_runs_first_look(pla
     job = fresh(place, "one")
     place.reconciler().run()
     assert place.again(job).status is JobStatus.submitted and not place.rung
-    place.clock.pass_(LOOK / SECOND)
+    place.clock.pass_(CHECK_RUN_EVERY / SECOND)
     place.reconciler().run()
     assert place.again(job).status is JobStatus.provisioning
 
@@ -526,7 +526,7 @@ def test_what_a_half_done_deletion_left_running_ends(place: Engine) -> None:
     run = nouns.find(place.store, Run, keys.run(job.run_id))
     assert run is not None
     assert (run.status, run.message) == (RunStatus.terminated, "its project was deleted")
-    place.clock.pass_(LOOK_CLOSING / SECOND)
+    place.clock.pass_(CHECK_CLOSING_EVERY / SECOND)
     place.reconciler().run(kinds=["closing"])
     closing = nouns.find(place.store, Closing, keys.closing(PROJECT))
     assert closing is not None and closing.due_at is None

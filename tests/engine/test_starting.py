@@ -28,7 +28,7 @@ from chalicelib.machines.volume import TO_ATTACH
 from chalicelib.planning.kernel.executions import CANCELLED, AnswerExecution, StartExecution, StepCall
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.planning.placing.gang_workflow import START_CLUSTER, GangStart, reached, stage
-from chalicelib.planning.runs.gang_executions import start_answered
+from chalicelib.planning.runs.gang_executions import start_answer
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from chalicelib.store.port import Change, Put
 from tests.engine.test_gang_purchases import SMALL, World, gang
@@ -363,7 +363,7 @@ def test_how_far_a_start_is_follows_from_the_gang(found: Gang, first: Instance |
         assert (now.name if now else None) == at
     snapshot = RunSnapshot(b.NOW, RUN, b.run_spec(), (), (), instances, {}, gangs=(found,))
     for name in STAGES if found.status is not GangStatus.undone else ():
-        over = start_answered(snapshot, GangStart.of(found), StepCall(name)).made is not None
+        over = start_answer(snapshot, GangStart.of(found), StepCall(name)).made is not None
         assert over == (at is None or STAGES.index(name) < STAGES.index(at))
 
 

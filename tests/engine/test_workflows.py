@@ -14,7 +14,7 @@ from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.planning.kernel.executions import BEHIND, NOT_YET, StepCall
-from chalicelib.planning.kernel.workflows import Definition, WorkflowSnapshot, WorkflowStep, answered
+from chalicelib.planning.kernel.workflows import Definition, WorkflowSnapshot, WorkflowStep, step_answer
 from chalicelib.store import nouns
 from tests.engine.workflow_kit import Course, Fault, check, faults
 
@@ -140,7 +140,7 @@ def test_what_a_step_waits_for_is_looked_at_again_after_its_pause() -> None:
     course = Course(TENT, Slow(wet=3), None)
     course.play()
     pauses = [round((after - before) / SECOND) for before, after in pairwise(times)]
-    assert pauses == [TENT.named("dry").look // SECOND] * 3
+    assert pauses == [TENT.named("dry").poll_pause // SECOND] * 3
 
 
 def test_a_failure_of_very_many_words_is_cut_in_the_history() -> None:
@@ -194,7 +194,7 @@ def test_a_state_may_ask_again_from_the_moment_on_at_which_no_attempt_is_in_flig
     (attempt,) = course.engine.effects
     for ahead, error in ((1, BEHIND), (0, NOT_YET)):
         snapshot = WorkflowSnapshot(attempt.act_until - ahead, course.workflow, TENT)
-        assert answered(snapshot, StepCall("place")).error == error
+        assert step_answer(snapshot, StepCall("place")).error == error
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_step_that_failed_is_asked_for_again_by_its_error_and_its_undoing_by_n
 ) -> None:
     course = Course(TENT, Meadow(), None)
     failed = course.workflow.with_(status=status, reason="Transient", act_until=None)
-    assert answered(WorkflowSnapshot(course.engine.at, failed, TENT), StepCall("place", undo=undo)).error == error
+    assert step_answer(WorkflowSnapshot(course.engine.at, failed, TENT), StepCall("place", undo=undo)).error == error
 
 
 def test_the_history_says_what_was_done_and_undone() -> None:

@@ -15,7 +15,7 @@ from chalicelib.planning.machines.instance import InstancePass
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import RunSnapshot
-from chalicelib.planning.runs.timeouts import QUESTIONS
+from chalicelib.planning.runs.timeouts import CHECKS
 from tests.harness import golden
 from tests.planning.situations import ALL
 from tests.world.nouns import lint
@@ -54,7 +54,7 @@ def test_a_question_changes_nothing(name: str) -> None:
     if isinstance(snapshot, RunSnapshot):
         run = RunPass(snapshot)
         for job in run.latest():
-            for question in QUESTIONS:
+            for question in CHECKS:
                 question(run, job)
         assert run.draft.empty and not run.deadlines and tuple(run.jobs.values()) == tuple(snapshot.jobs)
 

@@ -20,14 +20,14 @@ from chalicelib.domain.instants import HOUR, SECOND, Micros, clock
 from chalicelib.errors import Bug
 from chalicelib.machines.certificate import (
     CERTIFICATE,
-    LOOK_DAILY,
-    LOOK_EVERY,
-    LOOK_SELDOM,
-    LOOK_UNHEARD,
-    ORDER_AGAIN,
+    CHECK_ISSUED_EVERY,
+    CHECK_UNANSWERED_EVERY,
+    ORDER_RETRY,
     ORDER_SELDOM,
+    POLL_EVERY,
+    POLL_SELDOM,
+    TO_ANSWER,
     TO_CALL,
-    TO_HEAR,
     TO_VALIDATE,
     UNUSED,
 )
@@ -103,7 +103,7 @@ def renewal(pair: CertificatePair) -> Micros:
     return pair.since + (pair.until - pair.since) * 2 // 3
 
 
-def heard(certificate: Certificate, now: Micros, by: int, running: Set[int]) -> Plan:
+def challenge_answered(certificate: Certificate, now: Micros, by: int, running: Set[int]) -> Plan:
     """A replica of its gateway answers the challenge. The authority may come to any, so all must that are running."""
     draft = Draft(now)
     if certificate.status is not CertificateStatus.ordered or certificate.heard:
@@ -117,16 +117,16 @@ def heard(certificate: Certificate, now: Micros, by: int, running: Set[int]) -> 
     return draft.plan()
 
 
-def used(certificate: Certificate, now: Micros) -> Plan:
+def record_use(certificate: Certificate, now: Micros) -> Plan:
     """Its gateway was told about its host. Recorded once in a while; one that wasn't renewed is looked at again."""
     draft = Draft(now)
-    if not certificate.dropped and certificate.used_at <= now - LOOK_DAILY:
+    if not certificate.dropped and certificate.used_at <= now - CHECK_ISSUED_EVERY:
         draft.save(certificate.with_(used_at=now, due_at=min(now, certificate.due_at or now)))
         draft.wake(certificate.unit)
     return draft.plan()
 
 
-def asked_again(certificate: Certificate, now: Micros) -> Plan:
+def retry_now(certificate: Certificate, now: Micros) -> Plan:
     """Somebody has mended what was wrong: an order that came to nothing is placed anew at once, and an authority that
     couldn't be reached is called again. The failures stay counted, and a pause that it itself asks for is kept."""
     draft = Draft(now)
@@ -140,45 +140,45 @@ def asked_again(certificate: Certificate, now: Micros) -> Plan:
 
 def decide_certificate(snapshot: CertificateSnapshot) -> Plan:
     """The next step of one certificate."""
-    look = _Look(snapshot)
-    status = look.certificate.status
+    this = _CertificatePass(snapshot)
+    status = this.certificate.status
     if status is CertificateStatus.dropped:
-        return look.plan()
+        return this.plan()
     if snapshot.gateway is None or snapshot.gateway.ending:
-        look.drop("its gateway is gone")
+        this.drop("its gateway is gone")
     elif status is CertificateStatus.issued:
-        look.issued()
-    elif look.under_way():
-        look.again(look.certificate.act_until or look.now)
+        this.issued()
+    elif this.call_in_flight():
+        this.recheck(this.certificate.act_until or this.now)
     elif status is CertificateStatus.waiting:
-        look.waiting()
+        this.waiting()
     elif status is CertificateStatus.ordered:
-        look.ordered()
+        this.ordered()
     else:
-        look.decided_there()
-    return look.plan()
+        this.await_authority()
+    return this.plan()
 
 
 def conclude_certificate(snapshot: CertificateSnapshot, outcome: Outcome) -> Plan:
     """What follows from what the authority said. What comes too late has no consequences."""
-    look = _CertificateOutcome(snapshot)
+    this = _CertificateOutcome(snapshot)
     if not isinstance(outcome, OrderPlaced | OrderSeen | CertificateMade | NotCertified):
         raise Bug(f"{outcome} is no outcome of an effect on a certificate")
-    if look.certificate.act_until != outcome.act_until or look.certificate.dropped:
-        return look.plan()
+    if this.certificate.act_until != outcome.act_until or this.certificate.dropped:
+        return this.plan()
     if isinstance(outcome, OrderPlaced):
-        look.placed(outcome.order)
+        this.placed(outcome.order)
     elif isinstance(outcome, OrderSeen):
-        look.seen(outcome)
+        this.seen(outcome)
     elif isinstance(outcome, CertificateMade):
-        look.made(outcome.pair)
+        this.made(outcome.pair)
     else:
-        look.failed(outcome)
-    look.draft.wake(look.certificate.unit)  # it is due before the call would have been repeated
-    return look.plan()
+        this.failed(outcome)
+    this.draft.wake(this.certificate.unit)  # it is due before the call would have been repeated
+    return this.plan()
 
 
-class _Look:
+class _CertificatePass:
     """One pass over a certificate: the noun so far, and the draft of the step."""
 
     def __init__(self, snapshot: CertificateSnapshot) -> None:
@@ -187,7 +187,7 @@ class _Look:
     def plan(self) -> Plan:
         return Plan(() if self.draft.empty else (self.draft.step(),), next_wake=self.certificate.due_at)
 
-    def keep(self, **changes: object) -> None:
+    def update(self, **changes: object) -> None:
         self.certificate = self.certificate.with_(**changes)
         self.draft.save(self.certificate)
 
@@ -195,19 +195,19 @@ class _Look:
         note = str(changes.get("message") or "")
         self.certificate = self.draft.move(CERTIFICATE, self.certificate, event, note=note, **changes)
 
-    def again(self, due_at: Micros) -> None:
+    def recheck(self, due_at: Micros) -> None:
         """Move the due time, if the current one has passed or is too late."""
         current = self.certificate.due_at
         if current is None or current <= self.now or current > due_at:
-            self.keep(due_at=due_at)
+            self.update(due_at=due_at)
 
     def act(self, effect: type[Effect]) -> None:
         """Once this is committed. Unless its outcome comes, it is repeated after that time."""
         until = self.now + TO_CALL
-        self.keep(act_until=until, due_at=until)
+        self.update(act_until=until, due_at=until)
         self.draft.act(effect(self.certificate.unit, AUTHORITY, until, self.certificate.project_id))
 
-    def under_way(self) -> bool:
+    def call_in_flight(self) -> bool:
         return self.certificate.act_until is not None and self.certificate.act_until > self.now
 
     def due(self) -> bool:
@@ -217,13 +217,13 @@ class _Look:
         """Its keys go with it."""
         self.move("drop", message=why, pair=None, dropped_at=self.now, due_at=None, **_WITHOUT_ORDER)
 
-    def wanted(self) -> bool:
+    def in_use(self) -> bool:
         return self.certificate.used_at > self.now - UNUSED
 
     def waiting(self) -> None:
-        if not self.wanted():
+        if not self.in_use():
             if self.certificate.serves(self.now) and self.certificate.pair is not None:
-                self.again(self.certificate.pair.until)
+                self.recheck(self.certificate.pair.until)
             else:
                 self.drop("its host isn't used any more")
         elif self.due():
@@ -234,12 +234,12 @@ class _Look:
         if self.certificate.heard or order is None or not order.token:
             if self.due():
                 self.act(AnswerChallenge)
-        elif self.now >= order.placed_at + TO_HEAR:
+        elif self.now >= order.placed_at + TO_ANSWER:
             self.refuse("the gateway didn't take the answer to the authority's challenge; is its machine running?")
         else:
-            self.again(self.now + LOOK_UNHEARD)
+            self.recheck(self.now + CHECK_UNANSWERED_EVERY)
 
-    def decided_there(self) -> None:
+    def await_authority(self) -> None:
         """The authority is at it."""
         if self.now >= (self.certificate.answered_at or self.now) + TO_VALIDATE:
             self.refuse("the authority has neither issued nor refused it")
@@ -251,27 +251,27 @@ class _Look:
         pair = self.certificate.pair
         if pair is None:
             raise Bug(f"the certificate of {self.certificate.name} is issued, and isn't there")
-        if self.wanted() and self.now >= renewal(pair):
+        if self.in_use() and self.now >= renewal(pair):
             self.move("renew", failures=0, due_at=self.now)
             self.waiting()
         elif self.now >= pair.until:
             self.drop("it has expired, and its host isn't used any more")
         else:
-            self.again(min(self.now + LOOK_DAILY, renewal(pair) if self.now < renewal(pair) else pair.until))
+            self.recheck(min(self.now + CHECK_ISSUED_EVERY, renewal(pair) if self.now < renewal(pair) else pair.until))
 
     def refuse(self, why: str, least: Micros = 0) -> None:
         """The order came to nothing: place another after a pause."""
         failures = self.certificate.failures + 1
-        at = self.now + max(least, min(ORDER_AGAIN << min(failures - 1, 10), ORDER_SELDOM))
+        at = self.now + max(least, min(ORDER_RETRY << min(failures - 1, 10), ORDER_SELDOM))
         message = f"{why[:LONGEST]} The next attempt is at {clock(at)}."
         if self.certificate.status is CertificateStatus.waiting:
-            self.keep(failures=failures, message=message, due_at=at, **_WITHOUT_ORDER)
-            self.draft.tell(EventType.failed, self.certificate, reason="not certified", detail=message)
+            self.update(failures=failures, message=message, due_at=at, **_WITHOUT_ORDER)
+            self.draft.record(EventType.failed, self.certificate, reason="not certified", detail=message)
         else:
             self.move("refused", failures=failures, message=message, due_at=at, **_WITHOUT_ORDER)
 
 
-class _CertificateOutcome(_Look):
+class _CertificateOutcome(_CertificatePass):
     def placed(self, order: CertificateOrder) -> None:
         if self.certificate.status is CertificateStatus.waiting:
             self.move("placed", message="", order=order, looks=0, act_until=None, due_at=self.now)
@@ -291,13 +291,13 @@ class _CertificateOutcome(_Look):
         if good:
             self.act(CollectCertificate)
         else:
-            self._later(seen)
+            self._poll_later(seen)
 
-    def _later(self, seen: OrderSeen) -> None:
+    def _poll_later(self, seen: OrderSeen) -> None:
         looks = self.certificate.looks
-        pause = min(LOOK_EVERY * (1 + looks // 4), LOOK_SELDOM)
+        pause = min(POLL_EVERY * (1 + looks // 4), POLL_SELDOM)
         asked = 0 if seen.again is None else round(seen.again * SECOND)
-        self.keep(looks=looks + 1, act_until=None, due_at=self.now + max(pause, min(asked, TO_VALIDATE)))
+        self.update(looks=looks + 1, act_until=None, due_at=self.now + max(pause, min(asked, TO_VALIDATE)))
 
     def made(self, pair: CertificatePair) -> None:
         if self.certificate.status is CertificateStatus.finalizing:
@@ -307,18 +307,18 @@ class _CertificateOutcome(_Look):
     def failed(self, failed: NotCertified) -> None:
         """What says nothing about the order leaves it as it is, and is tried again."""
         if failed.retry_after is not None:
-            self.keep(not_before=self.now + round(failed.retry_after * SECOND))
+            self.update(not_before=self.now + round(failed.retry_after * SECOND))
         means = meaning(failed.error)
         least = round((means.retry_after if failed.retry_after is None else failed.retry_after) * SECOND)
         if failed.error == "Gone" or not means.repeat:
             self.refuse(failed.message, least)
             return
         looks = self.certificate.looks + 1
-        at = self.now + max(least, min(LOOK_EVERY << min(looks, 12), HOUR))
+        at = self.now + max(least, min(POLL_EVERY << min(looks, 12), HOUR))
         message = f"{failed.message[:LONGEST]} The next attempt is at {clock(at)}."
         if self.certificate.looks & looks == 0:  # at the first, and at each doubling
-            self.draft.tell(EventType.failed, self.certificate, reason=failed.error, detail=message)
-        self.keep(looks=looks, message=message, act_until=None, due_at=at)
+            self.draft.record(EventType.failed, self.certificate, reason=failed.error, detail=message)
+        self.update(looks=looks, message=message, act_until=None, due_at=at)
 
 
 def _refused(host: str, error: str) -> str:

@@ -23,10 +23,10 @@ GATEWAY_NOT_BUILT: dict[str, NotBuilt] = {
 
 def gateway_refusals(spec: GatewaySpec) -> list[Problem]:
     """What a gateway asks for that isn't built."""
-    return [*refused(spec, GATEWAY_NOT_BUILT), *_kept_by_provider(spec)]
+    return [*refused(spec, GATEWAY_NOT_BUILT), *_provider_certificate(spec)]
 
 
-def _kept_by_provider(spec: GatewaySpec) -> Iterator[Problem]:
+def _provider_certificate(spec: GatewaySpec) -> Iterator[Problem]:
     """No load balancer is built, and nothing else can use a certificate that its provider keeps."""
     certificate = spec.configuration.certificate
     if isinstance(certificate, ProviderGatewayCertificate):

@@ -30,7 +30,7 @@ from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY
 
 MOST_TRIED = 3  # offers that fail before a pause
-LOOK_AGAIN: Micros = 10 * MINUTE  # for an offer, where none fits: the catalog is new every few hours
+RECHECK_OFFERS: Micros = 10 * MINUTE  # for an offer, where none fits: the catalog is new every few hours
 _DISK = DiskSpec(size=Range[float](min=20.0))
 SMALL = ResourcesSpec(
     cpu=CPUSpec(arch="x86", count=Range[int](min=2)),
@@ -46,7 +46,7 @@ class Missing:
     """No machine is bought now: why, and when to look again."""
 
     text: str
-    again: Micros
+    retry_at: Micros
 
 
 def as_fleet(gateway: Gateway) -> FleetView:
@@ -76,7 +76,7 @@ def choose(gateway: Gateway, offers: OfferBook, now: Micros) -> tuple[Orders, Of
     if awaited := offers.awaited_by(queries[0]):
         return orders, Missing(f"waiting for the first offers of {awaited}", now + CHECK_OFFERS_EVERY)
     if not orders.tried:
-        return orders, Missing(_none(gateway, offers), now + LOOK_AGAIN)
+        return orders, Missing(_why_none(gateway, offers), now + RECHECK_OFFERS)
     until = now + PAUSES[min(orders.pauses, len(PAUSES) - 1)]
     return orders.with_(tried=(), pauses=orders.pauses + 1, paused_until=until), Missing(orders.refused, until)
 
@@ -95,7 +95,7 @@ def _any(arch: str) -> ResourcesSpec:
     return ResourcesSpec.model_validate(read)
 
 
-def _none(gateway: Gateway, offers: OfferBook) -> str:
+def _why_none(gateway: Gateway, offers: OfferBook) -> str:
     backends = frozenset({gateway.backend.lower()})
     if not any(offers.best(Query(_any(arch), backends=backends), ()) for arch in ("x86", "arm")):
         return f"no offers of the backend {gateway.backend} are known: see `dstack backend list`"
@@ -124,7 +124,7 @@ def order(draft: Draft, gateway: Gateway, offer: Offer, facts: BackendFacts) -> 
         deadline=now + facts.provisioning_timeout,
         due_at=act_until,
     )
-    draft.tell(EventType.ordered, machine, gateway, trade=Trade.of("bought", offer))
+    draft.record(EventType.ordered, machine, gateway, trade=Trade.of("bought", offer))
     draft.act(purchases.create(machine))
     return gateway.orders.with_(next_num=num + 1, paused_until=None), machine
 

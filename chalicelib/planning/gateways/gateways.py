@@ -15,7 +15,7 @@ from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewaySeat, Gat
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.machines.gateway import GATEWAY, LOOK_AT_IT, LOOK_FOR_HOSTS, TO_LEAVE, TO_RUN
+from chalicelib.machines.gateway import CHECK_GATEWAY_EVERY, CHECK_HOSTS_EVERY, GATEWAY, TO_LEAVE, TO_RUN
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.table import allows
 from chalicelib.planning.gateways import gateway_machines
@@ -31,13 +31,13 @@ def decide_gateway(snapshot: GatewaySnapshot) -> Plan:
     """The next step of one gateway."""
     if snapshot.gateway.deleted:
         return Plan()
-    look = GatewayLook(snapshot)
-    look.tend()
-    if look.gateway.ending:
-        look.wind_up()
+    this = GatewayPass(snapshot)
+    this.tend()
+    if this.gateway.ending:
+        this.wind_up()
     else:
-        look.keep()
-    return look.plan()
+        this.maintain()
+    return this.plan()
 
 
 def staying(gateway: Gateway, machines: Mapping[str, Instance]) -> int:
@@ -52,23 +52,23 @@ def _seated(machine: Instance, gateway: Gateway) -> bool:
     return here and machine.status is not InstanceStatus.terminated
 
 
-def heard(draft: Draft, gateway: Gateway, instance: Instance, says: str, message: str) -> Gateway:
-    """The gateway after the report of a machine's agent on the replica there. `says`: installing, starting, running or
-    failed."""
+def apply_report(draft: Draft, gateway: Gateway, instance: Instance, reported: str, message: str) -> Gateway:
+    """The gateway after a machine's agent has reported on the replica there. `reported`: `installing`, `starting`,
+    `running` or `failed`."""
     replica = next((each for each in gateway.replicas if each.instance_id == instance.id), None)
     if replica is None or replica.state is ReplicaState.terminating:
         return gateway
-    state = ReplicaState.running if says == "running" else ReplicaState.provisioning
-    said = "" if state is ReplicaState.running else message or says
-    now = replica.with_(state=state, message=said, failed=says == "failed", hostname=instance.hostname)
+    state = ReplicaState.running if reported == "running" else ReplicaState.provisioning
+    shown = "" if state is ReplicaState.running else message or reported
+    now = replica.with_(state=state, message=shown, failed=reported == "failed", hostname=instance.hostname)
     if now == replica:
         return gateway
     gateway = gateway.with_(replicas=_with(gateway, now), due_at=draft.now)
     draft.save(gateway)
     if state is ReplicaState.running and replica.state is not state:
-        draft.tell(EventType.ready, gateway, instance)
-    if now.failed and not (replica.failed and replica.message == said):
-        draft.tell(EventType.failed, gateway, instance, reason=replica.instance_name, detail=said)
+        draft.record(EventType.ready, gateway, instance)
+    if now.failed and not (replica.failed and replica.message == shown):
+        draft.record(EventType.failed, gateway, instance, reason=replica.instance_name, detail=shown)
     draft.wake(gateway.unit)
     return gateway
 
@@ -77,7 +77,7 @@ def _with(gateway: Gateway, replica: GatewayReplica) -> tuple[GatewayReplica, ..
     return tuple(replica if each.num == replica.num else each for each in gateway.replicas)
 
 
-class GatewayLook:
+class GatewayPass:
     """One look at a gateway: what is known of its machines, and what is to be written."""
 
     def __init__(self, snapshot: GatewaySnapshot) -> None:
@@ -86,12 +86,12 @@ class GatewayLook:
         self.machines = dict(snapshot.machines)
         self.draft = Draft(snapshot.now)
         self.missing = ""  # why a replica has no machine
-        self.look_again = snapshot.now + LOOK_FOR_HOSTS  # for one
+        self.recheck_at = snapshot.now + CHECK_HOSTS_EVERY  # for one
 
     def plan(self) -> Plan:
         return self.draft.plan()
 
-    def _keep(self, **changes: object) -> None:
+    def _update(self, **changes: object) -> None:
         changed = self.gateway.with_(**changes)
         if changed != self.gateway:
             self.gateway = changed.with_(last_processed_at=self.now)
@@ -115,14 +115,14 @@ class GatewayLook:
     def _forget(self, replica: GatewayReplica) -> None:
         machine = self.machines.get(replica.instance_id)
         if machine is not None and machine.of_gateway:
-            self._keep(orders=gateway_machines.ended(self.gateway.orders, machine))
-        self._keep(replicas=tuple(each for each in self.gateway.replicas if each.num != replica.num))
+            self._update(orders=gateway_machines.ended(self.gateway.orders, machine))
+        self._update(replicas=tuple(each for each in self.gateway.replicas if each.num != replica.num))
 
     def _leave(self, replica: GatewayReplica, machine: Instance) -> None:
         """Have the machine drop the replica."""
         assert machine.gateway is not None
         ending = replica.with_(state=ReplicaState.terminating, message="", failed=False, ends_by=self.now + TO_LEAVE)
-        self._keep(replicas=_with(self.gateway, ending))
+        self._update(replicas=_with(self.gateway, ending))
         if machine.of_gateway:
             if allows(INSTANCE, machine.status, "end"):
                 why = f"the gateway {self.gateway.name} no longer needs it"
@@ -141,20 +141,20 @@ class GatewayLook:
         if not self.gateway.replicas:
             self.gateway = self.draft.move(GATEWAY, self.gateway, "gone", message="", deleted_at=self.now, due_at=None)
             return
-        self._keep(due_at=min(self._leaves()))
+        self._update(due_at=min(self._leaves()))
 
     def _leaves(self) -> Iterator[Micros]:
         """When each replica that is ending is looked at again. A bought machine's end wakes the gateway."""
         for replica in self.gateway.replicas:
             if replica.ends_by is not None:
-                yield replica.ends_by if replica.ends_by > self.now else self.now + LOOK_AT_IT
+                yield replica.ends_by if replica.ends_by > self.now else self.now + CHECK_GATEWAY_EVERY
 
     # --- replicas that stay ------------------------------------------------------------------------------------------
 
     def _live(self) -> list[GatewayReplica]:
         return [each for each in self.gateway.replicas if each.state is not ReplicaState.terminating]
 
-    def keep(self) -> None:
+    def maintain(self) -> None:
         """As many replicas as are wanted, and the status that follows from theirs."""
         live = sorted(self._live(), key=lambda each: (each.state is not ReplicaState.running, each.num))
         for replica in live[self.gateway.wanted :]:
@@ -163,12 +163,12 @@ class GatewayLook:
         before = self.gateway
         self._move()
         if self.missing and self.missing not in before.message and self.gateway.status is before.status:
-            self.draft.tell(EventType.paused, self.gateway, detail=self.missing)
-        dues = [self.look_again if self.missing else self.now + LOOK_AT_IT, *self._leaves()]
+            self.draft.record(EventType.paused, self.gateway, detail=self.missing)
+        dues = [self.recheck_at if self.missing else self.now + CHECK_GATEWAY_EVERY, *self._leaves()]
         if self._may("failed"):
             dues.append(self._late_at())
         if self.gateway.due_at is None or self.gateway.due_at <= self.now or min(dues) < self.gateway.due_at:
-            self._keep(due_at=min(dues))
+            self._update(due_at=min(dues))
 
     def _place(self, missing: int) -> None:
         """Replicas on hosts that have none, in the order of their numbers, or on machines that are bought for them."""
@@ -199,13 +199,13 @@ class GatewayLook:
             return
         for _ in range(missing):
             orders, found = gateway_machines.choose(self.gateway, offers, self.now)
-            self._keep(orders=orders)
+            self._update(orders=orders)
             if isinstance(found, gateway_machines.Missing):
-                self.missing, self.look_again = found.text, found.again
+                self.missing, self.recheck_at = found.text, found.retry_at
                 return
             known = facts or BackendFacts(name=self.gateway.backend)
             orders, machine = gateway_machines.order(self.draft, self.gateway, found, known)
-            self._keep(orders=orders)
+            self._update(orders=orders)
             self._seat(machine, ReplicaState.submitted)
 
     def _seat(self, machine: Instance, state: ReplicaState = ReplicaState.provisioning) -> None:
@@ -228,7 +228,7 @@ class GatewayLook:
         )
         self._save(machine.with_(gateway=seat))
         replicas = sorted((*self.gateway.replicas, replica), key=lambda each: each.num)
-        self._keep(replicas=tuple(replicas))
+        self._update(replicas=tuple(replicas))
         self.draft.wake(f"instance/{machine.id}")
 
     # --- its status --------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class GatewayLook:
             why = message or "its replicas don't run yet"
             self.gateway = self.draft.move(GATEWAY, self.gateway, "failed", note=why, message=why)
         elif self.gateway.status is not GatewayStatus.failed or message:
-            self._keep(message=message)
+            self._update(message=message)
 
     def _late_at(self) -> Micros:
         return self.gateway.created_at + TO_RUN
@@ -257,9 +257,9 @@ class GatewayLook:
 
     def _message(self, live: list[GatewayReplica]) -> str:
         """What is wrong, or still to come."""
-        said = [f"{each.instance_name}: {text}" for each in live if (text := self._trouble(each))]
-        return "; ".join(filter(None, (self.missing, *said)))
+        shown = [f"{each.instance_name}: {text}" for each in live if (text := self._problem(each))]
+        return "; ".join(filter(None, (self.missing, *shown)))
 
-    def _trouble(self, replica: GatewayReplica) -> str:
+    def _problem(self, replica: GatewayReplica) -> str:
         machine = self.machines.get(replica.instance_id)
         return "it can't be reached" if machine is not None and machine.unreachable else replica.message

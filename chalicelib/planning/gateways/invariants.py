@@ -52,17 +52,17 @@ def _dropped(gateway: Gateway, step: Step, known: Known) -> Iterator[str]:
     before = known.get((Gateway, gateway.id))
     had = before.replicas if isinstance(before, Gateway) else ()
     now = {noun.id: noun for noun in step.saves if isinstance(noun, Instance)}
-    kept = {each.instance_id for each in gateway.replicas if each.state is not ReplicaState.terminating}
+    staying = {each.instance_id for each in gateway.replicas if each.state is not ReplicaState.terminating}
     for replica in had:
         machine = now.get(replica.instance_id) or known.get((Instance, replica.instance_id))
-        if replica.instance_id in kept or not isinstance(machine, Instance) or machine.gateway is None:
+        if replica.instance_id in staying or not isinstance(machine, Instance) or machine.gateway is None:
             continue
         ends = machine.status in (InstanceStatus.terminating, InstanceStatus.terminated)
         if machine.gateway.gateway_id == gateway.id and not machine.gateway.leaving and not ends:
             yield f"gateway {gateway.name} drops its replica on {machine.name}, which goes on"
 
 
-_ASKED_IN = {
+_STATUS_FOR_CALL = {
     PlaceOrder: (CertificateStatus.waiting,),
     AnswerChallenge: (CertificateStatus.ordered,),
     LookAtOrder: (CertificateStatus.validating,),
@@ -86,11 +86,11 @@ def certificates(step: Step, known: Known) -> Iterator[str]:
         if isinstance(before, Certificate) and before.pair and not certificate.pair and not certificate.dropped:
             yield f"{name} is given up before its successor is there"
     for effect in step.effects:
-        asked_in = _ASKED_IN.get(type(effect))
-        if asked_in is None:
+        statuses = _STATUS_FOR_CALL.get(type(effect))
+        if statuses is None:
             continue
         intended = saved.get(effect.unit)
-        if intended is None or intended.act_until != effect.act_until or intended.status not in asked_in:
+        if intended is None or intended.act_until != effect.act_until or intended.status not in statuses:
             yield f"{effect.unit} is to {type(effect).__name__} without committing it"
         elif isinstance(effect, AnswerChallenge) and intended.order and intended.order.token and not intended.heard:
             yield f"the authority is to look at {intended.name}, which doesn't answer yet"

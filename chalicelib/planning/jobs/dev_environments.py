@@ -32,7 +32,7 @@ def commands(
     """Shell commands: before the user's, the user's, and after them."""
     editor = EDITORS[config.ide] if config.ide else None
     fetch = (_fetching(editor, config.version),) if editor and config.version else ()
-    return fetch, config.init, ("\n".join([*(f"echo {line}" for line in _told(editor, run_name)), _WAIT]),)
+    return fetch, config.init, ("\n".join([*(f"echo {line}" for line in _connect_lines(editor, run_name)), _WAIT]),)
 
 
 def _fetching(editor: Editor, written: str) -> str:
@@ -43,7 +43,7 @@ def _fetching(editor: Editor, written: str) -> str:
     return f"{{ (\n{script}\n) || echo {shlex.quote(instead)}; }}"
 
 
-def _told(editor: Editor | None, run_name: str) -> list[str]:
+def _connect_lines(editor: Editor | None, run_name: str) -> list[str]:
     """The words of each line, as arguments for a shell."""
     lines = [shlex.quote(f"Connect to this dev environment while attached: ssh {run_name}")]
     if editor:

@@ -62,6 +62,6 @@ def refusal(reason: str | None, message: str) -> StepAnswer:
     return StepAnswer(error=error, message=message, settled=True)
 
 
-def answer_execution(about: tuple[str, str, Micros, str], token: str, answer: StepAnswer) -> AnswerExecution:
-    """`about`: the fields that every effect has."""
-    return AnswerExecution(*about, token, answer.made or {}, answer.error, answer.message)
+def answer_execution(effect_fields: tuple[str, str, Micros, str], token: str, answer: StepAnswer) -> AnswerExecution:
+    """`effect_fields`: the fields that every effect has."""
+    return AnswerExecution(*effect_fields, token, answer.made or {}, answer.error, answer.message)

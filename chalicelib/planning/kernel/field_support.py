@@ -24,22 +24,22 @@ def refused(spec: BaseModel, table: Mapping[str, NotBuilt]) -> Iterator[Problem]
     """Every field of the table that is set to something, by its path."""
     for path, field in table.items():
         steps = path.split(".")
-        if _meant(spec, steps, field):
+        if _is_set(spec, steps, field):
             text = f"`{steps[-1]}` isn't supported yet: {field.why}"
             yield Problem(text, path=path, hint=field.hint, code="unsupported")
 
 
-def _meant(spec: Any, steps: Sequence[str], field: NotBuilt) -> bool:
+def _is_set(spec: Any, steps: Sequence[str], field: NotBuilt) -> bool:
     """Is a meaningful value set at this path? Lists are walked element by element, a missing step ends the walk, and an
     unset field counts as its default."""
     if isinstance(spec, tuple | list):
-        return any(_meant(item, steps, field) for item in spec)
+        return any(_is_set(item, steps, field) for item in spec)
     name = steps[0]
     if not isinstance(spec, BaseModel) or name not in spec.model_fields_set:
         return False
     value = getattr(spec, name)
     if len(steps) > 1:
-        return _meant(value, steps[1:], field)
+        return _is_set(value, steps[1:], field)
     if value is None or value in ((), [], {}) or value in field.harmless:
         return False
     return bool(value != type(spec).model_fields[name].get_default(call_default_factory=True))

@@ -43,20 +43,20 @@ class Rules:
             for rule in self.steps:
                 found += rule(step, known)
             known.update({(type(noun), id_of(noun)): noun for noun in step.saves})
-        for whole in self.plans:
-            found += whole(snapshot, plan)
+        for plan_rule in self.plans:
+            found += plan_rule(snapshot, plan)
         return found
 
     def _changes(self, step: Step, known: Known) -> Iterator[str]:
         """A status follows its table, a final state is final, and every status change has an event."""
-        told = {target.id for event in step.events for target in event.targets}
+        recorded = {target.id for event in step.events for target in event.targets}
         keys = [(type(noun), id_of(noun)) for noun in step.saves]
         if len(set(keys)) < len(keys):
             yield "a noun is saved twice in one step"
         for noun in step.saves:
             machine = self.machines.get(type(noun))
             if machine is not None:
-                yield from _change(noun, machine, known.get((type(noun), id_of(noun))), told)
+                yield from _change(noun, machine, known.get((type(noun), id_of(noun))), recorded)
 
     def _wakes(self, snapshot: Snapshot, step: Step) -> Iterator[str]:
         by = snapshot.unit.partition("/")[0]
@@ -85,12 +85,12 @@ def reaches(machine: StateMachine, start: str) -> frozenset[str]:
     return _REACHABLE[key]
 
 
-def _change(new: Any, machine: StateMachine, old: Any, told: set[str]) -> Iterator[str]:
+def _change(new: Any, machine: StateMachine, old: Any, recorded: set[str]) -> Iterator[str]:
     name = f"{machine.noun} {new.name}"
     if old is None:
         if new.version or new.status not in machine.initial:
             yield f"{name} can't be created as {new.status}"
-        if new.id not in told:
+        if new.id not in recorded:
             yield f"{name} is created without an event"
         return
     before = str(old.status)
@@ -98,5 +98,5 @@ def _change(new: Any, machine: StateMachine, old: Any, told: set[str]) -> Iterat
         return
     if new.status not in reaches(machine, before):
         yield f"{name} can't become {new.status}: it is {before}"
-    if new.id not in told:
+    if new.id not in recorded:
         yield f"{name} becomes {new.status} without an event"

@@ -33,7 +33,7 @@ def stop_run(run: Run, reason: RunReason, draft: Draft, message: str = "") -> Pl
     elif run.reason is RunReason.stopped_by_user:
         hurried = run.with_(reason=reason, ended_by=draft.actor, last_processed_at=draft.now, due_at=draft.now)
         draft.save(hurried)
-        draft.tell(EventType.status, hurried, before=run.status.value, after=run.status.value, reason=reason.value)
+        draft.record(EventType.status, hurried, before=run.status.value, after=run.status.value, reason=reason.value)
     else:
         return Plan()
     draft.wake(f"run/{run.id}", f"queue/{run.project_id}")
@@ -45,7 +45,7 @@ def delete_run(run: Run, draft: Draft) -> Plan:
     if run.deleted or not run.finished:
         return Plan()
     draft.save(run.with_(deleted=True, deleted_at=draft.now, due_at=None))
-    draft.tell(EventType.deleted, run)
+    draft.record(EventType.deleted, run)
     return draft.plan()
 
 
@@ -89,6 +89,6 @@ def forget_host(instance: Instance, draft: Draft) -> Plan:
     if instance.host is None or instance.forgotten or instance.status is not InstanceStatus.terminating:
         return Plan()
     draft.save(instance.with_(forgotten=True, due_at=draft.now))
-    draft.tell(EventType.changed, instance, fields=("forgotten",))
+    draft.record(EventType.changed, instance, fields=("forgotten",))
     draft.wake(f"instance/{instance.id}")
     return draft.plan()

@@ -25,7 +25,7 @@ def in_parts(step: Step, run: Run) -> Iterator[Step]:
         yield step
         return
     groups: dict[str, list[Noun]] = {}
-    rest: list[Noun] = []
+    others: list[Noun] = []
     of: dict[str, str] = {}  # id of a job or a machine → its group
     for noun in step.saves:
         if isinstance(noun, Job | Instance):
@@ -33,13 +33,13 @@ def in_parts(step: Step, run: Run) -> Iterator[Step]:
             groups.setdefault(at, []).append(noun)
             of[noun.id] = at
         else:
-            rest.append(noun)
-    told: dict[str, list[Event]] = {}
+            others.append(noun)
+    events_of: dict[str, list[Event]] = {}
     for event in step.events:
-        told.setdefault(of.get(event.targets[0].id, ""), []).append(event)
+        events_of.setdefault(of.get(event.targets[0].id, ""), []).append(event)
     part, size = Step((run,)), 1
     for at, saves in groups.items():
-        events = told.get(at, [])
+        events = events_of.get(at, [])
         more = len(saves) + len(events)
         if size + more > MOST:
             yield part
@@ -47,4 +47,4 @@ def in_parts(step: Step, run: Run) -> Iterator[Step]:
         part = Step((*part.saves, *saves), (*part.events, *events))
         size += more
     yield part
-    yield Step(tuple(rest) or (run,), tuple(told.get("", [])), step.effects, step.wake)
+    yield Step(tuple(others) or (run,), tuple(events_of.get("", [])), step.effects, step.wake)

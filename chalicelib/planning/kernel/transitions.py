@@ -34,9 +34,9 @@ def target(noun: Noun) -> Target:
     return Target.made(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
 
 
-def _targets(about: Sequence[Noun]) -> tuple[Target, ...]:
+def _targets(nouns: Sequence[Noun]) -> tuple[Target, ...]:
     found = []
-    for noun in about:
+    for noun in nouns:
         found.append(target(noun))
         if also := noun.known_by():
             kind, id, name = also
@@ -44,9 +44,9 @@ def _targets(about: Sequence[Noun]) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def _within(about: Sequence[Noun], fields: Sequence[str]) -> str | None:
+def _within(nouns: Sequence[Noun], fields: Sequence[str]) -> str | None:
     """The id of the run, or of the fleet, in the first of the nouns that is within one."""
-    for noun, field in zip(about, fields, strict=True):
+    for noun, field in zip(nouns, fields, strict=True):
         if field:
             found: str | None = getattr(noun, field)
             return found
@@ -74,12 +74,12 @@ class Draft:
     def wake(self, *units: str) -> None:
         self._wake.update(dict.fromkeys(units))
 
-    def tell(self, type: EventType, *about: Noun, **data: Any) -> None:
+    def record(self, type: EventType, *nouns: Noun, **data: Any) -> None:
         """One line of history about these nouns; the first of them is who it happened to."""
-        self._tell(type, about, data)
+        self._record(type, nouns, data)
 
-    def _tell(self, type: EventType, about: Sequence[Noun], data: dict[str, Any]) -> None:
-        first: Any = about[0]
+    def _record(self, type: EventType, nouns: Sequence[Noun], data: dict[str, Any]) -> None:
+        first: Any = nouns[0]
         at = self.now + len(self._events)
         self._events.append(
             Event.made(
@@ -87,9 +87,9 @@ class Draft:
                 project_id=first.project_id,
                 at=at,
                 type=type,
-                targets=_targets(about),
-                run_id=_within(about, [noun.in_run for noun in about]),
-                fleet_id=_within(about, [noun.in_fleet for noun in about]),
+                targets=_targets(nouns),
+                run_id=_within(nouns, [noun.in_run for noun in nouns]),
+                fleet_id=_within(nouns, [noun.in_fleet for noun in nouns]),
                 **self._actor,
                 **data,
             )
@@ -148,14 +148,14 @@ class Draft:
     def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:
         self.save(new)
         reason = getattr(new, "reason", None)
-        told = {
+        event_fields = {
             "before": str(old.status),
             "after": str(new.status),
             "reason": None if reason is None else str(reason),
             "detail": note or ("" if new.message == old.message else new.message),
             "trade": trade,
         }
-        self._tell(EventType.status, (new, *beside), told)
+        self._record(EventType.status, (new, *beside), event_fields)
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -184,13 +184,13 @@ class Draft:
 
     def finish_job(self, job: Job, instance: Instance | None) -> tuple[Job, Instance | None]:
         """Make a terminating job final and release its claim, in one commit."""
-        done = self.move_job(job, job_outcome(job.reason or JobReason.terminated_by_server), due_at=None)
+        finished = self.move_job(job, job_outcome(job.reason or JobReason.terminated_by_server), due_at=None)
         freed = instance if instance is None else self.release(instance, job.id)
         self.wake(f"run/{job.run_id}", f"queue/{job.project_id}")
         if instance is not None and instance.project_id != job.project_id:
             self.wake(f"queue/{instance.project_id}")
         self.wake(*(f"volume/{each.id}" for each in (job.assignment.volumes if job.assignment else ())))
-        return done, freed
+        return finished, freed
 
     def release(self, instance: Instance, job_id: str) -> Instance:
         """The instance without this job's claim; idle when it was the last."""
@@ -202,10 +202,10 @@ class Draft:
             freed = instance.with_(claims=claims, last_processed_at=self.now)
             self.save(freed)
             return freed
-        rests = [] if instance.idle_seconds is None else [self.now + instance.idle_seconds * SECOND]
+        dues = [] if instance.idle_seconds is None else [self.now + instance.idle_seconds * SECOND]
         if instance.unreachable:
-            rests.append(self.now)  # its agent may be back, and nothing goes there until that is seen
-        due_at = min([instance.due_at or self.now, *rests])  # it is woken besides: that it ends in time needs no more
+            dues.append(self.now)  # its agent may be back, and nothing goes there until that is seen
+        due_at = min([instance.due_at or self.now, *dues])  # it is woken besides: that it ends in time needs no more
         return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=due_at)
 
     def end_instance(self, instance: Instance, reason: InstanceReason, message: str = "") -> Instance:
@@ -227,5 +227,5 @@ def _place_traded(old: Job, new: Job) -> Trade | None:
     """The place that a job takes or releases with this move."""
     if old.assignment is None:
         return None if new.assignment is None else Trade.of("taken", new.assignment.offer)
-    given_back = new.assignment is None or new.finished
-    return Trade.of("returned", old.assignment.offer) if given_back else None
+    returned = new.assignment is None or new.finished
+    return Trade.of("returned", old.assignment.offer) if returned else None

@@ -22,7 +22,14 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.errors import Bug
-from chalicelib.machines.workflow import COMES_WITHIN, LOOK, MOST_STARTS, UNDO_EVERY, UNDO_SELDOM, WORKFLOW
+from chalicelib.machines.workflow import (
+    CALL_DUE_WITHIN,
+    CHECK_STEP_EVERY,
+    MOST_STARTS,
+    UNDO_EVERY,
+    UNDO_SELDOM,
+    WORKFLOW,
+)
 from chalicelib.planning.kernel.executions import (
     BEHIND,
     NOT_YET,
@@ -41,12 +48,12 @@ from chalicelib.planning.kernel.transitions import Draft
 @dataclass(frozen=True)
 class WorkflowStep:
     name: str
-    says: str  # what it does, for people: `install the agent`
+    description: str  # what it does, for people: `install the agent`
     timeout: Micros  # of one attempt; after it the attempt counts as dead and may be repeated
     attempts: int | None = 3  # failures allowed before the workflow is undone; None: unlimited
     pause: Micros = 2 * SECOND  # after a failure; doubled each time
     patience: Micros = 0  # how long it may keep raising NotYet
-    look: Micros = SECOND  # the pause after NotYet
+    poll_pause: Micros = SECOND  # the pause after NotYet
     undo: bool = True  # is there anything to undo?
     when: str = ""  # only if an earlier step remembered this
 
@@ -115,29 +122,29 @@ class WorkflowSnapshot:
 
 def decide_workflow(snapshot: WorkflowSnapshot) -> Plan:
     """Make the next attempt once no other can be in flight."""
-    course = _Course(snapshot)
+    this = _WorkflowPass(snapshot)
     workflow = snapshot.workflow
     if workflow.ended:
         return Plan()
-    turning = workflow.cancelled and workflow.status is WorkflowStatus.running  # no pause need be kept,
-    waited = turning or bool(workflow.token)  # nor if whoever made true what is waited for wakes this
-    waits = max(workflow.act_until or 0, 0 if waited else workflow.due_at or 0)
+    just_cancelled = workflow.cancelled and workflow.status is WorkflowStatus.running  # no pause need be kept,
+    due_now = just_cancelled or bool(workflow.token)  # nor if whoever made true what is waited for wakes this
+    waits = max(workflow.act_until or 0, 0 if due_now else workflow.due_at or 0)
     if waits > snapshot.now:
         return Plan(next_wake=waits)
-    course.look(snapshot.executions)
-    return course.plan()
+    this.take_turn(snapshot.executions)
+    return this.plan()
 
 
 def decide_call(snapshot: WorkflowSnapshot, call: StepCall) -> Plan:
     """The attempt that a state asks for, unless another may be in flight or the step needs none any more."""
-    if answered(snapshot, call).settled or (snapshot.workflow.act_until or 0) > snapshot.now:
+    if step_answer(snapshot, call).settled or (snapshot.workflow.act_until or 0) > snapshot.now:
         return Plan()
-    course = _Course(snapshot)
-    course.called(call, snapshot.definition.index(call.step))
-    return course.plan()
+    this = _WorkflowPass(snapshot)
+    this.on_call(call, snapshot.definition.index(call.step))
+    return this.plan()
 
 
-def answered(snapshot: WorkflowSnapshot, call: StepCall) -> StepAnswer:
+def step_answer(snapshot: WorkflowSnapshot, call: StepCall) -> StepAnswer:
     """What the record says about that step."""
     workflow, at = snapshot.workflow, snapshot.definition.index(call.step)
     undoing, running = workflow.status is WorkflowStatus.undoing, workflow.status is WorkflowStatus.running
@@ -156,25 +163,25 @@ def answered(snapshot: WorkflowSnapshot, call: StepCall) -> StepAnswer:
 
 def decide_step(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
     """What follows from an attempt's outcome. A superseded attempt has no consequences."""
-    course = _Course(snapshot)
+    this = _WorkflowPass(snapshot)
     if not isinstance(outcome, StepDone | StepWaits | StepFailed):
         raise Bug(f"{outcome} is no outcome of a workflow's step")
     if snapshot.workflow.ended or outcome.attempt != snapshot.workflow.act_until:
         return Plan()
     if isinstance(outcome, StepDone):
-        course.done(outcome)
+        this.done(outcome)
     elif isinstance(outcome, StepWaits):
-        course.not_yet(outcome)
+        this.waiting(outcome)
     else:
-        course.failed(outcome)
-    return course.plan()
+        this.failed(outcome)
+    return this.plan()
 
 
 def begin(draft: Draft, workflow: Workflow) -> Workflow:
     """A new workflow, which the unit it is about saves with its own change."""
     begun = workflow.with_(due_at=draft.now)
     draft.save(begun)
-    draft.tell(EventType.created, begun, detail=begun.definition.replace("_", " "))
+    draft.record(EventType.created, begun, detail=begun.definition.replace("_", " "))
     draft.wake(begun.unit)
     return begun
 
@@ -186,19 +193,19 @@ def cancel(draft: Draft, workflow: Workflow) -> None:
         draft.wake(workflow.unit)
 
 
-class _Course:
+class _WorkflowPass:
     """One move of a workflow: the noun so far, and the draft of the step."""
 
     def __init__(self, snapshot: WorkflowSnapshot) -> None:
         self.now, self.workflow, self.steps = snapshot.now, snapshot.workflow, snapshot.definition.steps
-        self.draft, self._awaited = Draft(snapshot.now), self._stands
+        self.draft, self._awaited = Draft(snapshot.now), self._position
 
     @property
-    def _stands(self) -> tuple[int, WorkflowStatus]:
+    def _position(self) -> tuple[int, WorkflowStatus]:
         return self.workflow.step, self.workflow.status
 
     def plan(self) -> Plan:
-        if self.workflow.token and self._stands != self._awaited:
+        if self.workflow.token and self._position != self._awaited:
             done = self.workflow.status in (WorkflowStatus.running, WorkflowStatus.done)
             why = refusal(self.workflow.reason, self.workflow.message)
             self._answer(StepAnswer(self.workflow.state) if done else why)
@@ -212,7 +219,7 @@ class _Course:
     def _step(self) -> WorkflowStep:
         return self.steps[self.workflow.step]
 
-    def _keep(self, **changes: Any) -> None:
+    def _update(self, **changes: Any) -> None:
         self.workflow = self.workflow.with_(last_processed_at=self.now, **changes)
         self.draft.save(self.workflow)
 
@@ -223,45 +230,45 @@ class _Course:
         """To the execution that waits for this step, if one does. It then asks for the next by itself."""
         workflow = self.workflow
         if workflow.token:
-            about = workflow.unit, workflow.backend, self.now + COMES_WITHIN, workflow.project_id
-            self.draft.act(answer_execution(about, workflow.token, answer))
-            self._keep(token="")
+            effect_fields = workflow.unit, workflow.backend, self.now + CALL_DUE_WITHIN, workflow.project_id
+            self.draft.act(answer_execution(effect_fields, workflow.token, answer))
+            self._update(token="")
 
     # --- an attempt's outcome ----------------------------------------------------------------------------------------
 
     def done(self, done: StepDone) -> None:
         type_ = EventType.step_undone if self._undoing else EventType.step_done
-        self.draft.tell(type_, self.workflow, detail=self._step.says)
+        self.draft.record(type_, self.workflow, detail=self._step.description)
         state = self.workflow.state | dict(done.made)
         if self.workflow.cancelled and not self._undoing:  # the next one was never begun
-            self._keep(state=state)
-            self.go_on()
+            self._update(state=state)
+            self.proceed()
             return
         step = self.workflow.step + (-1 if self._undoing else 1)
         reason = self.workflow.reason if self._undoing else None
-        self._keep(step=step, state=state, failures=0, reason=reason, step_at=self.now, act_until=None)
+        self._update(step=step, state=state, failures=0, reason=reason, step_at=self.now, act_until=None)
         if step == len(self.steps):
             self._end("finished", message="")
         else:
-            self.go_on()
+            self.proceed()
 
-    def not_yet(self, waits: StepWaits) -> None:
+    def waiting(self, waits: StepWaits) -> None:
         step = self._step
         if not self._undoing and self.now >= self.workflow.step_at + step.patience:
-            self._unwind("timeout", waits.message or f"{step.says}: it took too long")
-            self.go_on()
+            self._unwind("timeout", waits.message or f"{step.description}: it took too long")
+            self.proceed()
         elif self.workflow.token:
-            self._keep(act_until=None, due_at=min(self.workflow.step_at + step.patience, self.now + LOOK))
+            self._update(act_until=None, due_at=min(self.workflow.step_at + step.patience, self.now + CHECK_STEP_EVERY))
         else:
-            self._repeat_in(step.look)
+            self._repeat_in(step.poll_pause)
 
     def failed(self, failed: StepFailed) -> None:
         step, failures = self._step, self.workflow.failures + 1
-        self.draft.tell(EventType.failed, self.workflow, reason=failed.error, detail=failed.message[:500])
+        self.draft.record(EventType.failed, self.workflow, reason=failed.error, detail=failed.message[:500])
         most = None if self._undoing else step.attempts
         if most is not None and (failures >= most or not meaning(failed.error).repeat):
             self._unwind(failed.error, failed.message)
-            self.go_on()
+            self.proceed()
             return
         first = UNDO_EVERY if self._undoing else step.pause
         pause = min(first << min(failures - 1, 10), UNDO_SELDOM)
@@ -269,47 +276,47 @@ class _Course:
             pause = max(pause, round(failed.retry_after * SECOND))
         reason = self.workflow.reason if self._undoing else failed.error
         self._answer(StepAnswer(error=failed.error, message=failed.message))
-        self._keep(failures=failures, reason=reason, message=failed.message)
+        self._update(failures=failures, reason=reason, message=failed.message)
         self._repeat_in(pause)
 
     # --- who goes on -------------------------------------------------------------------------------------------------
 
-    def look(self, executions: bool) -> None:
+    def take_turn(self, executions: bool) -> None:
         """The engine's own look: its next attempt, or what the execution needs that drives the workflow."""
         workflow = self.workflow
         if not executions or workflow.starts >= MOST_STARTS:
             if workflow.driver is not Driver.looks:
                 self.workflow = workflow.with_(driver=Driver.looks, token="", step_at=self.now)
-            self.go_on(asked=True)
+            self.proceed(requested=True)
         elif workflow.token or (workflow.cancelled and not self._undoing and workflow.starts):
-            self.go_on(asked=bool(workflow.token))
+            self.proceed(requested=bool(workflow.token))
         else:
-            until, starts = self.now + COMES_WITHIN, workflow.starts + 1
-            self._keep(driver=Driver.execution, starts=starts, act_until=None, due_at=until)
+            until, starts = self.now + CALL_DUE_WITHIN, workflow.starts + 1
+            self._update(driver=Driver.execution, starts=starts, act_until=None, due_at=until)
             name = workflow.definition, workflow.id
             self.draft.act(StartExecution(workflow.unit, workflow.backend, until, workflow.project_id, *name))
 
-    def called(self, call: StepCall, at: int) -> None:
+    def on_call(self, call: StepCall, at: int) -> None:
         """An execution asks for this step. If it asks for the undoing of one that counts as running, it gave it up."""
         waits = call.token if not call.undo and self.workflow.step == at else ""
         self.workflow = self.workflow.with_(driver=Driver.execution, starts=1, token=waits)
-        self._awaited = self._stands
+        self._awaited = self._position
         if call.undo and not self._undoing:
-            self._unwind("timeout", f"{self._step.says}: no attempt has answered")
-        self.go_on(asked=True)
+            self._unwind("timeout", f"{self._step.description}: no attempt has answered")
+        self.proceed(requested=True)
 
     # --- what comes next ---------------------------------------------------------------------------------------------
 
-    def go_on(self, *, asked: bool = False) -> None:
+    def proceed(self, *, requested: bool = False) -> None:
         """The end, or the next attempt; one that an execution drives makes it when it is asked for."""
         if self.workflow.cancelled and not self._undoing:
             self._unwind(None, "")
-            asked = False
+            requested = False
         while self.workflow.step >= 0 and self._skipped(self._step):
-            self._keep(step=self.workflow.step + (-1 if self._undoing else 1), failures=0, step_at=self.now)
+            self._update(step=self.workflow.step + (-1 if self._undoing else 1), failures=0, step_at=self.now)
         if self.workflow.step < 0:
             self._end("unwound")
-        elif asked or self.workflow.driver is Driver.looks:
+        elif requested or self.workflow.driver is Driver.looks:
             self._attempt()
         else:
             self._repeat_in(0)
@@ -317,11 +324,11 @@ class _Course:
     def _repeat_in(self, pause: Micros) -> None:
         """An execution keeps its own pauses; this one only looks whether it does."""
         driven = self.workflow.driver is Driver.execution
-        self._keep(act_until=None, due_at=self.now + pause + (COMES_WITHIN if driven else 0))
+        self._update(act_until=None, due_at=self.now + pause + (CALL_DUE_WITHIN if driven else 0))
 
     def _attempt(self) -> None:
         until = self.now + self._step.timeout
-        self._keep(act_until=until, due_at=until)
+        self._update(act_until=until, due_at=until)
         workflow = self.workflow
         effect = DoStep(workflow.unit, workflow.backend, until, workflow.project_id, self._step.name, self._undoing)
         self.draft.act(effect)

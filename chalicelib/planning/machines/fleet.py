@@ -16,7 +16,7 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.machines.fleet import FLEET, LOOK_DELETING
+from chalicelib.machines.fleet import CHECK_DELETING_EVERY, FLEET
 from chalicelib.machines.instance import FLEET_IDLE
 from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.plan import Note, Plan, Step
@@ -99,7 +99,7 @@ def _wind_up(snapshot: FleetSnapshot) -> Plan:
             draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
             steps.append(draft.step())
     if fleet.due_at is None or fleet.due_at <= now:
-        fleet = fleet.with_(due_at=earliest_check(fleet, now + LOOK_DELETING), last_processed_at=now)
+        fleet = fleet.with_(due_at=earliest_check(fleet, now + CHECK_DELETING_EVERY), last_processed_at=now)
         steps.append(Step((fleet,)))
     return Plan(tuple(steps), next_wake=fleet.due_at)
 
@@ -217,7 +217,7 @@ def _create(
     )
     draft.save(fleet)
     draft.save(instance)
-    draft.tell(EventType.ordered, instance, fleet, trade=Trade.of("bought", instance.offer))
+    draft.record(EventType.ordered, instance, fleet, trade=Trade.of("bought", instance.offer))
     draft.act(purchases.create(instance))
     return fleet
 
@@ -250,5 +250,5 @@ def _pause(fleet: Fleet, now: Micros, why: Misfit) -> tuple[list[Step], list[Not
     draft = Draft(now)
     draft.save(paused)
     if message != fleet.message:
-        draft.tell(EventType.paused, paused, detail=message)
+        draft.record(EventType.paused, paused, detail=message)
     return [draft.step()], [Note(f"fleet `{fleet.name}`", why.text, why.hint)], paused

@@ -100,7 +100,7 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
             instance = new_host(FleetView(fleet, view.spec), named[key], now)
             fleet = fleet.with_(next_instance_num=instance.num + 1)
             draft.save(instance)
-            draft.tell(EventType.created, instance, fleet, detail=key)
+            draft.record(EventType.created, instance, fleet, detail=key)
             draft.wake(f"instance/{instance.id}")
         draft.save(fleet)
         steps.append(draft.step())

@@ -340,7 +340,7 @@ class InstancePass:
         changes = {k: v for k, v in self._facts_changes(facts).items() if getattr(self.instance, k) != v}
         if changes:
             self._update(**changes)
-            self.draft.tell(EventType.found, self.instance, fields=tuple(sorted(changes)))
+            self.draft.record(EventType.found, self.instance, fields=tuple(sorted(changes)))
             self.draft.wake(f"queue/{self.instance.project_id}")
 
     def _adopt_health(self) -> None:
@@ -354,7 +354,7 @@ class InstancePass:
         self._update(health=found.status, health_message=found.message)
         if before == found.status:
             return
-        self.draft.tell(EventType.health, self.instance, before=before, after=found.status, detail=found.message)
+        self.draft.record(EventType.health, self.instance, before=before, after=found.status, detail=found.message)
         if "failure" in (before, found.status):
             self.draft.wake(f"queue/{self.instance.project_id}")
 
@@ -366,7 +366,7 @@ class InstancePass:
         if silent == self.instance.unreachable:
             return
         self._update(unreachable=silent, unreachable_since=self.now if silent else None)
-        self.draft.tell(EventType.unreachable if silent else EventType.reachable, self.instance)
+        self.draft.record(EventType.unreachable if silent else EventType.reachable, self.instance)
         if not silent:
             self.draft.wake(f"queue/{self.instance.project_id}")
         self.draft.wake(*self._gateway())

@@ -26,7 +26,7 @@ def join_host(view: FleetView, hostname: str, draft: Draft) -> tuple[Instance, P
     fleet = view.fleet.with_(next_instance_num=instance.num + 1, last_processed_at=draft.now)
     draft.save(fleet)
     draft.save(instance)
-    draft.tell(EventType.created, instance, fleet, detail=f"{hostname} joins")
+    draft.record(EventType.created, instance, fleet, detail=f"{hostname} joins")
     draft.wake(f"instance/{instance.id}")
     return instance, draft.plan()
 

@@ -209,7 +209,7 @@ def _first_sight(sweep: AccountSweep[T], subject: str, suspect: T | Instance | V
         return _sighting_step(sweep, suspect, EventType.orphaned, sighting)
     draft = Draft(sweep.now)
     draft.save(sighting)
-    draft.tell(EventType.missing, suspect)
+    draft.record(EventType.missing, suspect)
     return draft.step()
 
 

@@ -83,7 +83,7 @@ class _InstanceOutcome(InstancePass):
                 self.draft.save(found)
             until = max(again, self.now + (0 if means.settled else self.facts.visibility_lag))
             self._update(message=failed.message, act_until=until, due_at=until)
-            self.draft.tell(EventType.repeated, self.instance, reason=failed.error, detail=failed.message[:500])
+            self.draft.record(EventType.repeated, self.instance, reason=failed.error, detail=failed.message[:500])
             return
         self._refuse(failed, means)
 
@@ -193,7 +193,7 @@ class _InstanceOutcome(InstancePass):
             return
         if failed.message != self.instance.message:
             self._update(message=failed.message)
-            self.draft.tell(EventType.failed, self.instance, reason=failed.error, detail=failed.message[:500])
+            self.draft.record(EventType.failed, self.instance, reason=failed.error, detail=failed.message[:500])
         pause = _pause(failed, meaning(failed.error))
         if pause:
             self._postpone(self.now + round(pause * SECOND))

@@ -69,6 +69,6 @@ def decide_group(snapshot: FleetSnapshot, outcome: Outcome) -> Plan:
         look_at = max(group.look_at or now, now + round(pause * SECOND))
         fleet = changed(fleet, group.id, look_at=look_at)
         detail = f"placement group in {group.region}: {message}"[:500]
-        draft.tell(EventType.failed, fleet, reason=outcome.error, detail=detail)
+        draft.record(EventType.failed, fleet, reason=outcome.error, detail=detail)
     draft.save(fleet)
     return draft.plan()

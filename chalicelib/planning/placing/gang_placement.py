@@ -41,7 +41,7 @@ from chalicelib.planning.placing.new_machine import order_for
 from chalicelib.planning.placing.options import Unplaceable, Waiting, unplaceable
 from chalicelib.planning.placing.quotas import Allowance, needed
 from chalicelib.planning.placing.shortages import too_few_hosts, too_few_machines
-from chalicelib.planning.volumes.attachments import take
+from chalicelib.planning.volumes.attachments import claim_volumes
 from chalicelib.planning.volumes.sites import Site, busy, chosen_for, free, sites, together
 
 CHUNK = 30  # nodes whose places one commit takes: each writes its machine and an event
@@ -227,7 +227,7 @@ class GangPlacer:
             instance = order_for(draft, self.capacity, facts, item, place)
         if share:
             latest = [self.capacity.volumes[volume.name] for volume in share]
-            taken, instance = take(draft, latest, item.job, instance, early=True)
+            taken, instance = claim_volumes(draft, latest, item.job, instance, early=True)
             self.capacity.record_mounts(taken, instance)
         return instance
 
@@ -386,7 +386,7 @@ def _reserved(
         status = GangStatus.sealed if sealed else GangStatus.gathering
         gang = _gang(now, lead, nodes, status).with_(**changes)
         draft.save(gang)
-        draft.tell(EventType.created, gang)
+        draft.record(EventType.created, gang)
         begin_start(draft, gang)
         return gang
     if gang.status is GangStatus.undone:

@@ -17,7 +17,7 @@ from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE
 from chalicelib.machines.gang import LONGEST_WAIT, TO_SEAL
-from chalicelib.machines.workflow import COMES_WITHIN
+from chalicelib.machines.workflow import CALL_DUE_WITHIN
 from chalicelib.planning.kernel.executions import StartExecution
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.kernel.workflows import Definition, WorkflowStep
@@ -25,8 +25,8 @@ from chalicelib.planning.kernel.workflows import Definition, WorkflowStep
 _TRIES = 20  # looks that fail, more than an hour of them: the plane's failures aren't the start's
 
 
-def _stage(name: str, says: str, patience: int, *, undo: bool = False) -> WorkflowStep:
-    return WorkflowStep(name, says, timeout=MINUTE, attempts=_TRIES, patience=patience, undo=undo)
+def _stage(name: str, description: str, patience: int, *, undo: bool = False) -> WorkflowStep:
+    return WorkflowStep(name, description, timeout=MINUTE, attempts=_TRIES, patience=patience, undo=undo)
 
 
 START_CLUSTER = Definition(
@@ -65,7 +65,7 @@ def stage(gang: Gang, instances: Mapping[str, Instance]) -> WorkflowStep | None:
 
 def begin_start(draft: Draft, gang: Gang) -> None:
     """A gang claims its first place: have an execution of its own follow it."""
-    until = draft.now + COMES_WITHIN
+    until = draft.now + CALL_DUE_WITHIN
     draft.act(StartExecution(gang.unit, "", until, gang.project_id, START_CLUSTER.name, str(GangStart.of(gang))))
 
 

@@ -31,7 +31,7 @@ def order_for(draft: Draft, capacity: Capacity, facts: BackendFacts, item: Queue
     fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=draft.now)
     draft.save(fleet)
     draft.save(instance)
-    draft.tell(EventType.ordered, instance, item.job, trade=Trade.of("bought", instance.offer))
+    draft.record(EventType.ordered, instance, item.job, trade=Trade.of("bought", instance.offer))
     draft.act(purchases.create(instance))
     capacity.record_purchase(fleet, instance)
     return instance

@@ -37,7 +37,7 @@ from chalicelib.planning.placing.quotas import Allowance, Amounts, gpus_of
 from chalicelib.planning.placing.run_progress import follow
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.planning.placing.why_not import as_text
-from chalicelib.planning.volumes.attachments import mounted, take
+from chalicelib.planning.volumes.attachments import claim_volumes, mounted
 from chalicelib.planning.volumes.sites import Volumes, chosen_for, sites, together
 
 
@@ -183,7 +183,7 @@ def _assign(
         chosen = chosen_for(item.volumes, capacity.volumes, lambda site: site.has(instance))
         if chosen is None:
             raise Bug(f"{instance.name} was chosen for {job.name}, but its volumes aren't there")
-        taken, instance = take(draft, chosen, job, instance)
+        taken, instance = claim_volumes(draft, chosen, job, instance)
         capacity.record_mounts(taken, instance)
         volumes = mounted(item.spec.volumes, taken)
     share = f", {offer.blocks} of {offer.total_blocks} blocks" if offer.total_blocks > 1 else ""

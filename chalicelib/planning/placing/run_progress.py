@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run
-from chalicelib.machines.run import LOOK, RUN, observe
+from chalicelib.machines.run import CHECK_RUN_EVERY, RUN, observe
 from chalicelib.planning.kernel.transitions import Draft
 
 STAGES = ("submitted", "provisioning", "running")
@@ -31,5 +31,5 @@ def follow(draft: Draft, run: Run, job: Job) -> Run:
         **({} if run.fleet_id else fleet),
         message="" if run.status == "submitted" else run.message,
         retries=tuple(retry for retry in run.retries if retry.replica != job.replica_num),
-        due_at=run.due_at if run.due_at is not None and run.due_at > draft.now else draft.now + LOOK,
+        due_at=run.due_at if run.due_at is not None and run.due_at > draft.now else draft.now + CHECK_RUN_EVERY,
     )

@@ -26,7 +26,7 @@ from chalicelib.planning.kernel.requests import delete_fleet, delete_gateway, de
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 
-LOOK_CLOSING: Micros = MINUTE  # while something is left, or may still come
+CHECK_CLOSING_EVERY: Micros = MINUTE  # while something is left, or may still come
 CALLS_LAST: Micros = 5 * MINUTE  # longer than any call
 
 
@@ -66,9 +66,9 @@ def decide_closing(snapshot: ClosingSnapshot) -> Plan:
         steps += delete_volume(volume, Draft(now), "its project was deleted").steps
     for gateway in snapshot.gateways:
         steps += delete_gateway(gateway, Draft(now), "its project was deleted").steps
-    comes = now < closing.began_at + CALLS_LAST
-    left = comes or snapshot.runs or snapshot.fleets or snapshot.volumes or snapshot.gateways
-    due = now + LOOK_CLOSING if left else None
+    may_come = now < closing.began_at + CALLS_LAST
+    left = may_come or snapshot.runs or snapshot.fleets or snapshot.volumes or snapshot.gateways
+    due = now + CHECK_CLOSING_EVERY if left else None
     if due is None or closing.due_at is None or closing.due_at <= now:
         steps.append(Step((closing.with_(due_at=due),)))
     return Plan(tuple(steps), next_wake=due)

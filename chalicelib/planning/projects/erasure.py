@@ -16,22 +16,22 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
 from chalicelib.domain.volumes import Volume
 
-AT_REST: Micros = DAY  # after which no record can be on its way to a blob any more, nor the rest to half a file
+RECORD_DELAY: Micros = DAY  # after which no record can be on its way to a blob any more, nor the rest to half a file
 UNUSED_DAYS = 1  # for an archive that no run was submitted with
 MOST_SUBMISSIONS = 100  # of each job of a live run, or of a whole service: every look at the run reads them all
 
 
-def run_goes(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool:
+def run_erasable(run: Run, jobs: Iterable[Job], retention: Retention, now: Micros) -> bool:
     """May a deleted run be erased, with its jobs, specs and logs?"""
     deleted_at = run.deleted_at or run.last_processed_at
-    return run.deleted and _over(run, jobs) and deleted_at <= now - kept.deleted * DAY
+    return run.deleted and _over(run, jobs) and deleted_at <= now - retention.deleted * DAY
 
 
-def logs_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool:
-    return not run.logs_erased and _over(run, jobs) and run.ended_at <= now - kept.logs * DAY
+def logs_erasable(run: Run, jobs: Iterable[Job], retention: Retention, now: Micros) -> bool:
+    return not run.logs_erased and _over(run, jobs) and run.ended_at <= now - retention.logs * DAY
 
 
-def submissions_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> list[Job]:
+def erasable_submissions(run: Run, jobs: Iterable[Job], retention: Retention, now: Micros) -> list[Job]:
     """The jobs of a live run that ended so long ago that their logs may go, or that many others followed: each retry,
     each scheduled start and each replica that comes by traffic adds some, as often as once a minute. The newest of each
     place stays, and so does the last that had a machine, because retries count from it."""
@@ -45,7 +45,7 @@ def submissions_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) 
         if job.assignment is not None:
             placed[job.slot] = job.id
     needed = {*newest.values(), *placed.values()}
-    before = now - kept.logs * DAY
+    before = now - retention.logs * DAY
     ended = [job for job in ordered if job.finished and job.id not in needed]
     followed = _followed(run, ended, max((job.submission_num for job in ordered), default=0))
     return [job for job in ended if (job.finished_at or job.last_processed_at) <= before or job.id in followed]
@@ -59,36 +59,36 @@ def _followed(run: Run, ended: list[Job], latest: int) -> set[str]:
     return {job.id for job in ended if job.submission_num <= latest - MOST_SUBMISSIONS}
 
 
-def instance_goes(instance: Instance, kept: Retention, now: Micros) -> bool:
+def instance_erasable(instance: Instance, retention: Retention, now: Micros) -> bool:
     over = instance.status is InstanceStatus.terminated and not instance.claims
-    return over and instance.ended_at <= now - kept.fleets * DAY
+    return over and instance.ended_at <= now - retention.fleets * DAY
 
 
-def fleet_goes(fleet: Fleet, kept: Retention, now: Micros) -> bool:
+def fleet_erasable(fleet: Fleet, retention: Retention, now: Micros) -> bool:
     """Its instances ended before it did, so they go first."""
-    return fleet.ended and fleet.last_processed_at <= now - kept.fleets * DAY
+    return fleet.ended and fleet.last_processed_at <= now - retention.fleets * DAY
 
 
-def volume_goes(volume: Volume, kept: Retention, now: Micros) -> bool:
-    return volume.deleted and (volume.deleted_at or volume.last_processed_at) <= now - kept.fleets * DAY
+def volume_erasable(volume: Volume, retention: Retention, now: Micros) -> bool:
+    return volume.deleted and (volume.deleted_at or volume.last_processed_at) <= now - retention.fleets * DAY
 
 
-def gateway_goes(gateway: Gateway, kept: Retention, now: Micros) -> bool:
-    return gateway.deleted and (gateway.deleted_at or gateway.last_processed_at) <= now - kept.fleets * DAY
+def gateway_erasable(gateway: Gateway, retention: Retention, now: Micros) -> bool:
+    return gateway.deleted and (gateway.deleted_at or gateway.last_processed_at) <= now - retention.fleets * DAY
 
 
-def archive_goes(archive: Archive, kept: Retention, now: Micros) -> bool:
+def archive_erasable(archive: Archive, retention: Retention, now: Micros) -> bool:
     """Provided that no live run uses it."""
-    days = kept.archives if archive.submitted else UNUSED_DAYS
+    days = retention.archives if archive.submitted else UNUSED_DAYS
     return archive.erased or archive.used_at <= now - days * DAY
 
 
 def is_settled(written_at: Micros, now: Micros) -> bool:
     """Is a blob so old that the record which names it would be there by now? The record follows within seconds."""
-    return written_at <= now - AT_REST
+    return written_at <= now - RECORD_DELAY
 
 
-def program_goes(program: Program, live: Iterable[Instance], now: Micros) -> bool:
+def program_erasable(program: Program, live: Iterable[Instance], now: Micros) -> bool:
     """May an older agent program be deleted? Whenever a machine starts, it fetches the program that was the newest when
     it was bought. That time is known only to the day, hence two extra days at both ends."""
     unsure = 2 * DAY
@@ -97,15 +97,15 @@ def program_goes(program: Program, live: Iterable[Instance], now: Micros) -> boo
     return last <= now and not asked
 
 
-def project_goes(closing: Closing, project: Project, kept: Retention, now: Micros) -> bool:
+def project_erasable(closing: Closing, project: Project, retention: Retention, now: Micros) -> bool:
     """May what is left of a deleted project be erased? Its closing is due while anything of it runs."""
     over = project.deleted and closing.due_at is None and not closing.erased
-    return over and closing.began_at <= now - kept.deleted * DAY
+    return over and closing.began_at <= now - retention.deleted * DAY
 
 
-def project_is_forgotten(closing: Closing, project: Project, kept: Retention, now: Micros) -> bool:
+def project_record_erasable(closing: Closing, project: Project, retention: Retention, now: Micros) -> bool:
     """May its own record be erased? Only if no other record is left beside it and no event names it any more."""
-    return project.deleted and closing.erased and closing.began_at <= now - kept.events * DAY
+    return project.deleted and closing.erased and closing.began_at <= now - retention.events * DAY
 
 
 def _over(run: Run, jobs: Iterable[Job]) -> bool:

@@ -17,28 +17,30 @@ MOST = 20  # attempts
 LONGEST_ERROR = 500  # characters
 
 
-def due(one: Subscription, now: Micros) -> bool:
-    return not one.dead and (one.retry_at is None or one.retry_at <= now)
+def due(subscription: Subscription, now: Micros) -> bool:
+    return not subscription.dead and (subscription.retry_at is None or subscription.retry_at <= now)
 
 
-def delivered(one: Subscription) -> Subscription:
+def delivered(subscription: Subscription) -> Subscription:
     """One more event of the record behind the cursor."""
-    return one.with_(within=one.within + 1, failures=0, retry_at=None, error="")
+    return subscription.with_(within=subscription.within + 1, failures=0, retry_at=None, error="")
 
 
-def passed(one: Subscription, place: int) -> Subscription:
+def passed(subscription: Subscription, place: int) -> Subscription:
     """Everything up to this place is settled."""
-    return one.with_(cursor=place, within=0)
+    return subscription.with_(cursor=place, within=0)
 
 
-def failed(one: Subscription, now: Micros, error: str, wait: Micros = 0) -> Subscription:
+def failed(subscription: Subscription, now: Micros, error: str, wait: Micros = 0) -> Subscription:
     """`wait`: how long the receiver asks us to leave it alone; it is no reason to come sooner."""
-    failures = one.failures + 1
+    failures = subscription.failures + 1
     pause = max(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1)), min(wait, LONGEST_WAIT))
     dead = failures >= MOST
-    return one.with_(failures=failures, retry_at=None if dead else now + pause, error=error[:LONGEST_ERROR], dead=dead)
+    return subscription.with_(
+        failures=failures, retry_at=None if dead else now + pause, error=error[:LONGEST_ERROR], dead=dead
+    )
 
 
-def again(one: Subscription) -> Subscription:
+def restarted(subscription: Subscription) -> Subscription:
     """The server has started, or the settings have changed: whatever failed may succeed now."""
-    return one.with_(failures=0, retry_at=None, dead=False)
+    return subscription.with_(failures=0, retry_at=None, dead=False)

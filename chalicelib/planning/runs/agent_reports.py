@@ -16,16 +16,16 @@ from chalicelib.domain.reports import GatewayReport, TaskReport
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB, TO_UNMOUNT
 from chalicelib.machines.table import allows
-from chalicelib.planning.gateways.gateways import heard as heard_of_gateway
+from chalicelib.planning.gateways.gateways import apply_report as apply_gateway_report
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.interruptions import interrupt
-from chalicelib.planning.runs.readiness import heard
+from chalicelib.planning.runs.readiness import apply_report
 
 MAX_TEXT = 1_000  # characters kept of a message
 _LOST = "The host lost this task: its agent no longer lists it."
 
 
-class Fold:
+class ReportFold:
     """One message's reports, folded into a draft. `instance` loses the claim of every job that ends."""
 
     def __init__(self, draft: Draft, instance: Instance, sent_at: Micros = 0) -> None:
@@ -43,7 +43,7 @@ class Fold:
             if job.status in (JobStatus.pulling, JobStatus.running):
                 return self.end(job, JobReason.executor_error, _LOST, stored)
             return job
-        job = self._heard(job, report)
+        job = self._record_contact(job, report)
         if report.state == "pulling":
             return self._pulling(job, report)
         if report.ssh is not None and report.ssh != job.login:
@@ -63,7 +63,7 @@ class Fold:
             job = self.draft.end_job(job, reason, message=message[:MAX_TEXT])
         return self._finish(job, stored)
 
-    def taken_back(self, seconds: float) -> None:
+    def interrupted(self, seconds: float) -> None:
         """The machine has heard that its cloud takes it back."""
         spot = self.instance.offer.instance.resources.spot
         if spot and self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
@@ -78,9 +78,9 @@ class Fold:
             self.draft.save(self.instance)
             self.draft.wake(f"gateway/{seat.gateway_id}")
         elif gateway is not None and report is not None and report.is_of(seat):
-            heard_of_gateway(self.draft, gateway, self.instance, report.state, report.message)
+            apply_gateway_report(self.draft, gateway, self.instance, report.state, report.message)
 
-    def _heard(self, job: Job, report: TaskReport) -> Job:
+    def _record_contact(self, job: Job, report: TaskReport) -> Job:
         """The host is back if it was away, and its message about a running task is shown to the user."""
         said = (report.message or "")[:MAX_TEXT] if report.state == "running" else job.message
         message = job.message if job.status is JobStatus.terminating else said
@@ -121,8 +121,8 @@ class Fold:
 
     def _sessions(self, job: Job, report: TaskReport) -> Job:
         """The sessions in use, and how long there has been none: a span, so that no two clocks are compared."""
-        told = (report.connections, report.idle_since)
-        if report.connections is None or told == (job.connections, job.idle_mark):
+        session = (report.connections, report.idle_since)
+        if report.connections is None or session == (job.connections, job.idle_mark):
             return job
         since = None
         if not report.connections and report.idle_since is not None:
@@ -133,12 +133,12 @@ class Fold:
         return job
 
     def _replica(self, job: Job, report: TaskReport, spec: JobSpec) -> Job:
-        after = heard(job, spec, report, self.draft.now)
+        after = apply_report(job, spec, report, self.draft.now)
         if after is not job:
             self.draft.save(after)
             self.draft.wake(f"run/{job.run_id}")
         if after.ready_at is not None and job.ready_at is None:
-            self.draft.tell(EventType.ready, after)
+            self.draft.record(EventType.ready, after)
         return after
 
     def _exited(self, job: Job, report: TaskReport, stored: int) -> Job:
@@ -154,12 +154,12 @@ class Fold:
         if job.held != held:
             job = job.with_(held=held)
             self.draft.save(job)
-        whole = stored >= report.log_end or job.reason is JobReason.log_quota_exceeded
+        log_complete = stored >= report.log_end or job.reason is JobReason.log_quota_exceeded
         if report.held:
-            job = self._give_up(job)
-        return self._finish(job, stored) if whole and not report.held else job
+            job = self._force_unmount(job)
+        return self._finish(job, stored) if log_complete and not report.held else job
 
-    def _give_up(self, job: Job) -> Job:
+    def _force_unmount(self, job: Job) -> Job:
         """A disk that something on the machine never lets go of would keep the job from ending, and cost a machine, for
         ever. The end of the machine lets go of it, too."""
         last = job.kill_at or job.stop_sent_at
@@ -185,7 +185,7 @@ def over_quota(job: Job, stored: int, per_hour: int, now: Micros) -> bool:
     return stored > per_hour * hours
 
 
-def stop_word(job: Job, now: Micros) -> dict[str, object]:
+def stop_order(job: Job, now: Micros) -> dict[str, object]:
     """How a terminating job's task is asked to end: politely until `kill_at`, then at once."""
     if job.kill_at is None:
         return {"want": "stop"} if job.reason is not JobReason.aborted_by_user else {"want": "abort"}

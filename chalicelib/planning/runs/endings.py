@@ -35,11 +35,11 @@ def end_jobs(this: RunPass) -> None:
         if job.status != JobStatus.terminating:
             end(this, job, reason)
         elif aborted and (job.kill_at is None or job.kill_at > this.now):
-            this.keep(job.with_(kill_at=this.now))
+            this.update_job(job.with_(kill_at=this.now))
             this.draft.wake(f"instance/{job.assignment.instance_id}" if job.assignment else f"run/{job.run_id}")
 
 
-def bury(this: RunPass, job: Job) -> None:
+def finish_if_gone(this: RunPass, job: Job) -> None:
     """Make a terminating job final if no agent is left to report that its task is gone. That a host is silent isn't
     enough if the job has volumes: its task may go on writing to a disk that would be detached."""
     if job.status != JobStatus.terminating:

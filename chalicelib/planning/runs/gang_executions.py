@@ -8,13 +8,13 @@ from chalicelib.domain.gangs import Gang, GangStatus, gang_lead
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason
-from chalicelib.machines.workflow import COMES_WITHIN
+from chalicelib.machines.workflow import CALL_DUE_WITHIN
 from chalicelib.planning.kernel.executions import NOT_YET, StepAnswer, StepCall, answer_execution, refusal
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.step_parts import in_parts
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.gang_workflow import START_CLUSTER, GangStart, reached, stage
-from chalicelib.planning.runs.endings import bury, end
+from chalicelib.planning.runs.endings import end, finish_if_gone
 from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import RunSnapshot
 
@@ -25,7 +25,7 @@ def at_stage(this: RunPass) -> str:
         at = stage(gang, this.instances) if gang.status is not GangStatus.starting else None
         if at is not None:
             number, of = START_CLUSTER.index(at.name) + 1, len(START_CLUSTER.steps)
-            return f"starting its nodes together, stage {number} of {of}: {at.says}"
+            return f"starting its nodes together, stage {number} of {of}: {at.description}"
     return ""
 
 
@@ -34,17 +34,17 @@ def gang_of(snapshot: RunSnapshot, start: GangStart) -> Gang | None:
     return next((gang for gang in snapshot.gangs if GangStart.of(gang) == start), None)
 
 
-def start_answered(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> StepAnswer:
+def start_answer(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> StepAnswer:
     """What the gang says about that stage."""
     gang = gang_of(snapshot, start)
-    return _ended() if gang is None and not call.undo else _answered(gang, snapshot.instances, call)
+    return _ended() if gang is None and not call.undo else _stage_answer(gang, snapshot.instances, call)
 
 
 def _ended(message: str = "") -> StepAnswer:
     return refusal(None, message or "this attempt to start the nodes has ended")
 
 
-def _answered(gang: Gang | None, instances: Mapping[str, Instance], call: StepCall) -> StepAnswer:
+def _stage_answer(gang: Gang | None, instances: Mapping[str, Instance], call: StepCall) -> StepAnswer:
     over = StepAnswer({}, settled=True)
     if call.undo:
         held = gang is not None and gang.holds
@@ -60,21 +60,21 @@ def _answered(gang: Gang | None, instances: Mapping[str, Instance], call: StepCa
 def await_stage(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
     """Keep the token of a state that has to wait."""
     gang = gang_of(snapshot, start)
-    if gang is None or not call.token or start_answered(snapshot, start, call).settled:
+    if gang is None or not call.token or start_answer(snapshot, start, call).settled:
         return Plan()
     draft = Draft(snapshot.now)
     draft.save(gang.with_(token=call.token, awaits=call.step))
     return draft.plan()
 
 
-def tell_executions(this: RunPass) -> None:
+def answer_executions(this: RunPass) -> None:
     """Send the callbacks of stages that are over, and of attempts."""
     for gang in this.snapshot.gangs:
         if gang.token:
-            answer = _answered(gang, this.instances, StepCall(gang.awaits))
+            answer = _stage_answer(gang, this.instances, StepCall(gang.awaits))
             if answer.settled:
-                about = gang.unit, "", this.now + COMES_WITHIN, gang.project_id
-                this.draft.act(answer_execution(about, gang.token, answer))
+                effect_fields = gang.unit, "", this.now + CALL_DUE_WITHIN, gang.project_id
+                this.draft.act(answer_execution(effect_fields, gang.token, answer))
                 this.draft.save(gang.with_(token="", awaits=""))
 
 
@@ -87,6 +87,6 @@ def give_up(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
     at = stage(gang, this.instances)
     if at is None:
         return Plan()
-    end(this, lead, JobReason.waiting_instance_limit_exceeded, f"its nodes couldn't start together: {at.says}")
-    bury(this, this.jobs[lead.id])
+    end(this, lead, JobReason.waiting_instance_limit_exceeded, f"its nodes couldn't start together: {at.description}")
+    finish_if_gone(this, this.jobs[lead.id])
     return Plan(tuple(in_parts(this.draft.step(), snapshot.run)))

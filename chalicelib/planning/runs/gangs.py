@@ -26,9 +26,9 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.pools import READY
 from chalicelib.planning.placing.claims import assignment_to
 from chalicelib.planning.placing.gang_placement import CHUNK, CHUNK_WITH_DISKS, of_gang
-from chalicelib.planning.runs.endings import bury, end
+from chalicelib.planning.runs.endings import end, finish_if_gone
 from chalicelib.planning.runs.run_pass import RunPass
-from chalicelib.planning.volumes.attachments import attached_for, give_up_early, mounted, take
+from chalicelib.planning.volumes.attachments import attached_for, claim_volumes, give_up_early, mounted
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import choose, site_of
 
@@ -48,19 +48,20 @@ def _settled(this: RunPass, gang: Gang) -> Iterator[Step]:
     jobs = members(this, gang)
     if gang.status is GangStatus.undone:
         if gang.places:
-            yield from _give_back(this, gang, jobs)
+            yield from _undo(this, gang, jobs)
     elif gang.status is not GangStatus.released and _over(this, gang, jobs):
-        yield from _give_back(this, gang, jobs)
-    elif _must_begin_again(this, gang, jobs):
-        yield from _give_back(this, gang, jobs, again=True)
+        yield from _undo(this, gang, jobs)
+    elif _must_restart(this, gang, jobs):
+        yield from _undo(this, gang, jobs, again=True)
     elif (gang.status is GangStatus.sealed and all_met(this, gang)) or (
-        gang.status is GangStatus.starting and all(job.status in _STARTED or job.finished for job in _first(this, jobs))
+        gang.status is GangStatus.starting
+        and all(job.status in _STARTED or job.finished for job in _first_wave(this, jobs))
     ):
         volumes = _volumes(this, gang, jobs)
         if volumes is not None:
             yield from _release(this, gang, jobs, volumes)
         elif gang.status is GangStatus.sealed:
-            yield from _give_back(this, gang, jobs, again=True)
+            yield from _undo(this, gang, jobs, again=True)
 
 
 def await_nodes(this: RunPass) -> None:
@@ -68,9 +69,9 @@ def await_nodes(this: RunPass) -> None:
     for gang in this.snapshot.gangs:
         if gang.status is GangStatus.sealed:
             for job, place in zip(members(this, gang), gang.places, strict=True):
-                if why := _never_comes(this, gang, place):
+                if why := _why_never_ready(this, gang, place):
                     end(this, job, JobReason.waiting_instance_limit_exceeded, why)
-                    bury(this, this.jobs[job.id])
+                    finish_if_gone(this, this.jobs[job.id])
         if gang.status in (GangStatus.gathering, GangStatus.sealed):
             this.check_by(gang.until)
 
@@ -94,7 +95,7 @@ def _over(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> bool:
     return late or any(job.reason is not None and job_outcome(job.reason) != "done" for job in jobs)
 
 
-def _must_begin_again(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> bool:
+def _must_restart(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> bool:
     """Is a place lost before all were reserved, or one whose purchase was refused? Then the attempt goes on without."""
     if gang.status not in (GangStatus.gathering, GangStatus.sealed):
         return False
@@ -120,7 +121,7 @@ def all_met(this: RunPass, gang: Gang) -> bool:
     return all(instance is not None and instance.status in READY and address_of(instance) for instance in found)
 
 
-def _never_comes(this: RunPass, gang: Gang, place: str) -> str:
+def _why_never_ready(this: RunPass, gang: Gang, place: str) -> str:
     """Why this node can't start any more; empty if it may."""
     instance = this.instances.get(place)
     if instance is None:
@@ -139,7 +140,7 @@ def _never_comes(this: RunPass, gang: Gang, place: str) -> str:
 # --- the release -----------------------------------------------------------------------------------------------------
 
 
-def _first(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
+def _first_wave(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
     """Those that start first."""
     order = this.snapshot.run_spec.configuration.startup_order
     if order == "master-first":
@@ -147,8 +148,8 @@ def _first(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
     return [job for job in jobs if job.job_num > 0 or order != "workers-first"]
 
 
-def _rest(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
-    first = {job.id for job in _first(this, jobs)}
+def _second_wave(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
+    first = {job.id for job in _first_wave(this, jobs)}
     return [job for job in jobs if job.id not in first]
 
 
@@ -173,7 +174,7 @@ def _release(this: RunPass, gang: Gang, jobs: Sequence[Job], volumes: Mapping[st
     where = [this.instances[place] for place in gang.places]
     if gang.status is GangStatus.sealed:
         gang = gang.with_(addresses=tuple(map(address_of, where)), gpus=tuple(map(gpus_of, where)))
-    wave = _first(this, jobs) if gang.status is GangStatus.sealed else _rest(this, jobs)
+    wave = _first_wave(this, jobs) if gang.status is GangStatus.sealed else _second_wave(this, jobs)
     going = [job for job in wave if job.status is JobStatus.submitted]
     last = len(wave) == len(jobs) or gang.status is GangStatus.starting
     chunk = CHUNK_WITH_DISKS if volumes else CHUNK
@@ -182,9 +183,9 @@ def _release(this: RunPass, gang: Gang, jobs: Sequence[Job], volumes: Mapping[st
         draft = Draft(this.now)
         for job in going[start : start + chunk]:
             instance, chosen = where[job.job_num], [taken.get(each.id, each) for each in volumes.get(job.id, ())]
-            saved, instance = take(draft, chosen, job, instance)
+            saved, instance = claim_volumes(draft, chosen, job, instance)
             taken.update((each.id, each) for each in saved)
-            _let_go(draft, job, instance, mounted(this.starting[job.slot].volumes, saved))
+            _start_job(draft, job, instance, mounted(this.starting[job.slot].volumes, saved))
         if start + chunk >= len(going):
             draft.move(GANG, gang, "release" if last else "start", until=None, due_at=None)
         else:
@@ -197,7 +198,7 @@ def gpus_of(instance: Instance) -> int:
     return len(instance.offer.instance.resources.gpus)
 
 
-def _let_go(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounted, ...]) -> None:
+def _start_job(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounted, ...]) -> None:
     assignment = assignment_to(instance, instance.offer, draft.now, volumes)
     note, due_at = f"placed on {instance.name}", draft.now + TO_START
     draft.move_job(
@@ -208,7 +209,7 @@ def _let_go(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounted, 
 # --- the undoing -----------------------------------------------------------------------------------------------------
 
 
-def _give_back(this: RunPass, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
+def _undo(this: RunPass, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
     """Undo the gang, so that nobody can seal it, and take its claims off the machines and volumes, some at a time.
     `again`: its first node's job goes back to the queue."""
     placed = {job.id for job in jobs if job.assignment is not None}

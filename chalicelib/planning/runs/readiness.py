@@ -15,18 +15,18 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.reports import TaskReport
 
 
-def heard(job: Job, spec: JobSpec, report: TaskReport, now: Micros) -> Job:
+def apply_report(job: Job, spec: JobSpec, report: TaskReport, now: Micros) -> Job:
     """A running replica after its agent's report; the same one if that says nothing new."""
-    said: dict[str, Any] = {"probes": _streaks(job, spec, report)}
+    changes: dict[str, Any] = {"probes": _streaks(job, spec, report)}
     if report.listens and not job.listens:
-        said["listens"] = True
+        changes["listens"] = True
     if report.listens:  # an engine that doesn't tell any more what waits in it isn't believed for ever
-        said["queue"] = report.queue
+        changes["queue"] = report.queue
     if report.host_port is not None:
-        said["host_port"] = report.host_port
+        changes["host_port"] = report.host_port
     if report.address is not None:
-        said["address"] = str(report.address)
-    after = job.with_(**said)
+        changes["address"] = str(report.address)
+    after = job.with_(**changes)
     if after.ready_at is None and (report.listens is None or _ready(after, spec)):
         after = after.with_(ready_at=now)
     return job if after == job else after

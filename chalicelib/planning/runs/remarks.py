@@ -45,7 +45,7 @@ def remarks(
     service's, if it has one."""
     found = [text for spec, offers in jobs for text in (*_disks(spec, offers), *_policy(spec, offers))]
     if isinstance(config, ServiceConfiguration):
-        found += [_RETRY] if _ends_with_one(config) else []
+        found += [_RETRY] if _ends_with_replica(config) else []
         found += _in_the_open(config, gateway) if gateway is not None and config.auth else []
     yield from dict.fromkeys(found)
 
@@ -63,7 +63,7 @@ def _in_the_open(config: ServiceConfiguration, gateway: Gateway) -> Iterator[str
         yield _NO_HTTPS
 
 
-def _ends_with_one(config: ServiceConfiguration) -> bool:
+def _ends_with_replica(config: ServiceConfiguration) -> bool:
     """Does the end of one replica end others, which `retry` would prevent? It doesn't go with every router."""
     several = sum(count.max or 0 for count in groups_of(config).values()) > 1
     return several and config.retry is None and discovery(config) is None

@@ -17,7 +17,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason, job_outcome, retry_event, short_text
 from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.machines.run import BACKOFF
-from chalicelib.planning.runs.endings import bury, end
+from chalicelib.planning.runs.endings import end, finish_if_gone
 from chalicelib.planning.runs.run_pass import RunPass
 
 
@@ -82,12 +82,12 @@ def _failing_since(this: RunPass, replica: Replica) -> Micros:
     this replica was first asked for."""
     since = this.run.triggered_at or this.run.submitted_at
     if this.run.scales:
-        since = max(since, _asked_for(replica))
+        since = max(since, _first_requested(replica))
     placed = [job for job in replica.submissions if job.assignment is not None and job.submitted_at >= since]
     return max((job.finished_at or job.last_processed_at for job in placed), default=since)
 
 
-def _asked_for(replica: Replica) -> Micros:
+def _first_requested(replica: Replica) -> Micros:
     """Its number may have been another's before, which wasn't wanted any more: only the retries since count."""
     attempts = 0 if replica.retry is None else replica.retry.attempt
     first = max(job.submission_num for job in replica.submissions) - attempts
@@ -98,16 +98,16 @@ def retire(this: RunPass, replica: Replica) -> None:
     """End the jobs of a replica that will be retried; once all have left their machines, it waits."""
     for job in replica.live:
         ending = end(this, job, JobReason.terminated_by_server, "to be resubmitted")
-        this.keep(ending.with_(ended_with_replica=True))
-        bury(this, this.jobs[job.id])
+        this.update_job(ending.with_(ended_with_replica=True))
+        finish_if_gone(this, this.jobs[job.id])
     jobs = [this.jobs[job.id] for job in replica.jobs]
     if all(job.finished for job in jobs):
         attempt = 1 + (replica.retry.attempt if replica.retry else 0)
         resume_at = max(job.last_processed_at for job in jobs) + backoff(attempt)
-        note(this, ReplicaRetry(replica=replica.num, attempt=attempt, resume_at=resume_at))
+        save_retry(this, ReplicaRetry(replica=replica.num, attempt=attempt, resume_at=resume_at))
 
 
-def note(this: RunPass, retry: ReplicaRetry) -> None:
+def save_retry(this: RunPass, retry: ReplicaRetry) -> None:
     """Keep what is known of a replica that failed."""
     others = (other for other in this.run.retries if other.replica != retry.replica)
     this.run = this.run.with_(retries=(*others, retry))
@@ -117,7 +117,7 @@ def note(this: RunPass, retry: ReplicaRetry) -> None:
 # --- a retry ---------------------------------------------------------------------------------------------------------
 
 
-def submit_again(this: RunPass, replica: Replica) -> None:
+def resubmit(this: RunPass, replica: Replica) -> None:
     """Submit every job of the replica again. The count of attempts is kept until it has a place."""
     nums = {job.submission_num for job in replica.jobs}
     num = max(nums) + (len(nums) == 1)  # else a commit in parts was cut short: the rest follows
@@ -125,7 +125,7 @@ def submit_again(this: RunPass, replica: Replica) -> None:
         if old.submission_num < num:
             submit(this, old.slot, num, old.replica_group)
     if replica.retry is not None:
-        note(this, replica.retry.with_(resume_at=None))
+        save_retry(this, replica.retry.with_(resume_at=None))
 
 
 def submit_all(this: RunPass, since: Micros) -> None:
@@ -166,11 +166,11 @@ def submit(this: RunPass, slot: tuple[int, int], num: int, group: str, *, anew: 
         last_processed_at=this.now,
         due_at=this.now if job_num == 0 else None,
     )
-    this.keep(job)
+    this.update_job(job)
     if num and not anew:
-        this.draft.tell(EventType.resubmitted, job, number=num + 1)
+        this.draft.record(EventType.resubmitted, job, number=num + 1)
     else:
-        this.draft.tell(EventType.created, job)
+        this.draft.record(EventType.created, job)
     this.draft.wake(f"queue/{this.run.project_id}")
 
 
@@ -187,7 +187,7 @@ def ended(job: Job) -> bool:
     return job.finished or job.status == JobStatus.terminating
 
 
-def wasnt_wanted(job: Job) -> bool:
+def was_removed(job: Job) -> bool:
     """It was scaled down, or ended by itself while it was to be."""
     return ended(job) and (job.reason is JobReason.scaled_down or job.draining_at is not None)
 
@@ -196,7 +196,7 @@ def _outcome(job: Job) -> str:
     return job_outcome(job.reason) if job.reason else "failed"
 
 
-def why(job: Job) -> str:
+def end_text(job: Job) -> str:
     """Why a job ended, in words."""
     assert job.reason is not None, "none ends without"
     return job.message or f"{job.name} {short_text(job.reason, job.exit_status) or job.reason.value.replace('_', ' ')}"

@@ -48,7 +48,7 @@ class LiveReplica:
     num: int
     standing: Standing
     current: bool = True  # of the version that the run should have
-    let_go: bool = False  # drained: it can be stopped
+    drained: bool = False  # it can be stopped
     draining: bool = False
 
     @property
@@ -86,9 +86,9 @@ def roll(group: LiveGroup) -> RolloutSteps:
     staying = sorted((member for member in group.members if not member.draining), key=lambda member: member.rank)
     held = group.failed and (group.stood_in or any(member.serves and not member.current for member in staying))
     going = _going(group.desired, staying, held)
-    gone = {member.num for member in going}
-    staying = [member for member in staying if member.num not in gone]
-    drained = [member.num for member in group.members if member.draining and member.let_go]
+    going_nums = {member.num for member in going}
+    staying = [member for member in staying if member.num not in going_nums]
+    drained = [member.num for member in group.members if member.draining and member.drained]
     leaves = group.leaving + len(going) + sum(member.draining for member in group.members)
     create = max(0, group.desired - len(staying))
     if not leaves and any(not member.current for member in staying) and len(staying) == group.desired:
@@ -118,7 +118,7 @@ def _going(desired: int, worst_first: Sequence[LiveReplica], held: bool) -> list
     return going
 
 
-def is_let_go(job_id: str, since: Micros, patience: Micros, traffic: Iterable[Traffic], now: Micros) -> bool:
+def is_drained(job_id: str, since: Micros, patience: Micros, traffic: Iterable[Traffic], now: Micros) -> bool:
     """May a draining job be stopped? `patience`: how long it may take to stop, if the user said so."""
     doors = list(traffic)
     if now >= drained_by(since, patience):

@@ -12,19 +12,19 @@ from dataclasses import replace
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import RunStatus
-from chalicelib.machines.run import BACKOFF, LOOK, SETTLED
+from chalicelib.machines.run import BACKOFF, CHECK_RUN_EVERY, SETTLED
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.step_parts import in_parts
-from chalicelib.planning.runs.endings import bury, end_jobs
-from chalicelib.planning.runs.gang_executions import tell_executions
+from chalicelib.planning.runs.endings import end_jobs, finish_if_gone
+from chalicelib.planning.runs.gang_executions import answer_executions
 from chalicelib.planning.runs.gangs import await_nodes, holds, settle
-from chalicelib.planning.runs.replicas import Replica, complete, refusal, replicas, retire, submit_again, why
+from chalicelib.planning.runs.replicas import Replica, complete, end_text, refusal, replicas, resubmit, retire
 from chalicelib.planning.runs.run_pass import RunPass
-from chalicelib.planning.runs.schedule import start, wait_again
+from chalicelib.planning.runs.schedule import reschedule, start
 from chalicelib.planning.runs.service_run import tend
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from chalicelib.planning.runs.status import end_run, observe_jobs, pause
-from chalicelib.planning.runs.timeouts import weigh
+from chalicelib.planning.runs.timeouts import check_job
 
 
 def decide_run(snapshot: RunSnapshot) -> Plan:
@@ -34,16 +34,16 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
     this = RunPass(snapshot)
     if steps := settle(this):
         return Plan(tuple(steps), next_wake=snapshot.now)
-    tell_executions(this)
+    answer_executions(this)
     complete(this)
     _queue(this)
     await_nodes(this)
     for job in this.latest():
-        weigh(this, job)
+        check_job(this, job)
     if this.run.status == RunStatus.terminating:
         end_jobs(this)
     for job in this.latest():
-        bury(this, job)
+        finish_if_gone(this, job)
     _judge(this)
     due = _schedule(this)
     return Plan(tuple(in_parts(this.draft.step(), snapshot.run)) if not this.draft.empty else (), next_wake=due)
@@ -55,7 +55,7 @@ def _queue(this: RunPass) -> None:
         return
     for job in this.latest():
         if job.queued and job.due_at is None:
-            this.keep(job.with_(due_at=this.now))
+            this.update_job(job.with_(due_at=this.now))
             this.draft.wake(f"queue/{this.run.project_id}")
 
 
@@ -70,7 +70,7 @@ def _judge(this: RunPass) -> None:
             this.check_by(this.now)
             this.draft.wake(this.snapshot.unit)
             return
-        if not wait_again(this):
+        if not reschedule(this):
             this.run = this.draft.finish_run(this.run.with_(retries=()))
 
 
@@ -93,7 +93,7 @@ def _fold(this: RunPass) -> None:
     for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
         worst = next((job for verdict, job in verdicts if verdict is reason), None)
         if worst is not None:
-            end_run(this, reason, words + why(worst))
+            end_run(this, reason, words + end_text(worst))
             return
     if not parts:
         return
@@ -120,7 +120,7 @@ def _done(this: RunPass, part: Replica) -> bool:
 def _submit_due(this: RunPass) -> None:
     for part in replicas(this):
         if part.waiting is not None and part.waiting <= this.now:
-            submit_again(this, part)
+            resubmit(this, part)
 
 
 def _schedule(this: RunPass) -> Micros | None:
@@ -128,10 +128,10 @@ def _schedule(this: RunPass) -> Micros | None:
     even if the run changes: one more pass costs less than to move it each time."""
     for job in list(this.jobs.values()):
         if job.due_at is not None and job.due_at <= this.now and not job.queued:
-            this.keep(job.with_(due_at=None))
+            this.update_job(job.with_(due_at=None))
     if this.run.finished:
         return None
-    patience = max(LOOK, BACKOFF[-1]) if this.run.status == RunStatus.pending else LOOK
+    patience = max(CHECK_RUN_EVERY, BACKOFF[-1]) if this.run.status == RunStatus.pending else CHECK_RUN_EVERY
     asleep = this.run.status == RunStatus.pending and this.run.resume_at is None
     if asleep or (this.run.status == RunStatus.running and all(job.settled for job in this.jobs.values())):
         patience = SETTLED

@@ -50,6 +50,6 @@ class RunPass:
         if deadline is not None:
             self.deadlines.append(deadline)
 
-    def keep(self, job: Job) -> None:
+    def update_job(self, job: Job) -> None:
         self.jobs[job.id] = job
         self.draft.save(job)

@@ -82,7 +82,7 @@ def scale(
         return Scaling(current, "")
     if not traffic:
         return _never_called(spec, current, bounds, state, seen, now)
-    doors = _believed(traffic)
+    doors = _trusted(traffic)
     silent = [door for door in doors if not door.quiet and now - door.at > STALE]
     if silent:
         since = clock(min(door.at for door in silent))
@@ -91,13 +91,13 @@ def scale(
         return Scaling(current, why, panic_until=panic_until, stale=True)
     load = _Load.of(spec, doors, seen, now)
     wanted = _clip(load.wanted, bounds)
-    basis = load.words(spec)
+    basis = load.text(spec)
     if load.sudden is not None and _clip(load.sudden, bounds) >= 2 * max(1, seen.ready):
         desired = max(current, wanted, _clip(load.sudden, bounds))
         until = now + load.window
         why = f"{basis}, after a sudden rise: none is removed before {clock(until)}"
         return Scaling(desired, why, _check_at(spec, doors, desired, bounds, state, until, now), panic_until=until)
-    waits, because = _waits(spec, current, wanted, state, panic_until, now)
+    waits, because = _delay(spec, current, wanted, state, panic_until, now)
     if waits is not None:
         step = f"{wanted - current} more" if wanted > current else f"{current - wanted} fewer"
         why = f"{basis}: {step} at {clock(waits)} because of {because}"
@@ -118,7 +118,7 @@ def _never_called(
     return Scaling(current, why, until) if until > now else Scaling(bounds[0], why)
 
 
-def _waits(
+def _delay(
     spec: ScalingSpec, current: int, wanted: int, state: Scale, panic_until: Micros | None, now: Micros
 ) -> tuple[Micros | None, str]:
     """Until when a change has to wait, and for what; None: it needn't, or there is none."""
@@ -163,7 +163,7 @@ def _first(at: Micros, other: Micros | None) -> Micros:
     return at if other is None else min(at, other)
 
 
-def _believed(traffic: Sequence[Traffic]) -> list[Traffic]:
+def _trusted(traffic: Sequence[Traffic]) -> list[Traffic]:
     """Without doors that fell silent so long ago that their clients have gone to another one, heard since."""
     last = max(door.at for door in traffic)
     return [door for door in traffic if door.quiet or last - door.at <= KEPT]
@@ -193,7 +193,7 @@ class _Load:
         wanted = 0 if idle else max(1, _share(amount, spec.target))
         return cls(amount, window, wanted, sudden, idle, waiting)
 
-    def words(self, spec: ScalingSpec) -> str:
+    def text(self, spec: ScalingSpec) -> str:
         over = "1 min" if self.window == MINUTE else "5 min" if self.window == 5 * MINUTE else "30 s"
         if self.idle:
             return f"no requests for {over}"

@@ -45,7 +45,7 @@ def start(this: RunPass) -> None:
     submit_all(this, since)
 
 
-def wait_again(this: RunPass) -> bool:
+def reschedule(this: RunPass) -> bool:
     """Instead of ending, an ended start waits for the next. False if there is none."""
     schedule = schedule_of(this.snapshot.run_spec)
     if schedule is None or this.run.reason not in _GO_ON:

@@ -37,18 +37,18 @@ from chalicelib.errors import Bug
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.jobs.replica_groups import groups_of, without
 from chalicelib.planning.matching.requirements import merged_run
-from chalicelib.planning.runs.endings import bury, end
+from chalicelib.planning.runs.endings import end, finish_if_gone
 from chalicelib.planning.runs.replicas import (
     Replica,
+    end_text,
     ended,
-    note,
     refusal,
     replicas,
+    resubmit,
     retire,
+    save_retry,
     submit,
-    submit_again,
-    wasnt_wanted,
-    why,
+    was_removed,
 )
 from chalicelib.planning.runs.rollout import (
     DRAIN,
@@ -57,15 +57,15 @@ from chalicelib.planning.runs.rollout import (
     LiveReplica,
     Standing,
     drained_by,
-    is_let_go,
+    is_drained,
     ready_by,
     roll,
 )
 from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.scaling import GroupState, scale
-from chalicelib.planning.runs.status import end_run, observe_jobs, pause, rest
+from chalicelib.planning.runs.status import end_run, observe_jobs, pause, suspend
 
-REST: Micros = BACKOFF[0]  # before a replica whose work is done is started again
+RESTART_PAUSE: Micros = BACKOFF[0]  # before a replica whose work is done is started again
 
 
 @dataclass
@@ -108,7 +108,7 @@ def tend(this: RunPass) -> None:
     for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
         worst = next((job for verdict, job in fatal if verdict is reason), None)
         if worst is not None:
-            end_run(this, reason, words + why(worst))
+            end_run(this, reason, words + end_text(worst))
             return
     if _all_done(groups):
         end_run(this, RunReason.all_jobs_done, "")
@@ -118,7 +118,7 @@ def tend(this: RunPass) -> None:
         _step(this, name, group, numbers)
     for part in replicas(this):
         if part.waiting is not None and part.waiting <= this.now:
-            submit_again(this, part)
+            resubmit(this, part)
     _status(this, groups)
 
 
@@ -150,7 +150,7 @@ def _rescale(this: RunPass) -> None:
         if was is None or was.desired != each.desired or (each.stale and not was.stale):
             group = f"group {each.group}: " if len(after) > 1 else ""
             counts = {"before": str(was.desired if was else 0), "after": str(each.desired)}
-            this.draft.tell(EventType.scaled, this.run, detail=group + each.why, **counts)
+            this.draft.record(EventType.scaled, this.run, detail=group + each.why, **counts)
     this.run = this.run.with_(scales=after)
     this.draft.save(this.run)
 
@@ -188,7 +188,7 @@ def _renumber(this: RunPass) -> None:
         if job.deployment_num != now and not ended(job):
             spec = spec_of(this.snapshot.job_specs, job)
             if spec is not None and spec == this.spec_of(job):
-                this.keep(job.with_(deployment_num=now))
+                this.update_job(job.with_(deployment_num=now))
 
 
 def _sort_replicas(this: RunPass) -> dict[str, _Group]:
@@ -224,12 +224,12 @@ def _add(this: RunPass, group: _Group, part: Replica) -> None:
         group.members.append(member)
         for check_at in checks:
             this.check_by(check_at)
-    elif wasnt_wanted(job) or (part.retry and part.retry.given_up) or (earlier and job.finished):
-        _add_gone(group, job)
+    elif was_removed(job) or (part.retry and part.retry.given_up) or (earlier and job.finished):
+        _add_removed(group, job)
     elif group.former:
         if part.waiting is not None:
             _give_up(this, part)
-        _add_gone(group, job)
+        _add_removed(group, job)
     elif part.done:
         _add_done(this, group, job)
     elif part.waiting is not None:
@@ -238,7 +238,7 @@ def _add(this: RunPass, group: _Group, part: Replica) -> None:
         _add_failed(this, group, part, job)
 
 
-def _add_gone(group: _Group, job: Job) -> None:
+def _add_removed(group: _Group, job: Job) -> None:
     if job.finished:
         group.free.append(job.replica_num)
     else:
@@ -246,9 +246,9 @@ def _add_gone(group: _Group, job: Job) -> None:
 
 
 def _add_done(this: RunPass, group: _Group, job: Job) -> None:
-    until = (job.finished_at or this.now) + REST
+    until = (job.finished_at or this.now) + RESTART_PAUSE
     if job.deployment_num != this.run.deployment_num or (job.finished and until <= this.now):
-        _add_gone(group, job)
+        _add_removed(group, job)
     else:
         group.resting.append(job)
         group.members.append(LiveReplica(job.replica_num, Standing.submitted))
@@ -259,29 +259,29 @@ def _add_done(this: RunPass, group: _Group, job: Job) -> None:
 
 def _add_failed(this: RunPass, group: _Group, part: Replica, job: Job) -> None:
     verdict = refusal(this, part, job)
-    if verdict is None or (job.reason is JobReason.failed_to_start_due_to_no_capacity and _others_serve(this, job)):
+    if verdict is None or (job.reason is JobReason.failed_to_start_due_to_no_capacity and _peers_serve(this, job)):
         group.retried.append(part)
         group.members.append(LiveReplica(part.num, Standing.submitted))
     elif job.deployment_num != this.run.deployment_num:
-        _add_gone(group, job)
+        _add_removed(group, job)
     elif group.desired == 0:
         _give_up(this, part)
-        _add_gone(group, job)
+        _add_removed(group, job)
     else:
         group.failed.append((verdict, job))
 
 
-def _others_serve(this: RunPass, job: Job) -> bool:
-    mine = (other for other in this.latest() if other.replica_group == job.replica_group and not ended(other))
-    return any(_member(this, other)[0].serves for other in mine)
+def _peers_serve(this: RunPass, job: Job) -> bool:
+    peers = (other for other in this.latest() if other.replica_group == job.replica_group and not ended(other))
+    return any(_member(this, other)[0].serves for other in peers)
 
 
 def _member(this: RunPass, job: Job) -> tuple[LiveReplica, tuple[Micros, ...]]:
     """A live replica, and when that may be another though nobody reports anything."""
     draining = job.draining_at is not None
-    let_go, checks = _let_go(this, job) if draining else (False, ())
+    drained, checks = _is_drained(this, job) if draining else (False, ())
     current = job.deployment_num == this.run.deployment_num
-    return LiveReplica(job.replica_num, _standing(job), current=current, draining=draining, let_go=let_go), checks
+    return LiveReplica(job.replica_num, _standing(job), current=current, draining=draining, drained=drained), checks
 
 
 def _standing(job: Job) -> Standing:
@@ -292,14 +292,14 @@ def _standing(job: Job) -> Standing:
     return Standing.running if job.ready_at is None else Standing.serving
 
 
-def _let_go(this: RunPass, job: Job) -> tuple[bool, tuple[Micros, ...]]:
+def _is_drained(this: RunPass, job: Job) -> tuple[bool, tuple[Micros, ...]]:
     """May a draining replica be stopped, because no door has anything under way there? And when to ask again."""
     since, patience = job.draining_at or this.now, _patience(this, job)
     spec = this.spec_of(job)
     if spec is not None and spec.routing == "worker" and spec.discovery is not None:
         return True, ()  # asked to stop, it leaves its router by itself and ends what it has begun
     doors, checks = _doors_to(this, job)
-    if is_let_go(job.id, since, patience, doors, this.now):
+    if is_drained(job.id, since, patience, doors, this.now):
         return True, checks
     return False, (*checks, drained_by(since, patience))
 
@@ -338,8 +338,8 @@ def _patience(this: RunPass, job: Job) -> Micros:
 
 def _all_done(groups: dict[str, _Group]) -> bool:
     """Each replica that there is has ended its work a moment ago, and nothing else is on its way."""
-    rest = sum(len(group.resting) for group in groups.values())
-    return rest > 0 and not any(len(group.members) > len(group.resting) for group in groups.values())
+    resting = sum(len(group.resting) for group in groups.values())
+    return resting > 0 and not any(len(group.members) > len(group.resting) for group in groups.values())
 
 
 # --- the next step ---------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def _step(this: RunPass, name: str, group: _Group, numbers: Iterator[int]) -> No
             retire(this, part)
     for num in steps.drain:
         job = group.parts[num].jobs[0]
-        this.keep(job.with_(draining_at=this.now))
+        this.update_job(job.with_(draining_at=this.now))
         this.check_by(drained_by(this.now, _patience(this, job)))
     out_of_date = {member.num for member in group.members if not member.current}
     for num in steps.stop:
@@ -380,45 +380,45 @@ def _stop(this: RunPass, part: Replica, message: str) -> None:
     job = this.jobs[part.jobs[0].id]
     if not ended(job):
         end(this, job, JobReason.scaled_down, message)
-        bury(this, this.jobs[job.id])
+        finish_if_gone(this, this.jobs[job.id])
     elif not part.done:
         _give_up(this, part)
 
 
 def _give_up(this: RunPass, part: Replica) -> None:
-    note(this, ReplicaRetry(replica=part.num, attempt=0, given_up=True))
+    save_retry(this, ReplicaRetry(replica=part.num, attempt=0, given_up=True))
 
 
 def _status(this: RunPass, groups: dict[str, _Group]) -> None:
     parts = replicas(this)
     if any(part.live for part in parts):
         if this.run.status == RunStatus.pending:
-            this.run = this.draft.move_run(this.run, "resubmit", note=_wakes(this), resume_at=None)
-        trouble = ""
+            this.run = this.draft.move_run(this.run, "resubmit", note=_wake_reason(this), resume_at=None)
+        problem = ""
         for group in groups.values():
-            trouble, check_at = _trouble(this, group)
+            problem, check_at = _rollout_problem(this, group)
             this.check_by(check_at)
-            if trouble:
+            if problem:
                 break
-        if trouble and trouble != this.run.message:
-            this.draft.tell(EventType.paused, this.run, detail=trouble)
-        observe_jobs(this, parts, trouble)
+        if problem and problem != this.run.message:
+            this.draft.record(EventType.paused, this.run, detail=problem)
+        observe_jobs(this, parts, problem)
     elif all(job.finished for job in this.jobs.values()):
         if any(part.waiting is not None for part in parts):
             pause(this, parts)
         elif not any(group.resting for group in groups.values()):
-            rest(this, None, without(_config(this)))
+            suspend(this, None, without(_config(this)))
 
 
-def _wakes(this: RunPass) -> str:
+def _wake_reason(this: RunPass) -> str:
     reasons = (scale.why for scale in this.run.scales if scale.desired)
     return "retrying" if this.run.resume_at is not None else next(reasons, "")
 
 
-def _trouble(this: RunPass, group: _Group) -> tuple[str, Micros | None]:
+def _rollout_problem(this: RunPass, group: _Group) -> tuple[str, Micros | None]:
     """Why a rollout doesn't go on, empty if it does; and when to ask again."""
     if group.bad is not None:
-        return f"the new version doesn't work, so the one before stays: {why(group.bad)}", None
+        return f"the new version doesn't work, so the one before stays: {end_text(group.bad)}", None
     if not group.rolls:
         return "", None
     checks: list[Micros] = []

@@ -11,7 +11,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.run_progress import STAGES
-from chalicelib.planning.runs.replicas import why
+from chalicelib.planning.runs.replicas import end_text
 from chalicelib.planning.runs.schedule import schedule_of
 
 
@@ -23,6 +23,6 @@ def finish(draft: Draft, run: Run, job: Job, run_spec: RunSpec, job_specs: Seque
     done = job.reason is not None and job_outcome(job.reason) == "done"
     if not done and job_specs[0].retry is not None:
         return run
-    reason, message = (RunReason.all_jobs_done, "") if done else (RunReason.job_failed, why(job))
+    reason, message = (RunReason.all_jobs_done, "") if done else (RunReason.job_failed, end_text(job))
     ending = draft.move_run(run, "end", reason=reason, message=message, resume_at=None, retries=())
     return draft.finish_run(ending)

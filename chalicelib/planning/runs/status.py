@@ -11,9 +11,9 @@ from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import RunStatus
 from chalicelib.machines.run import RUN, observe
 from chalicelib.machines.table import allows
-from chalicelib.planning.runs.endings import bury, end_jobs
+from chalicelib.planning.runs.endings import end_jobs, finish_if_gone
 from chalicelib.planning.runs.gang_executions import at_stage
-from chalicelib.planning.runs.replicas import Replica, why
+from chalicelib.planning.runs.replicas import Replica, end_text
 from chalicelib.planning.runs.run_pass import RunPass
 
 
@@ -21,10 +21,10 @@ def pause(this: RunPass, parts: Sequence[Replica]) -> None:
     """Only waiting replicas are left."""
     resume_at, first = min((part.waiting, part.num) for part in parts if part.waiting is not None)
     failed = next(part for part in parts if part.num == first).failures[0]
-    rest(this, resume_at, f"will be retried: {why(failed)}")
+    suspend(this, resume_at, f"will be retried: {end_text(failed)}")
 
 
-def rest(this: RunPass, resume_at: Micros | None, message: str) -> None:
+def suspend(this: RunPass, resume_at: Micros | None, message: str) -> None:
     """Nothing of it runs, so the run gives up its fleet: another may be better next time."""
     waits: dict[str, Any] = {"resume_at": resume_at, "message": message, "fleet_id": None, "fleet_name": None}
     if this.run.status != RunStatus.pending:
@@ -48,7 +48,7 @@ def observe_jobs(this: RunPass, parts: Sequence[Replica], first: str = "") -> No
     message = (
         first
         or next((job.message or at_stage(this) for job in live if job.status == JobStatus.submitted), "")
-        or next((f"replica {part.num} will be retried: {why(part.failures[0])}" for part in waiting), "")
+        or next((f"replica {part.num} will be retried: {end_text(part.failures[0])}" for part in waiting), "")
     )
     if message != this.run.message:
         changes["message"] = message
@@ -71,4 +71,4 @@ def end_run(this: RunPass, reason: RunReason, message: str) -> None:
     this.run = this.draft.move_run(this.run, "end", reason=reason, message=message, resume_at=None, retries=())
     end_jobs(this)
     for job in this.latest():
-        bury(this, job)
+        finish_if_gone(this, job)

@@ -6,7 +6,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason
-from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_BE_TOLD, TO_START
+from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_GET_ADDRESSES, TO_START
 from chalicelib.machines.volume import TO_ATTACH
 from chalicelib.planning.jobs.neighbours import needed
 from chalicelib.planning.runs.endings import end, lost_at
@@ -16,19 +16,19 @@ from chalicelib.planning.runs.verdicts import CONTINUES, JobVerdict
 from chalicelib.planning.volumes.attachments import attached_for
 
 
-def weigh(this: RunPass, job: Job) -> None:
+def check_job(this: RunPass, job: Job) -> None:
     """Start terminating a job if it has run out of time or lost its machine."""
     if job.finished or job.status == JobStatus.submitted:
         return
     job = _record_silence(this, job)
     if job.status == JobStatus.terminating:
         return
-    for question in QUESTIONS:
-        verdict = question(this, job)
+    for check in CHECKS:
+        verdict = check(this, job)
         this.check_by(verdict.check_at)
         if any(getattr(job, name) != value for name, value in verdict.record.items()):
             job = job.with_(**verdict.record)
-            this.keep(job)
+            this.update_job(job)
         if verdict.reason is not None:
             end(this, job, verdict.reason, verdict.message)
             return
@@ -45,7 +45,7 @@ def _record_silence(this: RunPass, job: Job) -> Job:
     if silent == (job.disconnected_at is not None):
         return job
     watched = job.with_(disconnected_at=this.now if silent else None)
-    this.keep(watched)
+    this.update_job(watched)
     return watched
 
 
@@ -85,7 +85,7 @@ def _volume_lost(this: RunPass, job: Job) -> JobVerdict:
     return CONTINUES
 
 
-def _silent_too_long(this: RunPass, job: Job) -> JobVerdict:
+def _host_lost(this: RunPass, job: Job) -> JobVerdict:
     lost = lost_at(this, job)
     if lost is None or this.now < lost:
         return JobVerdict(check_at=lost)
@@ -104,7 +104,7 @@ def _overtime(this: RunPass, job: Job) -> JobVerdict:
             deadline += TO_ATTACH
         spec, text = this.spec_of(job), "the task didn't start in time"
         if spec is not None and needed(spec):
-            deadline += TO_BE_TOLD
+            deadline += TO_GET_ADDRESSES
             text += ", or replicas whose addresses it needs had none"
         reason = JobReason.waiting_runner_limit_exceeded
     elif job.status == JobStatus.pulling:
@@ -123,7 +123,7 @@ def _overtime(this: RunPass, job: Job) -> JobVerdict:
     return JobVerdict(reason, text) if this.now >= deadline else JobVerdict(check_at=deadline)
 
 
-QUESTIONS = (_machine_gone, _no_longer_shared, _volume_lost, _silent_too_long, _overtime, inactive, underused)
+CHECKS = (_machine_gone, _no_longer_shared, _volume_lost, _host_lost, _overtime, inactive, underused)
 
 
 def _start_by(placed: Micros, instance: Instance | None) -> Micros:

@@ -17,9 +17,9 @@ from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import Sample
 from chalicelib.planning.runs.verdicts import CONTINUES, JobVerdict
 
-HOLE: Micros = 2 * MINUTE  # between two samples: a longer pause proves nothing of the time between
+MAX_SAMPLE_GAP: Micros = 2 * MINUTE  # between two samples: a longer pause proves nothing of the time between
 STALE: Micros = 5 * MINUTE  # samples come with the agent's messages, at the latest this much later
-AGAIN: Micros = MINUTE  # between two passes where the samples of the last seconds aren't there yet
+RECHECK: Micros = MINUTE  # between two passes where the samples of the last seconds aren't there yet
 LONGEST_WINDOW = 3_600  # seconds: so long every sample is kept
 
 
@@ -77,7 +77,7 @@ def underused(this: RunPass, job: Job) -> JobVerdict:
         text = f"GPU {lasting[0]} was below {policy.min_gpu_utilization} % for {spoken(window)} (`utilization_policy`)"
         return JobVerdict(JobReason.terminated_due_to_utilization_policy, text, record=record)
     ends = min((since for since in quiet if since is not None), default=latest) + window
-    return JobVerdict(check_at=max(ends, this.now + AGAIN), record=record)
+    return JobVerdict(check_at=max(ends, this.now + RECHECK), record=record)
 
 
 def _unreported(gpus: int, samples: Sequence[Sample]) -> str:
@@ -106,7 +106,7 @@ def quiet_since(samples: Sequence[Sample], least: float) -> list[Micros | None]:
             busy = sample.gpus[number] if number < len(sample.gpus) else None
             if busy is None or busy >= least:
                 since = None
-            elif since is None or sample.at - before > HOLE:
+            elif since is None or sample.at - before > MAX_SAMPLE_GAP:
                 since = sample.at
             before = sample.at
         found.append(since)

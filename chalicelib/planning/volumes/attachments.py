@@ -20,7 +20,7 @@ from chalicelib.domain.instants import SECOND, Micros, spoken
 from chalicelib.domain.jobs import Job, Mounted
 from chalicelib.domain.specs.mounts import MountPoint, VolumeMountPoint
 from chalicelib.domain.volumes import Attachment, AttachmentState, Device, Volume, VolumeStatus
-from chalicelib.machines.volume import LOOK_ATTACHED, LOOK_WAITING, MOVE_EVERY, TO_ATTACH
+from chalicelib.machines.volume import CHECK_ATTACHED_EVERY, CHECK_WAITING_EVERY, MOVE_EVERY, TO_ATTACH
 from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.failures import meaning
 from chalicelib.planning.kernel.plan import Effect, Failed, Outcome
@@ -72,7 +72,7 @@ def mounted(mounts: Sequence[MountPoint], chosen: Sequence[Volume]) -> tuple[Mou
     return tuple(Mounted(id=v.id, name=v.name, path=path) for v, path in zip(chosen, paths, strict=True))
 
 
-def take(
+def claim_volumes(
     draft: Draft, chosen: Sequence[Volume], job: Job, instance: Instance, *, early: bool = False
 ) -> tuple[list[Volume], Instance]:
     """The volumes and the machine, each with the other: to be committed with the job's place."""
@@ -80,10 +80,10 @@ def take(
     for volume in chosen:
         others = [each for each in volume.attachments if (each.job_id, each.instance_id) != (job.id, instance.id)]
         beside = next((each for each in volume.attachments if each.instance_id == instance.id), None)
-        mine = _attachment(job, instance, draft.now, early=early)
+        own = _attachment(job, instance, draft.now, early=early)
         if beside is not None:
-            mine = mine.with_(**_shared(beside))
-        taken.append(volume.with_(attachments=(*others, mine), last_processed_at=draft.now, due_at=draft.now))
+            own = own.with_(**_shared(beside))
+        taken.append(volume.with_(attachments=(*others, own), last_processed_at=draft.now, due_at=draft.now))
         draft.save(taken[-1])
         draft.wake(volume.unit)
     disks = tuple(dict.fromkeys((*instance.disks, *(volume.id for volume in taken))))
@@ -111,10 +111,10 @@ def _attachment(job: Job, instance: Instance, now: Micros, *, early: bool) -> At
     )
 
 
-def _shared(one: Attachment) -> dict[str, Any]:
+def _shared(attachment: Attachment) -> dict[str, Any]:
     """What is true of a disk at a machine, whichever job it is for."""
     names = ("state", "device", "name", "message", "error", "deadline", "act_until", "shows_by")
-    return {name: getattr(one, name) for name in names}
+    return {name: getattr(attachment, name) for name in names}
 
 
 def attached_for(volume: Volume, job_id: str, instance_id: str) -> Attachment | None:
@@ -123,10 +123,10 @@ def attached_for(volume: Volume, job_id: str, instance_id: str) -> Attachment | 
     return next((each for each in here if each.job_id == job_id), None)
 
 
-def kept_by(volume: Volume, job: Job, why: str) -> Volume:
+def with_hold(volume: Volume, job: Job, why: str) -> Volume:
     """`why` the job's machine can't unmount it yet; empty: nothing keeps it there."""
-    told = (each.with_(held=why) if each.job_id == job.id else each for each in volume.attachments)
-    return volume.with_(attachments=tuple(told))
+    attachments = (each.with_(held=why) if each.job_id == job.id else each for each in volume.attachments)
+    return volume.with_(attachments=tuple(attachments))
 
 
 def give_up_early(draft: Draft, volume: Volume, jobs: Collection[str], instance_id: str) -> Volume:
@@ -182,30 +182,30 @@ def may_move(volume: Volume, effect: AttachVolume | DetachVolume, facts: Backend
 
 def tend(snapshot: VolumeSnapshot, draft: Draft, volume: Volume) -> tuple[Volume, Micros | None]:
     """What is next at each of its machines; and when to look again at the latest."""
-    tending = _Tending(snapshot, draft, volume)
+    this = _AttachmentPass(snapshot, draft, volume)
     for instance_id in dict.fromkeys(each.instance_id for each in volume.attachments):
-        tending.at(instance_id)
-    return tending.volume, min(tending.looks, default=None)
+        this.at(instance_id)
+    return this.volume, min(this.checks, default=None)
 
 
-def moved(snapshot: VolumeSnapshot, draft: Draft, volume: Volume, outcome: DiskAt | DiskNotMoved) -> Volume:
+def conclude_move(snapshot: VolumeSnapshot, draft: Draft, volume: Volume, outcome: DiskAt | DiskNotMoved) -> Volume:
     """What follows from an attempt. One that was overtaken has no consequences."""
-    tending = _Tending(snapshot, draft, volume)
-    here = tending.entries(outcome.instance_id)
+    this = _AttachmentPass(snapshot, draft, volume)
+    here = this.entries(outcome.instance_id)
     if here and here[0].act_until == outcome.act_until:
         if isinstance(outcome, DiskAt):
-            tending.seen(here[0], outcome)
+            this.seen(here[0], outcome)
         else:
-            tending.not_moved(here[0], outcome)
+            this.not_moved(here[0], outcome)
         draft.wake(volume.unit)
-    return tending.volume
+    return this.volume
 
 
-class _Tending:
+class _AttachmentPass:
     def __init__(self, snapshot: VolumeSnapshot, draft: Draft, volume: Volume) -> None:
         self.snapshot, self.now, self.draft, self.volume = snapshot, snapshot.now, draft, volume
         self.facts = snapshot.facts or BackendFacts(name=volume.backend)
-        self.looks: list[Micros] = []
+        self.checks: list[Micros] = []
 
     def entries(self, instance_id: str) -> list[Attachment]:
         return [each for each in self.volume.attachments if each.instance_id == instance_id]
@@ -231,50 +231,52 @@ class _Tending:
             if here[0].state is AttachmentState.attaching and (here[0].act_until or 0) <= self.now:
                 self._attaching(here[0])  # an attempt to attach may be repeated before the last one shows
             else:
-                self.looks.append(quiet)
+                self.checks.append(quiet)
         elif here and here[0].state is AttachmentState.attaching:
             self._attaching(here[0])
         elif here and here[0].state is AttachmentState.detaching:
             self._attempt(here[0], DetachVolume)
         elif here:
-            self.looks.append(self.now + LOOK_ATTACHED)
+            self.checks.append(self.now + CHECK_ATTACHED_EVERY)
 
-    def _over(self, one: Attachment) -> bool:
+    def _over(self, attachment: Attachment) -> bool:
         """Has its job ended, or lost this place?"""
-        job = self.snapshot.jobs.get(one.job_id)
+        job = self.snapshot.jobs.get(attachment.job_id)
         if job is None or job.finished:
             return True
         if job.assignment is None:
-            return not one.early
-        return job.assignment.instance_id != one.instance_id
+            return not attachment.early
+        return job.assignment.instance_id != attachment.instance_id
 
-    def _attaching(self, one: Attachment) -> None:
-        instance = self.snapshot.instances.get(one.instance_id)
-        if one.error or instance is None or instance.status not in _THERE:
-            self.looks.append(self.now + LOOK_WAITING)
+    def _attaching(self, attachment: Attachment) -> None:
+        instance = self.snapshot.instances.get(attachment.instance_id)
+        if attachment.error or instance is None or instance.status not in _THERE:
+            self.checks.append(self.now + CHECK_WAITING_EVERY)
         elif self.volume.status is not VolumeStatus.active:
-            self._give_up(one, f"it is {self.volume.status.value}")
-        elif one.deadline is not None and self.now >= one.deadline:
-            why = f": {one.message}" if one.message else ""
-            self._give_up(one, f"it wasn't attached to {one.instance_name} within {spoken(TO_ATTACH)}{why}")
-        elif self.volume.due_at is not None and self.volume.due_at > self.now and one.deadline is not None:
-            self.looks.append(self.volume.due_at)
+            self._give_up(attachment, f"it is {self.volume.status.value}")
+        elif attachment.deadline is not None and self.now >= attachment.deadline:
+            why = f": {attachment.message}" if attachment.message else ""
+            self._give_up(
+                attachment, f"it wasn't attached to {attachment.instance_name} within {spoken(TO_ATTACH)}{why}"
+            )
+        elif self.volume.due_at is not None and self.volume.due_at > self.now and attachment.deadline is not None:
+            self.checks.append(self.volume.due_at)
         else:
-            self._attempt(one, AttachVolume, deadline=one.deadline or self.now + TO_ATTACH)
+            self._attempt(attachment, AttachVolume, deadline=attachment.deadline or self.now + TO_ATTACH)
 
-    def _attempt(self, one: Attachment, effect: type[AttachVolume | DetachVolume], **changes: Any) -> None:
+    def _attempt(self, attachment: Attachment, effect: type[AttachVolume | DetachVolume], **changes: Any) -> None:
         until = purchases.act_until(self.now, self.facts)
-        self._change(one.instance_id, act_until=until, **changes)
-        self.looks.append(until)
+        self._change(attachment.instance_id, act_until=until, **changes)
+        self.checks.append(until)
         volume = self.volume
-        self.draft.act(effect(volume.unit, volume.backend, until, volume.project_id, one.instance_id))
+        self.draft.act(effect(volume.unit, volume.backend, until, volume.project_id, attachment.instance_id))
 
-    def _give_up(self, one: Attachment, why: str) -> None:
+    def _give_up(self, attachment: Attachment, why: str) -> None:
         error = f"volume {self.volume.name}: {why}"[:500]
-        self._change(one.instance_id, error=error, act_until=None)
-        self.draft.tell(EventType.failed, self.volume, reason="volume_error", detail=error)
-        self.draft.wake(*(f"run/{each.run_id}" for each in self.entries(one.instance_id)))
-        self.looks.append(self.now + LOOK_WAITING)
+        self._change(attachment.instance_id, error=error, act_until=None)
+        self.draft.record(EventType.failed, self.volume, reason="volume_error", detail=error)
+        self.draft.wake(*(f"run/{each.run_id}" for each in self.entries(attachment.instance_id)))
+        self.checks.append(self.now + CHECK_WAITING_EVERY)
 
     def _drop(self, instance_id: str, gone: Sequence[Attachment]) -> None:
         """These jobs have it no more; nor has the machine, if no other job there does."""
@@ -291,36 +293,36 @@ class _Tending:
 
     # --- what came of it ---------------------------------------------------------------------------------------------
 
-    def seen(self, one: Attachment, seen: DiskAt) -> None:
-        if one.state is AttachmentState.detaching and not seen.attaching and not seen.there:
-            self._drop(one.instance_id, self.entries(one.instance_id))
-        elif one.state is AttachmentState.attaching and seen.attaching and seen.there:
+    def seen(self, attachment: Attachment, seen: DiskAt) -> None:
+        if attachment.state is AttachmentState.detaching and not seen.attaching and not seen.there:
+            self._drop(attachment.instance_id, self.entries(attachment.instance_id))
+        elif attachment.state is AttachmentState.attaching and seen.attaching and seen.there:
             changes = {"state": AttachmentState.attached, "device": seen.device, "name": _device_name(seen.device)}
-            self._change(one.instance_id, **changes, message="", act_until=None, shows_by=None)
-            self.draft.wake(*(f"run/{each.run_id}" for each in self.entries(one.instance_id)))
+            self._change(attachment.instance_id, **changes, message="", act_until=None, shows_by=None)
+            self.draft.wake(*(f"run/{each.run_id}" for each in self.entries(attachment.instance_id)))
         else:
             pause = max(MOVE_EVERY, self.facts.visibility_lag) if seen.attaching else MOVE_EVERY
-            self._change(one.instance_id, act_until=None, shows_by=self.now + pause)
+            self._change(attachment.instance_id, act_until=None, shows_by=self.now + pause)
         self._soon(MOVE_EVERY)
 
-    def not_moved(self, one: Attachment, failed: DiskNotMoved) -> None:
-        if failed.error == "Gone" and not failed.attaching and self._believed(one):
-            self._drop(one.instance_id, self.entries(one.instance_id))
+    def not_moved(self, attachment: Attachment, failed: DiskNotMoved) -> None:
+        if failed.error == "Gone" and not failed.attaching and self._confirmed_gone(attachment):
+            self._drop(attachment.instance_id, self.entries(attachment.instance_id))
             self._soon(MOVE_EVERY)
             return
         means = meaning(failed.error)
-        until = None if means.settled else one.act_until
+        until = None if means.settled else attachment.act_until
         pause = means.retry_after if failed.retry_after is None else failed.retry_after
         wait = max(MOVE_EVERY, round(pause * SECOND))
-        self._change(one.instance_id, message=failed.message[:500], act_until=until, shows_by=self.now + wait)
-        if one.state is AttachmentState.attaching and not means.repeat:
-            self._give_up(one, failed.message)
+        self._change(attachment.instance_id, message=failed.message[:500], act_until=until, shows_by=self.now + wait)
+        if attachment.state is AttachmentState.attaching and not means.repeat:
+            self._give_up(attachment, failed.message)
         self._soon(wait)
 
-    def _believed(self, one: Attachment) -> bool:
+    def _confirmed_gone(self, attachment: Attachment) -> bool:
         """Is it proof enough that its provider doesn't know the disk? An answer may be wrong once, and a disk that is
         attached would stay so. If it is gone indeed, its record says so soon, or the machine ends."""
-        instance = self.snapshot.instances.get(one.instance_id)
+        instance = self.snapshot.instances.get(attachment.instance_id)
         ended = instance is None or instance.status is InstanceStatus.terminated
         return ended or self.volume.status is VolumeStatus.failed
 
@@ -329,9 +331,9 @@ class _Tending:
         self.draft.save(self.volume)
 
 
-def _untouched(one: Attachment) -> bool:
+def _untouched(attachment: Attachment) -> bool:
     """Was it never asked for at the provider?"""
-    return one.state is AttachmentState.attaching and one.deadline is None
+    return attachment.state is AttachmentState.attaching and attachment.deadline is None
 
 
 def _device_name(device: Device | None) -> str:

@@ -61,25 +61,27 @@ def _places(volume: Volume, before: tuple[Attachment, ...]) -> Iterator[str]:
     if len(here) > 1 and not volume.shareable:
         yield f"volume {volume.name} is attached to two machines"
     was = {each.instance_id: each for each in before}
-    for instance_id, one in was.items():
-        asked = one.deadline is not None or one.state is not AttachmentState.attaching
-        if instance_id not in here and asked and one.state is not AttachmentState.detaching:
-            yield f"volume {volume.name} leaves {one.instance_name}, but nothing shows it detached"
-    for one in volume.attachments:
-        old = was.get(one.instance_id)
-        if old is None and one.state is not AttachmentState.attaching:
-            yield f"volume {volume.name} is {one.state.value} at {one.instance_name}, where it wasn't before"
-        if old is not None and old.state is AttachmentState.detaching and one.state is not old.state:
-            yield f"volume {volume.name} is {one.state.value} at {one.instance_name} before it was detached from there"
+    for instance_id, attachment in was.items():
+        requested = attachment.deadline is not None or attachment.state is not AttachmentState.attaching
+        if instance_id not in here and requested and attachment.state is not AttachmentState.detaching:
+            yield f"volume {volume.name} leaves {attachment.instance_name}, but nothing shows it detached"
+    for attachment in volume.attachments:
+        old, state = was.get(attachment.instance_id), attachment.state
+        text = f"volume {volume.name} is {state.value} at {attachment.instance_name}"
+        if old is None and state is not AttachmentState.attaching:
+            yield f"{text}, where it wasn't before"
+        if old is not None and old.state is AttachmentState.detaching and state is not old.state:
+            yield f"{text} before it was detached from there"
 
 
 def _listed(volume: Volume, step: Step, known: Known) -> Iterator[str]:
     """The machine has it among its disks as long as it is attached there."""
     saved = {noun.id: noun for noun in step.saves if isinstance(noun, Instance)}
-    for one in volume.attachments:
-        instance = saved.get(one.instance_id) or known.get((Instance, one.instance_id))
+    for attachment in volume.attachments:
+        instance = saved.get(attachment.instance_id) or known.get((Instance, attachment.instance_id))
         if isinstance(instance, Instance) and volume.id not in instance.disks:
-            yield f"volume {volume.name} is {one.state.value} at {instance.name}, which doesn't have it among its disks"
+            text = f"volume {volume.name} is {attachment.state.value} at {instance.name}"
+            yield f"{text}, which doesn't have it among its disks"
 
 
 def _of_job(job: Job, volumes: dict[str, Volume], known: Known) -> Iterator[str]:
@@ -90,13 +92,19 @@ def _of_job(job: Job, volumes: dict[str, Volume], known: Known) -> Iterator[str]
     for each in job.assignment.volumes:
         volume = volumes.get(each.id) or known.get((Volume, each.id))
         at = volume.attachments if isinstance(volume, Volume) else ()
-        if (job.id, job.assignment.instance_id) not in {(one.job_id, one.instance_id) for one in at}:
+        if (job.id, job.assignment.instance_id) not in {
+            (attachment.job_id, attachment.instance_id) for attachment in at
+        }:
             yield f"job {job.name} is placed without its volume {each.name}"
 
 
 def _intended(effect: AttachVolume | DetachVolume, volumes: dict[str, Volume]) -> Iterator[str]:
     state = AttachmentState.attaching if isinstance(effect, AttachVolume) else AttachmentState.detaching
     volume = next((each for each in volumes.values() if each.unit == effect.unit), None)
-    here = [] if volume is None else [one for one in volume.attachments if one.instance_id == effect.instance_id]
-    if not here or any((one.state, one.act_until) != (state, effect.act_until) for one in here):
+    here = (
+        []
+        if volume is None
+        else [attachment for attachment in volume.attachments if attachment.instance_id == effect.instance_id]
+    )
+    if not here or any((attachment.state, attachment.act_until) != (state, effect.act_until) for attachment in here):
         yield f"{effect.unit} is {state.value} at {effect.instance_id} without a committed act_until"

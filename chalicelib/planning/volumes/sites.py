@@ -130,14 +130,14 @@ def _busy(names: Names, volumes: Volumes) -> Iterator[str]:
     for each in names:
         known = [volumes[name] for name in each if name in volumes and active(volumes[name])]
         if known and not any(map(free, known)):
-            yield f"for volume `{known[0].name}`, {held_by(known[0])}"
+            yield f"for volume `{known[0].name}`, {current_use(known[0])}"
     for each in names:
         for volume in (volumes[name] for name in each if name in volumes and active(volumes[name])):
             if not free(volume):
-                yield f"for volume `{volume.name}`, {held_by(volume)}"
+                yield f"for volume `{volume.name}`, {current_use(volume)}"
 
 
-def held_by(volume: Volume) -> str:
+def current_use(volume: Volume) -> str:
     leaving = next((each for each in volume.attachments if each.state is AttachmentState.detaching), None)
     if leaving is not None:
         return f"which is being detached from {leaving.instance_name}"

@@ -16,12 +16,12 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, spoken
 from chalicelib.domain.volumes import ProviderDisk, Volume, VolumeReason, VolumeStatus
 from chalicelib.errors import Bug
-from chalicelib.machines.volume import ASK_EVERY, DELETE_EVERY, DELETE_SELDOM, LOOK_ACTIVE, TO_CREATE, VOLUME
+from chalicelib.machines.volume import CHECK_ACTIVE_EVERY, DELETE_EVERY, DELETE_SELDOM, POLL_EVERY, TO_CREATE, VOLUME
 from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.failures import meaning
 from chalicelib.planning.kernel.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.volumes.attachments import DiskAt, DiskNotMoved, moved, tend
+from chalicelib.planning.volumes.attachments import DiskAt, DiskNotMoved, conclude_move, tend
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 
 WAIT_UNUSED: Micros = MINUTE  # at least, so that a run that follows the volume, or another run, finds it there
@@ -109,14 +109,14 @@ def is_disk_of(volume: Volume, handle: Handle, region: str) -> bool:
     return begun and known == handle.id and volume.region == region and has_disk(volume)
 
 
-def kept(volume: Volume) -> Micros | None:
+def unused_lifetime(volume: Volume) -> Micros | None:
     """How long it stays while nobody uses it; None: for ever."""
     return None if volume.auto_cleanup_seconds is None else max(WAIT_UNUSED, volume.auto_cleanup_seconds * SECOND)
 
 
 def unused_until(volume: Volume) -> Micros | None:
     """When it will have been unused long enough, unless somebody uses it before."""
-    stays = kept(volume)
+    stays = unused_lifetime(volume)
     if volume.status is not VolumeStatus.active or stays is None or volume.attachments:
         return None
     return max(volume.active_at or 0, volume.used_at or 0) + stays
@@ -124,39 +124,39 @@ def unused_until(volume: Volume) -> Micros | None:
 
 def decide_volume(snapshot: VolumeSnapshot) -> Plan:
     """The next step of one volume."""
-    look = VolumeLook(snapshot)
-    look.tend()
-    if look.volume.status is VolumeStatus.submitted:
-        look.submitted()
-    elif look.volume.status is VolumeStatus.provisioning:
-        look.provisioning()
-    elif look.volume.status is VolumeStatus.active:
-        look.active()
-    if look.volume.status is VolumeStatus.deleting:
-        look.deleting()
-    elif look.volume.status is VolumeStatus.failed:
-        look.failed()
-    return look.plan()
+    this = VolumePass(snapshot)
+    this.tend()
+    if this.volume.status is VolumeStatus.submitted:
+        this.submitted()
+    elif this.volume.status is VolumeStatus.provisioning:
+        this.provisioning()
+    elif this.volume.status is VolumeStatus.active:
+        this.active()
+    if this.volume.status is VolumeStatus.deleting:
+        this.deleting()
+    elif this.volume.status is VolumeStatus.failed:
+        this.failed()
+    return this.plan()
 
 
 def decide_disk(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
     """What follows from the outcome of an effect. One that comes too late has no consequences."""
-    look = _VolumeOutcome(snapshot)
+    this = _VolumeOutcome(snapshot)
     if isinstance(outcome, DiskAt | DiskNotMoved):
-        look.volume = moved(snapshot, look.draft, look.volume, outcome)
+        this.volume = conclude_move(snapshot, this.draft, this.volume, outcome)
     elif isinstance(outcome, VolumeMade | VolumeNotMade):
-        same = (outcome.epoch, outcome.act_until) == (look.volume.epoch, look.volume.act_until)
+        same = (outcome.epoch, outcome.act_until) == (this.volume.epoch, this.volume.act_until)
         if same:
-            look.made(outcome.handle) if isinstance(outcome, VolumeMade) else look.not_made(outcome)
+            this.made(outcome.handle) if isinstance(outcome, VolumeMade) else this.not_made(outcome)
     elif isinstance(outcome, DiskSeen | DiskLeft | VolumeNotDone):
-        if outcome.epoch == look.volume.epoch:
-            look.conclude(outcome)
+        if outcome.epoch == this.volume.epoch:
+            this.conclude(outcome)
     else:
         raise Bug(f"{outcome} is no outcome of an effect on a volume")
-    return look.plan()
+    return this.plan()
 
 
-class VolumeLook:
+class VolumePass:
     """One pass over a volume: the noun so far, and the draft of the step."""
 
     def __init__(self, snapshot: VolumeSnapshot) -> None:
@@ -167,18 +167,18 @@ class VolumeLook:
     def plan(self) -> Plan:
         return Plan(() if self.draft.empty else (self.draft.step(),), next_wake=self.volume.due_at)
 
-    def _keep(self, **changes: object) -> None:
+    def _update(self, **changes: object) -> None:
         self.volume = self.volume.with_(**changes)
         self.draft.save(self.volume)
 
     def _move(self, event: str, note: str = "", **changes: object) -> None:
         self.volume = self.draft.move(VOLUME, self.volume, event, note=note, **changes)
 
-    def _look_again(self, due_at: Micros) -> None:
+    def _check_by(self, due_at: Micros) -> None:
         """Move the due time; writes only if the current one has passed or is too late."""
         current = self.volume.due_at
         if current is None or current <= self.now or current > due_at:
-            self._keep(due_at=due_at)
+            self._update(due_at=due_at)
 
     def _due(self) -> bool:
         return self.volume.due_at is None or self.volume.due_at <= self.now
@@ -188,9 +188,9 @@ class VolumeLook:
 
     def tend(self) -> None:
         """What is next where it is attached."""
-        self.volume, again = tend(self.snapshot, self.draft, self.volume)
-        if again is not None:
-            self._look_again(again)
+        self.volume, check_at = tend(self.snapshot, self.draft, self.volume)
+        if check_at is not None:
+            self._check_by(check_at)
 
     # --- until it is there -------------------------------------------------------------------------------------------
 
@@ -198,10 +198,10 @@ class VolumeLook:
         if self._overdue():
             return
         if self.volume.act_until is not None and self.volume.act_until > self.now:
-            self._look_again(self.volume.act_until)
+            self._check_by(self.volume.act_until)
             return
         until = purchases.act_until(self.now, self.facts)
-        self._keep(act_until=until, due_at=until)
+        self._update(act_until=until, due_at=until)
         self._act(RegisterVolume if self.volume.external else CreateVolume, until)
 
     def provisioning(self) -> None:
@@ -210,8 +210,8 @@ class VolumeLook:
         self.describe()
 
     def describe(self) -> None:
-        self._keep(due_at=self.now + ASK_EVERY)
-        self._act(DescribeVolume, self.now + ASK_EVERY + purchases.PATIENCE)
+        self._update(due_at=self.now + POLL_EVERY)
+        self._act(DescribeVolume, self.now + POLL_EVERY + purchases.PATIENCE)
 
     def _overdue(self) -> bool:
         if self.volume.deadline is None or self.now < self.volume.deadline:
@@ -230,23 +230,25 @@ class VolumeLook:
     # --- in use, or not ----------------------------------------------------------------------------------------------
 
     def active(self) -> None:
-        unused, stays = unused_until(self.volume), kept(self.volume) or 0
+        unused, stays = unused_until(self.volume), unused_lifetime(self.volume) or 0
         if unused is not None and unused <= self.now and self.snapshot.wanted:
-            again = self.now + min(stays, LOOK_ACTIVE)
-            self._keep(used_at=self.now, due_at=again)  # who waits for it finds it with its data
+            check_at = self.now + min(stays, CHECK_ACTIVE_EVERY)
+            self._update(used_at=self.now, due_at=check_at)  # who waits for it finds it with its data
         elif unused is not None and unused <= self.now:
             self._move("delete", note=f"unused for {spoken(stays)}", due_at=self.now)
         elif self.volume.external and self._due():  # no listing of ours shows it
-            self._keep(due_at=self.now + LOOK_ACTIVE)
-            self._act(DescribeVolume, self.now + LOOK_ACTIVE)
+            self._update(due_at=self.now + CHECK_ACTIVE_EVERY)
+            self._act(DescribeVolume, self.now + CHECK_ACTIVE_EVERY)
         else:
-            self._look_again(self.now + LOOK_ACTIVE if unused is None else min(unused, self.now + LOOK_ACTIVE))
+            self._check_by(
+                self.now + CHECK_ACTIVE_EVERY if unused is None else min(unused, self.now + CHECK_ACTIVE_EVERY)
+            )
 
     # --- until nothing is left ---------------------------------------------------------------------------------------
 
     def deleting(self) -> None:
         if self.volume.attachments:
-            self._look_again(self.now + WAIT_DETACHED)
+            self._check_by(self.now + WAIT_DETACHED)
         elif self.volume.external:
             self._gone()
         elif self._due():
@@ -258,26 +260,26 @@ class VolumeLook:
 
     def delete(self) -> None:
         pause = min(DELETE_EVERY << min(self.volume.asked, 10), DELETE_SELDOM)
-        self._keep(asked=self.volume.asked + 1, due_at=self.now + pause)
+        self._update(asked=self.volume.asked + 1, due_at=self.now + pause)
         self._act(DeleteVolume, self.now + pause + purchases.PATIENCE)
 
     def _gone(self) -> None:
         self._move("gone", deleted_at=self.now, message="", act_until=None, deadline=None, due_at=None)
 
 
-class _VolumeOutcome(VolumeLook):
+class _VolumeOutcome(VolumePass):
     def made(self, handle: Handle) -> None:
         if self.volume.status is VolumeStatus.submitted:
             self._move("accepted", note="its provider is creating it", message="", handle=handle, act_until=None)
             self.describe()
         elif self.volume.status in (VolumeStatus.deleting, VolumeStatus.failed):  # nobody wants it any more
             remains = self.volume.status is VolumeStatus.failed
-            self._keep(handle=handle, remains=remains, act_until=None, due_at=self.now)
+            self._update(handle=handle, remains=remains, act_until=None, due_at=self.now)
             self.draft.wake(self.volume.unit)
 
     def not_made(self, failed: VolumeNotMade) -> None:
         if self.volume.status is VolumeStatus.deleting:
-            self._keep(act_until=None if meaning(failed.error).settled else self.volume.act_until, due_at=self.now)
+            self._update(act_until=None if meaning(failed.error).settled else self.volume.act_until, due_at=self.now)
             self.draft.wake(self.volume.unit)
         if self.volume.status is not VolumeStatus.submitted:
             return
@@ -286,10 +288,10 @@ class _VolumeOutcome(VolumeLook):
             self._fail(VolumeReason.not_found if unknown else VolumeReason.refused, failed.message)
             return
         pause = means.retry_after if failed.retry_after is None else failed.retry_after
-        again = self.now + round(max(pause, 1.0) * SECOND)
-        until = max(again, self.now + (0 if means.settled else self.facts.visibility_lag))
-        self._keep(message=failed.message, act_until=until, due_at=until)
-        self.draft.tell(EventType.failed, self.volume, reason=failed.error, detail=failed.message[:500])
+        check_at = self.now + round(max(pause, 1.0) * SECOND)
+        until = max(check_at, self.now + (0 if means.settled else self.facts.visibility_lag))
+        self._update(message=failed.message, act_until=until, due_at=until)
+        self.draft.record(EventType.failed, self.volume, reason=failed.error, detail=failed.message[:500])
 
     def conclude(self, outcome: DiskSeen | DiskLeft | VolumeNotDone) -> None:
         if isinstance(outcome, DiskSeen):
@@ -301,7 +303,7 @@ class _VolumeOutcome(VolumeLook):
 
     def seen(self, disk: ProviderDisk | None) -> None:
         if self.volume.status is VolumeStatus.active:
-            self._still_there(disk)
+            self._confirm_existence(disk)
             return
         if self.volume.status not in (VolumeStatus.submitted, VolumeStatus.provisioning) or disk is None:
             return
@@ -312,14 +314,14 @@ class _VolumeOutcome(VolumeLook):
         else:
             self._ready(disk)
 
-    def _still_there(self, disk: ProviderDisk | None) -> None:
+    def _confirm_existence(self, disk: ProviderDisk | None) -> None:
         """Only the sweep asks for one of ours, after two listings without it. An external one is asked for twice."""
         since = self.volume.missing_since
         if disk is not None:
             if since is not None:
-                self._keep(missing_since=None)
+                self._update(missing_since=None)
         elif self.volume.external and since is None:
-            self._keep(missing_since=self.now, due_at=self.now + purchases.confirmation_delay(self.facts))
+            self._update(missing_since=self.now, due_at=self.now + purchases.confirmation_delay(self.facts))
         elif not self.volume.external or self.now >= (since or 0) + purchases.confirmation_delay(self.facts):
             due_at = self.now if self.volume.attachments else None
             self._move("lost", reason=VolumeReason.lost, message="its provider no longer knows it", due_at=due_at)
@@ -327,10 +329,10 @@ class _VolumeOutcome(VolumeLook):
     def _creating(self, disk: ProviderDisk) -> None:
         if self.volume.status is VolumeStatus.submitted:
             self._move("accepted", note="its provider is creating it", handle=disk.handle, act_until=None)
-            self._keep(due_at=self.now + ASK_EVERY)
+            self._update(due_at=self.now + POLL_EVERY)
 
     def _ready(self, disk: ProviderDisk) -> None:
-        stays = kept(self.volume)
+        stays = unused_lifetime(self.volume)
         self._move(
             "ready",
             handle=disk.handle,
@@ -342,7 +344,7 @@ class _VolumeOutcome(VolumeLook):
             active_at=self.now,
             act_until=None,
             deadline=None,
-            due_at=self.now + (LOOK_ACTIVE if stays is None else min(LOOK_ACTIVE, stays)),
+            due_at=self.now + (CHECK_ACTIVE_EVERY if stays is None else min(CHECK_ACTIVE_EVERY, stays)),
         )
         self.draft.wake(f"queue/{self.volume.project_id}")
 
@@ -353,15 +355,15 @@ class _VolumeOutcome(VolumeLook):
         if left.going:
             return
         if left.open_until is not None and left.open_until > left.began:
-            self._keep(due_at=left.open_until)
+            self._update(due_at=left.open_until)
         elif self.volume.status is VolumeStatus.deleting:
             self._gone()
         else:
-            self._keep(remains=False, act_until=None, due_at=None)
+            self._update(remains=False, act_until=None, due_at=None)
 
     def call_failed(self, failed: VolumeNotDone) -> None:
         """Recorded once; it is due again anyway."""
         if self.volume.deleted or failed.message == self.volume.message or self.volume.status is VolumeStatus.failed:
             return
-        self._keep(message=failed.message)
-        self.draft.tell(EventType.failed, self.volume, reason=failed.error, detail=failed.message[:500])
+        self._update(message=failed.message)
+        self.draft.record(EventType.failed, self.volume, reason=failed.error, detail=failed.message[:500])

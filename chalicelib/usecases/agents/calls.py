@@ -37,9 +37,9 @@ from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.joining import should_leave
 from chalicelib.planning.placing.run_progress import follow
-from chalicelib.planning.runs.agent_reports import Fold, stop_word
+from chalicelib.planning.runs.agent_reports import ReportFold, stop_order
 from chalicelib.planning.runs.sole_job import finish
-from chalicelib.planning.volumes.attachments import disks_of, kept_by
+from chalicelib.planning.volumes.attachments import disks_of, with_hold
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Put, Record
 from chalicelib.usecases.agent_message import AgentMessage, read_message
@@ -183,7 +183,7 @@ class _Exchange:
     def _fold(self, instance: Instance, entry: Admission, *, repeated: bool) -> tuple[Instance, Draft]:
         """Applies the message. Logs are placed by offset, so repeating them is harmless."""
         draft = Draft(self.now)
-        fold = Fold(draft, instance, self.message.at)
+        fold = ReportFold(draft, instance, self.message.at)
         off = entry.presence.clock_off
         self.jobs, self.ends = take_logs(self.plane, self.message, self.jobs, draft, off)
         self.jobs, stored, self.uploads = take_chunks(self.plane, self.message, self.jobs, draft, off)
@@ -213,7 +213,7 @@ class _Exchange:
         if not repeated:
             fold.gateway(self.gateway, self.message.gateway)
         if self.message.taken_back_in is not None and not repeated:
-            fold.taken_back(self.message.taken_back_in)
+            fold.interrupted(self.message.taken_back_in)
         return fold.instance, draft
 
     def _already_reported(self, job: Job) -> bool:
@@ -237,7 +237,7 @@ class _Exchange:
                 return
             self.runs[run.id] = finish(draft, run, job, *specs)
 
-    def _reported(self, fold: Fold, job: Job, report: TaskReport | None) -> Job:
+    def _reported(self, fold: ReportFold, job: Job, report: TaskReport | None) -> Job:
         return fold.report(job, report, self._end_of(job, report), self._replica(job, report))
 
     def _replica(self, job: Job, report: TaskReport | None) -> JobSpec | None:
@@ -263,12 +263,12 @@ class _Exchange:
             volume = self.volumes.get(volume_id)
             if volume is None:
                 continue
-            told = kept_by(volume.with_(blank=False), job, job.held if volume_id in report.held else "")
+            told = with_hold(volume.with_(blank=False), job, job.held if volume_id in report.held else "")
             if told != volume:
                 self.volumes[volume_id] = told.with_(last_processed_at=self.now)
                 draft.save(self.volumes[volume_id])
 
-    def _prepare(self, fold: Fold, job: Job) -> Job:
+    def _prepare(self, fold: ReportFold, job: Job) -> Job:
         """Prepare the job's task once its volumes are attached and the addresses that it needs are known."""
         disks = disks_of(job, self.volumes, self.plane.install_id)
         if disks is None:
@@ -386,7 +386,7 @@ class _Exchange:
         if job.status is JobStatus.terminating:
             if report is None:
                 return {"id": job.id, "want": "abort"}  # another response may be bringing it to the agent now
-            return None if report.state == "exited" else {"id": job.id, **stop_word(job, self.now)}
+            return None if report.state == "exited" else {"id": job.id, **stop_order(job, self.now)}
         if job.status is JobStatus.submitted:
             return None if report is None else {"id": job.id, "want": "remove"}
         if (spec := self.specs.get(job.id)) is not None:

@@ -210,7 +210,7 @@ def _create(
     )
     made = Draft(now, (user.id, user.name))
     made.save(volume)
-    made.tell(EventType.created, volume)
+    made.record(EventType.created, volume)
     made.wake(volume.unit)
     pointer = nouns.pointer(keys.volume_name(project.id, volume.name), volume.id, version=version)
     plane.door.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])

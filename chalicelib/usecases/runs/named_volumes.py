@@ -11,7 +11,7 @@ from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.errors import NotFound, Refused
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.volumes.mounts import named_volumes
-from chalicelib.planning.volumes.sites import Names, Volumes, active, free, held_by, site_of, sites, why_none
+from chalicelib.planning.volumes.sites import Names, Volumes, active, current_use, free, site_of, sites, why_none
 from chalicelib.usecases.ports import RecordPorts
 
 
@@ -106,5 +106,5 @@ def notes(job_specs: Sequence[JobSpec], volumes: Volumes) -> Iterator[Note]:
             existing = [volumes[name] for name in each if name in volumes and active(volumes[name])]
             if existing and not any(map(free, existing)):
                 yield Note(
-                    f"volume `{existing[0].name}`", f"isn't free, {held_by(existing[0])}; the run would wait for it"
+                    f"volume `{existing[0].name}`", f"isn't free, {current_use(existing[0])}; the run would wait for it"
                 )

@@ -403,7 +403,7 @@ def _submit(
     for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
         made.save(noun)
     for noun in (run, *jobs):
-        made.tell(EventType.created, noun)
+        made.record(EventType.created, noun)
     made.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
     beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
@@ -510,7 +510,7 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
     change = Draft(now, (user.id, user.name))
     for noun in (run, body, *moved.values()):
         change.save(noun)
-    change.tell(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
+    change.record(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
     change.wake(f"queue/{project.id}", f"run/{run.id}")
     beside = service_gateways.held(plane, draft.door) if route == draft.door.route else []
     plane.door.take(NounsSnapshot(now, (row.run, *row.jobs)), change.plan(), beside)

@@ -17,7 +17,7 @@ from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.errors import Conflict
-from chalicelib.planning.gateways.certificates import asked_again, heard, used
+from chalicelib.planning.gateways.certificates import challenge_answered, record_use, retry_now
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
@@ -68,7 +68,7 @@ def gateway_certificates(plane: SealedChangePorts, gateway: Gateway, hosts: Iter
         elif certificate.dropped:
             _replace(plane, certificate, _new(gateway, host, now))
         else:
-            _commit(plane, host, (certificate,), used(certificate, now))
+            _commit(plane, host, (certificate,), record_use(certificate, now))
             existing.append(certificate)
     return GatewayCertificates(
         {each.name: _shown(plane, each) for each in existing if each.serves(now)},
@@ -81,7 +81,7 @@ def confirm_challenges(plane: ChangePorts, gateway: Gateway, num: int, those: Se
     """Record that this replica of the gateway answers the challenges of these certificates."""
     answering = _reached(plane, gateway) if those else frozenset()
     for each in those:
-        _commit(plane, each.name, (each,), heard(each, plane.clock.now(), num, answering))
+        _commit(plane, each.name, (each,), challenge_answered(each, plane.clock.now(), num, answering))
 
 
 def _reached(plane: RecordPorts, gateway: Gateway) -> frozenset[int]:
@@ -110,7 +110,7 @@ def retry_failed(plane: ChangePorts, gateway: Gateway) -> None:
     """Retry failed certificates at once: a user who applies a gateway again has probably fixed the cause."""
     if kind_of(gateway) == LETS_ENCRYPT:
         for each in of_gateway(plane, gateway.id):
-            _commit(plane, each.name, (each,), asked_again(each, plane.clock.now()))
+            _commit(plane, each.name, (each,), retry_now(each, plane.clock.now()))
 
 
 def _state(certificate: Certificate, now: Micros) -> HostCertificate:
@@ -184,7 +184,7 @@ def _new(gateway: Gateway, host: str, now: int) -> Plan:
     )
     draft = Draft(now)
     draft.save(made)
-    draft.tell(EventType.created, made)
+    draft.record(EventType.created, made)
     draft.wake(made.unit)
     return draft.plan()
 

@@ -87,7 +87,7 @@ def set_default(plane: ChangePorts, user: User, project: Project, name: str) -> 
         if swap is None:
             return Plan(), []
         draft.save(gateway.with_(last_processed_at=draft.now))
-        draft.tell(EventType.changed, gateway, fields=("default",))
+        draft.record(EventType.changed, gateway, fields=("default",))
         return draft.plan(), [swap]
 
     _changed(plane, user, project, name, change)
@@ -126,7 +126,7 @@ def set_domain(plane: SealedChangePorts, user: User, project: Project, name: str
                 configuration=dumped(configuration), domain=domain, last_processed_at=draft.now, due_at=draft.now
             )
         )
-        draft.tell(EventType.changed, gateway, fields=("domain",))
+        draft.record(EventType.changed, gateway, fields=("domain",))
         draft.wake(gateway.unit)
         return draft.plan(), []
 

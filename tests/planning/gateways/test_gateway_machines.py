@@ -14,7 +14,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.machines.gateway import LOOK_AT_IT
+from chalicelib.machines.gateway import CHECK_GATEWAY_EVERY
 from chalicelib.planning.gateways import gateway_machines
 from chalicelib.planning.gateways.gateway_machines import MOST_TRIED, as_fleet
 from chalicelib.planning.gateways.gateways import decide_gateway
@@ -105,7 +105,7 @@ def test_where_nothing_fits_it_says_what_to_change(type_: str | None, words: str
     text = f'{{"instance_type": "{type_}"}}' if type_ else "{}"
     of, machines, _ = decided(look(bought(configuration=text), offers=OFFERS[2:4]))
     assert not machines and words in of.message and of.message.endswith(fix)
-    assert of.due_at == b.NOW + gateway_machines.LOOK_AGAIN
+    assert of.due_at == b.NOW + gateway_machines.RECHECK_OFFERS
 
 
 def test_a_backend_without_any_offers_is_no_matter_of_the_region() -> None:
@@ -158,7 +158,7 @@ def test_a_machine_that_a_user_ended_is_no_offer_that_failed() -> None:
 def test_its_machine_lives_as_long_as_the_gateway_is_wanted() -> None:
     of, (machine,), _ = decided(look(bought()))
     idle = machine.with_(status=InstanceStatus.idle, act_until=None, deadline=None, due_at=b.NOW, started_at=b.NOW)
-    late = b.NOW + 30 * 24 * LOOK_AT_IT
+    late = b.NOW + 30 * 24 * CHECK_GATEWAY_EVERY
 
     def judged(of: Gateway) -> Instance:
         snapshot = InstanceSnapshot(late, idle, None, as_fleet(of), (), FACTS)

@@ -14,15 +14,15 @@ from chalicelib.domain.gateways import Gateway, GatewayStatus, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.retention import Retention
-from chalicelib.machines.gateway import LOOK_AT_IT, LOOK_FOR_HOSTS, TO_LEAVE
-from chalicelib.planning.gateways.gateways import decide_gateway, heard, staying
+from chalicelib.machines.gateway import CHECK_GATEWAY_EVERY, CHECK_HOSTS_EVERY, TO_LEAVE
+from chalicelib.planning.gateways.gateways import apply_report, decide_gateway, staying
 from chalicelib.planning.gateways.invariants import gateways
 from chalicelib.planning.gateways.snapshots import GatewaySnapshot
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.requests import delete_gateway
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.projects.deletion import ClosingSnapshot, decide_closing
-from chalicelib.planning.projects.erasure import gateway_goes
+from chalicelib.planning.projects.erasure import gateway_erasable
 from tests.world import nouns as b
 from tests.world.gateways import carrying, gateway, host, look, seated
 from tests.world.nouns import lint
@@ -69,7 +69,7 @@ def test_a_host_that_cant_carry_it_is_passed_over(taken: dict[str, Any]) -> None
     of, _, _ = decided(look(gateway(), host(0, **taken), host(1)))
     assert states(of) == [(0, "edge-1", "provisioning")]
     of, _, _ = decided(look(gateway(), host(0, **taken)))
-    assert of.status is GatewayStatus.submitted and of.due_at == b.NOW + LOOK_FOR_HOSTS
+    assert of.status is GatewayStatus.submitted and of.due_at == b.NOW + CHECK_HOSTS_EVERY
     assert of.message == "waiting for a host of fleet edge that can be reached and carries no gateway"
 
 
@@ -96,7 +96,7 @@ def test_a_busy_host_carries_it_too() -> None:
 
 def reported(of: Gateway, machine: Instance, state: str, message: str = "") -> tuple[Gateway, Step]:
     draft = Draft(b.NOW)
-    return heard(draft, of, machine, state, message), draft.step()
+    return apply_report(draft, of, machine, state, message), draft.step()
 
 
 def test_it_runs_once_all_its_replicas_do() -> None:
@@ -114,7 +114,7 @@ def test_it_runs_once_all_its_replicas_do() -> None:
     of, _ = reported(of, two, "running")
     of, _, _ = decided(look(of, one, two))
     assert (of.status, of.message) == (GatewayStatus.running, "")
-    assert of.running_at == b.NOW and of.due_at == b.NOW + LOOK_AT_IT
+    assert of.running_at == b.NOW and of.due_at == b.NOW + CHECK_GATEWAY_EVERY
 
 
 def test_a_repeated_report_changes_nothing() -> None:
@@ -258,7 +258,7 @@ def test_whatever_happens_to_its_hosts_each_replica_has_a_machine_of_its_own(dat
         elif kind in ("silent", "back"):
             each = each.with_(unreachable=kind == "silent")
         elif kind in ("running", "failed"):
-            of = heard(Draft(now), of, each, kind, "")
+            of = apply_report(Draft(now), of, each, kind, "")
         elif kind == "dropped" and seat is not None and seat.leaving:
             each = each.with_(gateway=None)
         elif kind == "scale":
@@ -316,5 +316,7 @@ def test_a_deleted_project_deletes_its_gateways() -> None:
 
 def test_its_record_goes_after_its_time() -> None:
     of = gateway(status=GatewayStatus.deleted, deleted_at=b.NOW, due_at=None)
-    assert gateway_goes(of, Retention(), b.NOW + 30 * b.DAY) and not gateway_goes(of, Retention(), b.NOW + 29 * b.DAY)
-    assert not gateway_goes(gateway(), Retention(), b.NOW + 90 * b.DAY)
+    assert gateway_erasable(of, Retention(), b.NOW + 30 * b.DAY) and not gateway_erasable(
+        of, Retention(), b.NOW + 29 * b.DAY
+    )
+    assert not gateway_erasable(gateway(), Retention(), b.NOW + 90 * b.DAY)

@@ -12,7 +12,7 @@ from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run
-from chalicelib.machines.job import TO_BE_TOLD, TO_START
+from chalicelib.machines.job import TO_GET_ADDRESSES, TO_START
 from chalicelib.planning.jobs.jobs import agent_task, job_specs
 from chalicelib.planning.jobs.neighbours import ROUTER_IP, filled, members, needed, unknown
 from chalicelib.planning.kernel.plan import Note
@@ -157,7 +157,7 @@ def late(small: ServiceWorld, run: Run) -> dict[str, str]:
 
 def test_one_that_waits_for_addresses_has_half_an_hour_more_to_start() -> None:
     small, run = placed(FIRST)
-    small.now += TO_START + TO_BE_TOLD - SECOND
+    small.now += TO_START + TO_GET_ADDRESSES - SECOND
     assert late(small, run) == {}
     small.now += SECOND
     assert late(small, run) == {"b": "the task didn't start in time, or replicas whose addresses it needs had none"}

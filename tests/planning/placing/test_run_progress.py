@@ -9,7 +9,7 @@ import pytest
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, job_outcome
 from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
-from chalicelib.machines.run import LOOK
+from chalicelib.machines.run import CHECK_RUN_EVERY
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.run_progress import follow
 from chalicelib.planning.runs.run import decide_run
@@ -56,7 +56,7 @@ def test_it_is_in_the_fleet_of_its_first_job_and_waits_for_nothing() -> None:
     assert (found.fleet_id, found.fleet_name) == ("f", "of another job")
 
 
-@pytest.mark.parametrize(("due", "kept"), [(5, 5), (0, LOOK), (None, LOOK)])
+@pytest.mark.parametrize(("due", "kept"), [(5, 5), (0, CHECK_RUN_EVERY), (None, CHECK_RUN_EVERY)])
 def test_what_is_looked_at_anyway_stays_due_as_it_is(due: int | None, kept: int) -> None:
     _, found, _ = after("submitted", "running", due_at=None if due is None else NOW + due)
     assert found.due_at == NOW + kept
@@ -64,7 +64,11 @@ def test_what_is_looked_at_anyway_stays_due_as_it_is(due: int | None, kept: int)
 
 def ended(reason: JobReason, nodes: int = 1, **config: Any) -> tuple[Run, Run, Run]:
     """A running run, as its job ended it, and as its own pass would have: that is the one to compare with."""
-    spec, machine, of = b.run_spec(**config), b.machine(0), b.run(status=RunStatus.running, due_at=NOW + LOOK)
+    spec, machine, of = (
+        b.run_spec(**config),
+        b.machine(0),
+        b.run(status=RunStatus.running, due_at=NOW + CHECK_RUN_EVERY),
+    )
     specs = tuple(b.job_spec(spec).with_(job_num=num, jobs_per_replica=nodes) for num in range(nodes))
     over = {"status": JobStatus(job_outcome(reason)), "reason": reason, "exit_status": 7, "finished_at": NOW}
     jobs = [placed(machine, b.job(of, node=num)).with_(**over) for num in range(nodes)]

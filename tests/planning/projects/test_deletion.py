@@ -8,7 +8,7 @@ from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import RunStatus
-from chalicelib.planning.projects.deletion import CALLS_LAST, LOOK_CLOSING, ClosingSnapshot, decide_closing
+from chalicelib.planning.projects.deletion import CALLS_LAST, CHECK_CLOSING_EVERY, ClosingSnapshot, decide_closing
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
@@ -29,7 +29,7 @@ def test_a_run_is_stopped_and_a_fleet_deleted() -> None:
     assert (after["run"].status, after["run"].reason) == (RunStatus.terminating, RunReason.stopped_by_user)
     assert after["run"].message == "its project was deleted"
     assert after["fleet"].status is FleetStatus.terminating
-    assert after["closing"].due_at == b.NOW + LOOK_CLOSING
+    assert after["closing"].due_at == b.NOW + CHECK_CLOSING_EVERY
 
 
 def test_what_already_ends_is_looked_at_again_until_it_has() -> None:
@@ -43,8 +43,8 @@ def test_with_nothing_left_it_is_over() -> None:
 
 
 def test_a_run_may_still_come_from_a_call_that_was_on_its_way() -> None:
-    assert decided(since=CALLS_LAST - 1)["closing"].due_at == b.NOW + LOOK_CLOSING
+    assert decided(since=CALLS_LAST - 1)["closing"].due_at == b.NOW + CHECK_CLOSING_EVERY
 
 
 def test_it_is_over_at_once_even_if_a_later_look_was_planned() -> None:
-    assert decided(due_at=b.NOW + LOOK_CLOSING)["closing"].due_at is None
+    assert decided(due_at=b.NOW + CHECK_CLOSING_EVERY)["closing"].due_at is None

@@ -10,7 +10,7 @@ from chalicelib.domain.gangs import Gang
 from chalicelib.planning.kernel.executions import CANCELLED, NOT_YET, StepAnswer, StepCall
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.placing.gang_workflow import GangStart
-from chalicelib.planning.runs.gang_executions import await_stage, start_answered
+from chalicelib.planning.runs.gang_executions import await_stage, start_answer
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.planning.situations.gangs import gang_of, nodes
 from tests.world import nouns as b
@@ -53,7 +53,7 @@ def seen(*gangs: Gang) -> RunSnapshot:
     ],
 )
 def test_what_the_gang_says_about_a_stage(found: Gang | None, call: StepCall, answer: StepAnswer) -> None:
-    assert start_answered(seen(*([found] if found else [])), GangStart.of(SEALED), call) == answer
+    assert start_answer(seen(*([found] if found else [])), GangStart.of(SEALED), call) == answer
 
 
 @pytest.mark.parametrize(

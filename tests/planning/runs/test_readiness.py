@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reports import TaskReport
-from chalicelib.planning.runs.readiness import heard
+from chalicelib.planning.runs.readiness import apply_report
 from tests.world import nouns as b
 
 
@@ -37,7 +37,7 @@ def replica(**changes: Any) -> Job:
 
 def told(job: Job, spec: JobSpec, now: int = 7, **said: Any) -> Job:
     report = TaskReport.model_validate({"id": job.id, "state": "running", **said})
-    return heard(job, spec, report, now)
+    return apply_report(job, spec, report, now)
 
 
 def test_without_probes_it_is_ready_once_it_listens() -> None:
@@ -84,7 +84,7 @@ def test_streaks_of_other_probes_than_it_has_count_for_nothing() -> None:
 
 def test_its_address_on_its_host_is_kept() -> None:
     report = TaskReport.model_validate({"id": "t", "state": "running", "listens": True, "address": "172.17.0.2"})
-    assert heard(replica(), spec_of(), report, 1).address == "172.17.0.2"
+    assert apply_report(replica(), spec_of(), report, 1).address == "172.17.0.2"
 
 
 @pytest.mark.parametrize(

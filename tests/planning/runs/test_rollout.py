@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.job_specs import ProbeSpec
 from chalicelib.domain.services import Traffic
-from chalicelib.planning.runs.rollout import TO_LOAD, LiveGroup, LiveReplica, Standing, is_let_go, ready_by, roll
+from chalicelib.planning.runs.rollout import TO_LOAD, LiveGroup, LiveReplica, Standing, is_drained, ready_by, roll
 from tests.harness.examples import many
 
 NOW: Micros = 1_790_000_000 * SECOND
@@ -65,7 +65,7 @@ class TestWhoGoes:
         assert (steps.drain, steps.stop) == ((0,), (2, 1))
 
     def test_who_is_drained_is_stopped_when_let_go(self) -> None:
-        waits, goes = new(1, draining=True), new(2, draining=True, let_go=True)
+        waits, goes = new(1, draining=True), new(2, draining=True, drained=True)
         assert roll(LiveGroup(1, [new(0), waits, goes])).stop == (2,)
 
     def test_as_many_stay_serving_as_are_asked_for_even_if_they_are_old(self) -> None:
@@ -105,13 +105,13 @@ class TestANewVersion:
 class TestDraining:
     def test_each_door_must_have_let_it_go(self) -> None:
         doors = [Traffic(run_id="r", door="a", at=NOW, let_go=("j",)), Traffic(run_id="r", door="b", at=NOW)]
-        assert not is_let_go("j", NOW, 300 * SECOND, doors, NOW + SECOND)
-        assert is_let_go("j", NOW, 300 * SECOND, doors[:1], NOW + SECOND)
+        assert not is_drained("j", NOW, 300 * SECOND, doors, NOW + SECOND)
+        assert is_drained("j", NOW, 300 * SECOND, doors[:1], NOW + SECOND)
 
     def test_without_a_door_its_time_decides(self) -> None:
-        assert not is_let_go("j", NOW, 300 * SECOND, (), NOW + 59 * SECOND)
-        assert is_let_go("j", NOW, 300 * SECOND, (), NOW + 60 * SECOND)
-        assert is_let_go("j", NOW, 5 * SECOND, (), NOW + 5 * SECOND)
+        assert not is_drained("j", NOW, 300 * SECOND, (), NOW + 59 * SECOND)
+        assert is_drained("j", NOW, 300 * SECOND, (), NOW + 60 * SECOND)
+        assert is_drained("j", NOW, 5 * SECOND, (), NOW + 5 * SECOND)
 
 
 # --- any history -----------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Played:
             self.members[member.num] = LiveReplica(member.num, Standing(member.standing + 1), member.current)
         elif what == "let go" and member.draining:
             self.members[member.num] = LiveReplica(
-                member.num, member.standing, member.current, draining=True, let_go=True
+                member.num, member.standing, member.current, draining=True, drained=True
             )
         elif what == "die":
             del self.members[member.num]

@@ -21,7 +21,7 @@ from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.runs.invariants import replica_counts
 from chalicelib.planning.runs.rollout import DRAIN, TO_LOAD, UNKNOWN
 from chalicelib.planning.runs.run import decide_run
-from chalicelib.planning.runs.service_run import REST
+from chalicelib.planning.runs.service_run import RESTART_PAUSE
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.harness.examples import many
 from tests.world.services import ServiceWorld
@@ -395,7 +395,7 @@ class TestFailures:
         small.sync(job.assignment.instance_id, exits=0)
         small.round(run, 3)
         assert len(small.live(run)) == 1
-        small.now += REST
+        small.now += RESTART_PAUSE
         small.round(run, 6)
         assert len(small.serving(run)) == 2
 

@@ -14,7 +14,7 @@ from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.planning.runs.field_support import refusals
 from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import Sample
-from chalicelib.planning.runs.utilization import AGAIN, HOLE, STALE, inactive, quiet_since, underused
+from chalicelib.planning.runs.utilization import MAX_SAMPLE_GAP, RECHECK, STALE, inactive, quiet_since, underused
 from tests.planning.runs.test_run import World
 from tests.world import nouns as b
 
@@ -106,7 +106,7 @@ def test_the_next_look_is_when_the_window_may_have_passed() -> None:
 
 def test_samples_that_are_on_their_way_are_waited_for() -> None:
     made = used(world(), busy_until(10), last=40)
-    assert next_look(made) == made.now + AGAIN
+    assert next_look(made) == made.now + RECHECK
 
 
 @pytest.mark.parametrize("samples", ["none", "old"])
@@ -120,7 +120,7 @@ def test_a_host_that_says_nothing_ends_nothing(samples: str) -> None:
 def test_a_hole_in_the_samples_proves_nothing() -> None:
     made = used(world(), always(0.0))
     at = made.now - 3 * MINUTE
-    kept = tuple(sample for sample in made.usage[made.job.id] if not at - HOLE - 10 * SECOND < sample.at < at)
+    kept = tuple(sample for sample in made.usage[made.job.id] if not at - MAX_SAMPLE_GAP - 10 * SECOND < sample.at < at)
     made.usage = {made.job.id: kept}
     made.decide()
     assert made.job.status == JobStatus.running

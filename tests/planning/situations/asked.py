@@ -25,7 +25,7 @@ from chalicelib.planning.kernel.requests import (
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.joining import host_left, join_host
-from chalicelib.planning.runs.agent_reports import Fold
+from chalicelib.planning.runs.agent_reports import ReportFold
 from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
 from tests.planning.situations.runs import LEAVING
 from tests.world import nouns as b
@@ -36,7 +36,7 @@ def report(status: str, said: dict[str, Any] | None, stored: int = 0, **fields: 
     at = b.machine(0)
     one = placed(at, b.job(b.run())).with_(status=JobStatus(status), **fields)
     at = b.holding(at, one)
-    fold = Fold(Draft(NOW), at)
+    fold = ReportFold(Draft(NOW), at)
     fold.report(one, None if said is None else TaskReport.model_validate({"id": one.id, **said}), stored)
     return NounsSnapshot(NOW, (one, at)), fold.draft.plan()
 

@@ -14,17 +14,17 @@ from chalicelib.domain.certificates import (
 )
 from chalicelib.domain.gateways import GatewayStatus
 from chalicelib.domain.instants import DAY, HOUR, MINUTE
-from chalicelib.machines.certificate import LOOK_DAILY, TO_CALL, TO_HEAR, TO_VALIDATE, UNUSED
+from chalicelib.machines.certificate import CHECK_ISSUED_EVERY, TO_ANSWER, TO_CALL, TO_VALIDATE, UNUSED
 from chalicelib.planning.gateways.certificates import (
     CertificateMade,
     NotCertified,
     OrderPlaced,
     OrderSeen,
-    asked_again,
+    challenge_answered,
     conclude_certificate,
     decide_certificate,
-    heard,
-    used,
+    record_use,
+    retry_now,
 )
 from chalicelib.planning.gateways.snapshots import CertificateSnapshot
 from chalicelib.planning.kernel.plan import Plan
@@ -161,7 +161,7 @@ situation(
     due_at=NOW + HOUR,
     comes_to="again in 3600 s",
 )
-LATE = ORDER.with_(placed_at=NOW - TO_HEAR)
+LATE = ORDER.with_(placed_at=NOW - TO_ANSWER)
 WHOLE: dict[str, Any] = {"heard_by": (0,), "answered_at": BEFORE, "looks": 3}
 situation(
     "certificate: its gateway hasn't heard of it in time",
@@ -301,15 +301,28 @@ situation(
 
 BOTH = frozenset({0, 1})
 situation(
-    "certificate: one of two replicas answers", told, heard, "ordered", 1, BOTH, comes_to="chat.example.com: heard_by"
+    "certificate: one of two replicas answers",
+    told,
+    challenge_answered,
+    "ordered",
+    1,
+    BOTH,
+    comes_to="chat.example.com: heard_by",
 )
 situation(
-    "certificate: the same replica answers again", told, heard, "ordered", 1, BOTH, heard_by=(1,), comes_to="nothing"
+    "certificate: the same replica answers again",
+    told,
+    challenge_answered,
+    "ordered",
+    1,
+    BOTH,
+    heard_by=(1,),
+    comes_to="nothing",
 )
 situation(
     "certificate: both replicas answer",
     told,
-    heard,
+    challenge_answered,
     "ordered",
     0,
     BOTH,
@@ -320,7 +333,7 @@ situation(
 situation(
     "certificate: a replica answers when all have",
     told,
-    heard,
+    challenge_answered,
     "ordered",
     0,
     frozenset({0}),
@@ -331,17 +344,17 @@ IN_A_DAY: dict[str, Any] = {"due_at": NOW + DAY}
 situation(
     "certificate: used today",
     told,
-    used,
+    record_use,
     "issued",
     pair=PAIR,
-    used_at=NOW - LOOK_DAILY + 1,
+    used_at=NOW - CHECK_ISSUED_EVERY + 1,
     **IN_A_DAY,
     comes_to="nothing",
 )
 situation(
     "certificate: used, and overdue",
     told,
-    used,
+    record_use,
     "issued",
     pair=PAIR,
     used_at=0,
@@ -349,11 +362,11 @@ situation(
     comes_to="chat.example.com: used_at",
 )
 WRONG: dict[str, Any] = {"message": "wrong", "due_at": NOW + HOUR}
-situation("certificate: to be tried at once", told, asked_again, "waiting", **WRONG, comes_to="nothing")
+situation("certificate: to be tried at once", told, retry_now, "waiting", **WRONG, comes_to="nothing")
 situation(
     "certificate: to be tried again now anyway",
     told,
-    asked_again,
+    retry_now,
     "waiting",
     **{**WRONG, "due_at": NOW},
     comes_to="nothing",

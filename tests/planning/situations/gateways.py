@@ -8,7 +8,7 @@ from typing import Any
 from chalicelib.domain.gateways import GatewayStatus, ReplicaState
 from chalicelib.domain.instances import Instance
 from chalicelib.machines.gateway import TO_LEAVE
-from chalicelib.planning.gateways.gateways import decide_gateway, heard
+from chalicelib.planning.gateways.gateways import apply_report, decide_gateway
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from tests.planning.situations.kit import NOW, Decided, situation
@@ -50,7 +50,7 @@ def said(says: str, message: str = "", state: ReplicaState = ReplicaState.provis
     of = of.with_(replicas=tuple(one.with_(failed=bool(failed), message=failed) for one in of.replicas))
     machine = seated(of, host(0))
     draft = Draft(NOW)
-    heard(draft, of, machine, says, message)
+    apply_report(draft, of, machine, says, message)
     return NounsSnapshot(NOW, (of, machine)), draft.plan()
 
 

@@ -15,7 +15,7 @@ from chalicelib.planning.kernel.plan import Outcome
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.claims import assignment_to
-from chalicelib.planning.volumes.attachments import DiskAt, DiskNotMoved, give_up_early, take
+from chalicelib.planning.volumes.attachments import DiskAt, DiskNotMoved, claim_volumes, give_up_early
 from chalicelib.planning.volumes.volumes import (
     DiskLeft,
     DiskSeen,
@@ -408,7 +408,7 @@ situation(
 
 def taken(*volumes: Volume, early: bool = False, at: Any = HERE) -> Decided:
     draft = Draft(NOW)
-    take(draft, volumes, TRAIN, at, early=early)
+    claim_volumes(draft, volumes, TRAIN, at, early=early)
     return NounsSnapshot(NOW, (*volumes, at)), draft.plan()
 
 

@@ -22,9 +22,9 @@ from chalicelib.planning.volumes.attachments import (
     DetachVolume,
     DiskAt,
     DiskNotMoved,
+    claim_volumes,
     disks_of,
     may_move,
-    take,
 )
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
@@ -239,7 +239,7 @@ def test_jobs_of_one_machine_share_what_is_attached_there() -> None:
     first, second = job("one"), job("two")
     shared = DISK.with_(multi_attach=True, attachments=(attachment(first, MACHINE, device=DEVICE),))
     draft = Draft(b.NOW)
-    (taken,), _ = take(draft, [shared], second, MACHINE)
+    (taken,), _ = claim_volumes(draft, [shared], second, MACHINE)
     assert [one.state for one in taken.attachments] == [ATTACHED, ATTACHED]
     plan = decided(look(taken, first.with_(status=JobStatus.done), second, MACHINE))
     assert [one.job_id for one in at(plan)] == [second.id] and effects(plan) == []
@@ -249,13 +249,13 @@ def test_jobs_of_one_machine_share_what_is_attached_there() -> None:
 def test_an_attachment_says_where_its_job_is_stored() -> None:
     """Every number of it: with another job's record, the disk of a live job would count as left behind."""
     of = b.job(b.run("train"), 4, replica=2, node=3)
-    ((taken,), _) = take(Draft(b.NOW), [volume()], of, MACHINE)
+    ((taken,), _) = claim_volumes(Draft(b.NOW), [volume()], of, MACHINE)
     (one,) = taken.attachments
     assert keys.job(one.run_id, one.replica_num, one.job_num, one.submission_num) == of.place().key
 
 
 def test_volume_and_machine_say_when_they_last_changed() -> None:
-    (taken,), machine = take(Draft(SOON), [DISK], TRAIN, MACHINE.with_(disks=()))
+    (taken,), machine = claim_volumes(Draft(SOON), [DISK], TRAIN, MACHINE.with_(disks=()))
     assert taken.last_processed_at == machine.last_processed_at == SOON
 
 

@@ -16,8 +16,8 @@ from chalicelib.errors import Bug
 from chalicelib.planning.kernel.plan import Effect, Outcome, Step
 from chalicelib.planning.kernel.requests import delete_volume
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.projects.deletion import LOOK_CLOSING, ClosingSnapshot, decide_closing
-from chalicelib.planning.projects.erasure import volume_goes
+from chalicelib.planning.projects.deletion import CHECK_CLOSING_EVERY, ClosingSnapshot, decide_closing
+from chalicelib.planning.projects.erasure import volume_erasable
 from chalicelib.planning.volumes.invariants import volumes
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import (
@@ -176,7 +176,7 @@ def test_a_closing_project_deletes_its_volumes() -> None:
     assert lint(snapshot, plan) == []
     after = {noun.kind: noun for step in plan.steps for noun in step.saves}
     assert after["volume"].status is VolumeStatus.deleting
-    assert after["closing"].due_at == b.NOW + LOOK_CLOSING
+    assert after["closing"].due_at == b.NOW + CHECK_CLOSING_EVERY
     again = ClosingSnapshot(b.NOW + HOUR, closing, (), (), (after["volume"],))
     [step] = decide_closing(again).steps
     assert [noun.kind for noun in step.saves] == ["closing"] and step.saves[0].due_at is not None  # type: ignore[attr-defined]
@@ -185,6 +185,6 @@ def test_a_closing_project_deletes_its_volumes() -> None:
 def test_a_deleted_volume_is_kept_as_long_as_fleets_are() -> None:
     gone = volume(status=VolumeStatus.deleted, deleted_at=b.NOW, due_at=None)
     kept = Retention(fleets=3)
-    assert not volume_goes(gone, kept, b.NOW + 3 * DAY - 1)
-    assert volume_goes(gone, kept, b.NOW + 3 * DAY)
-    assert not volume_goes(active(), kept, b.NOW + 100 * DAY)
+    assert not volume_erasable(gone, kept, b.NOW + 3 * DAY - 1)
+    assert volume_erasable(gone, kept, b.NOW + 3 * DAY)
+    assert not volume_erasable(active(), kept, b.NOW + 100 * DAY)

@@ -217,6 +217,6 @@ def _name(volume: Volume) -> Any:
 
 
 def _told(draft: Draft, volume: Volume) -> Any:
-    draft.tell(EventType.created, volume)
+    draft.record(EventType.created, volume)
     draft.wake(volume.unit)
     return draft.plan()
