@@ -201,5 +201,10 @@ class NotYet(BackendError):
     """What the call waits for hasn't happened yet. Nothing is wrong; try again."""
 
 
+class ContainerFailed(BackendError):
+    """A container didn't start, and no other offer would change that: its image can't be pulled or run, its registry
+    refuses the login, or its command isn't there. The message says which."""
+
+
 class Unfit(BackendError):
     """A host can't be used as it is. The message names everything that is missing, and how to fix it."""

@@ -10,7 +10,8 @@ The contract, which one suite checks for every backend:
 * `terminate` accepts any handle ever yielded, in any state, any number of times. It returns once termination has been
   requested, and raises Gone when nothing is left. Only Gone is proof.
 * `describe` raises Gone too; for a machine that the provider couldn't create after all, with what `create` would have
-  raised (`refused`). A resource may be missing from it for `facts.visibility_lag` after `create`.
+  raised (`refused`). Of a container that failed to start, or has exited, that is ContainerFailed; it is to be
+  terminated all the same. A resource may be missing from it for `facts.visibility_lag` after `create`.
 * `list_owned` is complete, or it raises: what it doesn't show counts as gone, after `facts.visibility_lag`.
 * No call sleeps or polls; the engine calls again.
 * Every failure is raised as one of the BackendErrors; a provider's own exception never leaves its package.
@@ -18,8 +19,8 @@ The contract, which one suite checks for every backend:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from chalicelib.domain.facts import BackendFacts
@@ -28,6 +29,41 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
+
+
+@dataclass(frozen=True, repr=False)
+class RegistryLogin:
+    """With which a provider pulls a private image."""
+
+    username: str
+    password: str
+
+
+@dataclass(frozen=True)
+class ContainerMount:
+    """A volume that the provider mounts."""
+
+    volume: Handle
+    path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container that is bought in place of a machine (`offer.is_container`), for one job. Its first process is the
+    agent, which gets the job's commands, environment, secrets and files from the control plane as on any machine.
+
+    What the offer's `grants` don't name is never asked for."""
+
+    image: str
+    command: tuple[str, ...]  # in place of the image's entry point and arguments
+    env: Mapping[str, str] = field(repr=False)  # the agent's settings, its token among them: added to the
+    # image's
+    login: RegistryLogin | None = None
+    user: str = ""  # who it runs as, as in `docker run --user`; empty: the image's own
+    privileged: bool = False
+    shm_mib: int = 0  # of shared memory; 0: the provider's usual size
+    mounts: tuple[ContainerMount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,13 +75,15 @@ class CreateRequest:
     tags: tuple[tuple[str, str], ...]  # owner tags: install, project, instance, epoch
     offer: Offer
     instance_id: str
-    user_data: str  # starts the agent with its single-use bootstrap token; byte-identical if repeated
+    user_data: str  # starts the agent with its single-use bootstrap token; byte-identical if repeated; empty: see
+    # `container`
     disk_mib: int
     zones: tuple[str, ...] | None = None
     reservation: str | None = None
     trying: str = ""  # the zone that an earlier call tried last; empty: its first, or there was none
     open_ports: tuple[int, ...] = ()  # a gateway's, which the whole world reaches at an address that it reaches, too
     placement_group: Handle | None = None  # that the machine joins; `create` raises Gone if it doesn't exist (yet)
+    container: Container | None = None  # what runs in it, where containers are sold in place of machines
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ class BackendFacts(Value):
     visibility_lag: Micros = 10 * SECOND  # how long a created thing may be missing from a listing
     create_timeout: Micros = 60 * SECOND  # one create call, from commit to response
     provisioning_timeout: Micros = 10 * MINUTE  # from request to the agent's first message
-    vm: bool = True  # machines that outlive a job: idle, reuse, blocks
     multinode: bool = False  # its machines in one region, and zone if it has zones, reach each other
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
     describes: int = 0  # machines that one call describes, if it describes several (`spi.DescribesSeveral`)

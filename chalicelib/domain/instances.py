@@ -87,6 +87,7 @@ class OnPrem(Value):
         return f"{self.hostname}:{self.port}"
 
 
+CONTAINED = frozenset({"docker", "inside"})  # runtimes of agents whose jobs run in containers; `inside`: in their own
 HealthStatus = Literal["healthy", "warning", "failure"]
 
 
@@ -112,6 +113,7 @@ class Instance(Noun):
     for_run: bool = False  # a run asked for it, not its fleet
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()
+    registry_login: str = ""  # sealed: with which its container was first requested, until that is accepted
     trying: str = ""  # the zone that its purchase tried last, if that isn't the first
     placement_group: str = ""  # id of the fleet's group that it is created in
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
@@ -207,14 +209,15 @@ class HostFacts(Value):
     addresses: tuple[Words, ...] = ()
     networks: tuple[Words, ...] = ()  # as `address/prefix`; empty from an older agent
     gpus: tuple[GpuSeen, ...] = ()
-    runtimes: tuple[Words, ...] = ()  # docker, process
+    runtimes: tuple[Words, ...] = ()  # docker, process, inside
     isolation: dict[Words, Words] = {}  # by runtime: container, user (each task has its own), none
     user: Words = ""
 
     @property
     def isolates(self) -> str:
         """What separates the jobs of this machine; they run in containers where that is possible."""
-        return "container" if "docker" in self.runtimes else self.isolation.get("process", "none")
+        contained = not CONTAINED.isdisjoint(self.runtimes)
+        return "container" if contained else self.isolation.get("process", "none")
 
 
 class Trouble(Value):

@@ -19,6 +19,8 @@ from pydantic import AliasChoices, ConfigDict, Field
 from chalicelib.domain.bounds import Amount, Blocks, Cores, Dollars, Gibibytes, Instant, Mebibytes
 from chalicelib.domain.noun import Value
 
+MACHINE, CONTAINER = "shim", "runner"  # what is sold, in the wire's words for its `instance_runtime`
+
 
 class Availability(StrEnum):
     unknown = "unknown"
@@ -87,6 +89,7 @@ class OfferTerms(Value):
     disk: DiskTerms | None = None
     no_volumes: str = ""  # why no volume can be attached to its machines; empty if they can be
     cluster: ClusterLimit | None = None
+    grants: tuple[str, ...] = ()  # what its containers can have beyond what all can (`planning/matching/containers.py`)
     prices: str = ""  # where its price is from, if not from the provider
 
 
@@ -106,9 +109,19 @@ class Offer(Value):
     )
     availability: Availability = Availability.unknown
     availability_zones: tuple[str, ...] | None = None
-    instance_runtime: str = "shim"
+    instance_runtime: str = MACHINE
     blocks: Blocks = 1
     total_blocks: Blocks = 1
+
+    @property
+    def is_container(self) -> bool:
+        """Is it a container, which is created for one job and ends with it?"""
+        return self.instance_runtime == CONTAINER
+
+    @property
+    def grants(self) -> frozenset[str] | None:
+        """What its container can have beyond what all can; None: it is a machine, which can have anything."""
+        return frozenset(self.terms.grants) if self.is_container else None
 
     @property
     def key(self) -> str:

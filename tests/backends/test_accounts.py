@@ -46,9 +46,9 @@ def test_what_serves_all_serves_each_beside_its_own() -> None:
 
 
 def test_settings_may_differ_as_well() -> None:
-    patient = NIMBUS.with_(vm=False)
+    patient = NIMBUS.with_(batch=8)
     accounts = Accounts([Account(NIMBUS, never, OURS), Account(patient, never, THEIRS)])
-    assert (accounts.facts(OURS)["nimbus"].vm, accounts.facts(THEIRS)["nimbus"].vm) == (True, False)
+    assert (accounts.facts(OURS)["nimbus"].batch, accounts.facts(THEIRS)["nimbus"].batch) == (0, 8)
 
 
 @pytest.mark.parametrize("whose", [(OURS, OURS), (None, OURS), (OURS, None), (None, None)])
@@ -63,7 +63,7 @@ def test_a_key_is_stable_its_own_and_names_a_blob() -> None:
     keys = {Account(NIMBUS, never, project_id).key for project_id in (None, OURS, THEIRS)}
     assert len(keys) == 3
     assert {checked(f"catalog/{key}/head.json") for key in keys}
-    assert Account(NIMBUS, never, OURS).key == Account(NIMBUS.with_(vm=False), never, OURS).key
+    assert Account(NIMBUS, never, OURS).key == Account(NIMBUS.with_(batch=8), never, OURS).key
 
 
 # --- what can't be asked ----------------------------------------------------------------------------------------------

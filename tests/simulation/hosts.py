@@ -11,7 +11,6 @@ import orjson
 from chalicelib.agent.program.commands import Abort, Carry, Command, End, Keep, Remove, Start, Stop
 from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.backends.simulated.cloud import Boot
-from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import DstackError, Forbidden
 from chalicelib.usecases.agents.calls import has_news
@@ -84,9 +83,11 @@ class Hosts:
         return self._failed[run] <= work.failures
 
     def launch(self, boot: Boot) -> None:
-        _, instance_id, token = read_user_data(boot.user_data)
+        _, instance_id, token = boot.settings
         has = boot.resources
         facts = {"cpus": has.cpus, "memory_mib": has.memory_mib, "disk_mib": has.disk.size_mib, "arch": "x86"}
+        if boot.container:
+            facts["runtimes"] = ["inside"]
 
         def up() -> None:
             if boot.machine_id not in self._killed and boot.machine_id not in self.hosts:
@@ -100,7 +101,7 @@ class Hosts:
             self.hosts[machine_id].dead = True
 
     def add(self, name: str, instance_id: str, token: str, facts: dict[str, Any]) -> Host:
-        host = Host(self, name, instance_id, token, {**facts, "hostname": name, "runtimes": ["process"]})
+        host = Host(self, name, instance_id, token, {"runtimes": ["process"], **facts, "hostname": name})
         self.hosts[name] = host
         host.boot()
         return host

@@ -15,7 +15,6 @@ from chalicelib.agent.program.commands import Abort, Carry, Command, End, Keep, 
 from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.agent.runtimes import steps
 from chalicelib.backends.simulated.cloud import Boot
-from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import DstackError, Forbidden
 from chalicelib.usecases.agents.calls import has_news
@@ -114,7 +113,7 @@ class Hosts:
         self._killed: set[str] = set()
 
     def launch(self, boot: Boot) -> None:
-        _, instance_id, token = read_user_data(boot.user_data)
+        _, instance_id, token = boot.settings
         has = boot.resources
         facts = {
             "cpus": has.cpus,
@@ -126,6 +125,7 @@ class Hosts:
                 for number, gpu in enumerate(has.gpus)
             ],
             "addresses": [boot.internal_ip],
+            **({"runtimes": ["inside"]} if boot.container else {}),
         }
 
         def up() -> None:
@@ -140,7 +140,7 @@ class Hosts:
             self.hosts[machine_id].dead = True
 
     def add(self, name: str, instance_id: str, token: str, facts: dict[str, Any]) -> Host:
-        host = Host(self, name, instance_id, token, {**facts, "hostname": name, "runtimes": ["process"]})
+        host = Host(self, name, instance_id, token, {"runtimes": ["process"], **facts, "hostname": name})
         self.hosts[name] = host
         host.boot()
         return host

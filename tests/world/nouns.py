@@ -29,7 +29,7 @@ from tests.world import time
 
 NOW = time.NOW
 PROJECT = derive("tests", "project")
-FACTS = {"aws": BackendFacts(name="aws"), "runpod": BackendFacts(name="runpod", vm=False)}
+FACTS = {"aws": BackendFacts(name="aws"), "runpod": BackendFacts(name="runpod")}
 
 N = TypeVar("N", bound=Noun)
 

@@ -25,6 +25,7 @@ from tests.world.time import Time
 
 ADMIN = "admin-token"
 HOP = 0.01  # seconds from a wake-up or an effect to its consequence
+SELLS_CONTAINERS = "runpod"  # a cloud of this name has some, in a region of its own
 QUICK = Script(boot=SECOND // 2, end=SECOND // 2)
 
 Answer = tuple[int, bytes]
@@ -45,7 +46,8 @@ class Site:
         self.network = Network(self.time, self._sync, long_poll=self.long_poll)
         self.hosts = Hosts(self.time, self.network, Shell())
         facts = FACTS.with_(name=cloud)
-        self.cloud = FakeCloud(self.time.now, launcher=self.hosts, script=lambda: self.script, facts=facts)
+        pods, script = cloud == SELLS_CONTAINERS, lambda: self.script
+        self.cloud = FakeCloud(self.time.now, launcher=self.hosts, script=script, facts=facts, containers=pods)
 
     def behave(self, script: str) -> None:
         """How the cloud behaves from now on."""

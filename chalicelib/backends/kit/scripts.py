@@ -1,7 +1,8 @@
 """The script that starts the agent, as a provider takes it.
 
 A provider that hands it to cloud-init, or runs it as its own start-up script, takes the text itself. Others take a
-cloud-init configuration as an object, the command of a container, or nothing at all: there it is started over SSH.
+cloud-init configuration as an object, or nothing at all: there it is started over SSH. A container has no such script:
+its request says what it runs (`spi.Container`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.backends.spi import CreateRequest
-from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.boot_script import read_container_settings, read_user_data
 from chalicelib.errors import Unfit
 
 PLACE = "/var/lib/dstack-start"  # the file of a script that isn't run by the provider itself
@@ -24,7 +25,12 @@ def user_data(request: CreateRequest, most: int, provider: str) -> str:
 
 
 def secrets_of(request: CreateRequest) -> tuple[str, ...]:
-    """What no text about the request may show: the script, and the token in it, which lets a machine join."""
+    """What no text about the request may show: the script, the token, which lets a machine join, and the password of
+    an image's registry."""
+    if request.container is not None:
+        _, _, token = read_container_settings(request.container.env)
+        login = request.container.login
+        return (token,) if login is None else (token, login.password)
     try:
         _, _, token = read_user_data(request.user_data)
     except ValueError:  # a script of somebody else
@@ -36,11 +42,6 @@ def cloud_config(script: str) -> Mapping[str, Any]:
     """The configuration of cloud-init, for a provider that takes an object."""
     file = {"path": PLACE, "content": script, "owner": "root:root", "permissions": "0700"}
     return {"write_files": [file], "runcmd": [PLACE]}
-
-
-def container_command(script: str) -> list[str]:
-    """Entry point and arguments of a container that is the machine."""
-    return ["/bin/sh", "-c", script]
 
 
 # For a session that has the script as its input, so that no list of processes shows it, and that may end at once.

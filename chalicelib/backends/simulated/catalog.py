@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from chalicelib.backends.simulated import WIRE_NAME
-from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
+from chalicelib.domain.offers import CONTAINER, Availability, Disk, Gpu, InstanceType, Offer, OfferTerms, Resources
 
 GIB = 1024
 VOLUME_PRICE = 0.08  # dollars a month for a GiB
@@ -17,6 +18,10 @@ REGIONS: dict[str, tuple[float, tuple[str, ...]]] = {
     "sim-north": (0.92, ("sim-north-a",)),
     "sim-west": (1.1, ("sim-west-a", "sim-west-b")),
 }
+
+CONTAINERS = "sim-pods"  # the region that sells containers in place of machines, where the cloud has it
+PLACES = {**REGIONS, CONTAINERS: (0.8, ("sim-pods-a",))}
+GRANTS = ("shm_size", "user", "volumes")  # what its containers can have
 
 MULTI_ATTACH = frozenset({"sim-north"})  # where several machines may have one volume
 
@@ -56,16 +61,18 @@ def resources(name: str, *, spot: bool) -> Resources:
 
 
 def price(region: str, name: str, *, spot: bool) -> float:
-    return round(TYPES[name][5] * REGIONS[region][0] * (SPOT_SHARE if spot else 1.0), 6)
+    return round(TYPES[name][5] * PLACES[region][0] * (SPOT_SHARE if spot else 1.0), 6)
 
 
 def volume_price(region: str, size_gib: int) -> float:
-    return round(VOLUME_PRICE * size_gib * REGIONS[region][0], 6)
+    return round(VOLUME_PRICE * size_gib * PLACES[region][0], 6)
 
 
-def offers(backend: str = WIRE_NAME) -> Iterator[Offer]:
+def offers(backend: str = WIRE_NAME, *, containers: bool = False) -> Iterator[Offer]:
     """As the cloud called `backend` sells them."""
-    for region, (_, zones) in REGIONS.items():
+    for region, (_, zones) in (PLACES if containers else REGIONS).items():
+        pods: dict[str, Any] = {"instance_runtime": CONTAINER, "terms": OfferTerms(grants=GRANTS)}
+        sold_as = pods if region == CONTAINERS else {}
         for name in TYPES:
             for spot in (False, True):
                 yield Offer(
@@ -75,4 +82,5 @@ def offers(backend: str = WIRE_NAME) -> Iterator[Offer]:
                     price=price(region, name, spot=spot),
                     availability=Availability.available,
                     availability_zones=zones,
+                    **sold_as,
                 )

@@ -23,6 +23,7 @@ from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.state import MachineShelf, MemoryShelf
 from chalicelib.backends.spi import (
+    Container,
     CreateRequest,
     GroupRequest,
     Machine,
@@ -32,12 +33,13 @@ from chalicelib.backends.spi import (
     OwnedVolume,
     VolumeRequest,
 )
+from chalicelib.domain.boot_script import read_container_settings, read_user_data
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
 from chalicelib.domain.volumes import ProviderDisk
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, QuotaExceeded
+from chalicelib.errors import BackendError, ContainerFailed, Gone, InsufficientCapacity, InUse, QuotaExceeded, Unfit
 
 NOTICE = 2 * MINUTE  # between the notice that a spot machine is reclaimed and its end
 
@@ -65,13 +67,19 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Boot:
-    """What a launcher needs to start a machine."""
+    """What a launcher needs to start a machine, or a container."""
 
     machine_id: str
     user_data: str
     resources: Resources
     delay: Micros
     internal_ip: str
+    container: Body | None = None
+
+    @property
+    def settings(self) -> tuple[str, str, str]:
+        """The server's URL, the instance's id and the token of its agent."""
+        return read_container_settings(self.container["env"]) if self.container else read_user_data(self.user_data)
 
 
 class Launcher(Protocol):
@@ -104,9 +112,12 @@ class FakeCloud:
         script: Script | Callable[[], Script] | None = None,
         facts: BackendFacts = FACTS,
         hostname: str = "",
+        containers: bool = False,
     ) -> None:
-        """`hostname`: of all machines, where they are processes of one computer; else each is called by its id."""
+        """`hostname`: of all machines, where they are processes of one computer; else each is called by its id.
+        `containers`: it has a region that sells containers, too."""
         self.facts, self._now, self._hostname = facts, now, hostname
+        self._containers = containers
         self._shelf, self._launcher = shelf or MemoryShelf(), launcher or NoLauncher()
         given = script or Script()
         asked: Callable[[], Script] = given if callable(given) else lambda: given
@@ -130,15 +141,15 @@ class FakeCloud:
     def offers(self) -> Sequence[Offer]:
         self._maybe_fail("offers", "before")
         with self._lock:
-            return [self._stated(offer) for offer in catalog.offers(self.facts.name)]
+            sold = catalog.offers(self.facts.name, containers=self._containers)
+            return [self._stated(offer) for offer in sold]
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         offer = request.offer
         place = {"region": offer.region, "type": offer.instance.name}
         self._maybe_fail("create", "before", **place)
         with self._lock:
-            if offer.region not in catalog.REGIONS or offer.instance.name not in catalog.TYPES:
-                raise InsufficientCapacity(f"{offer.instance.name} in {offer.region} isn't sold here")
+            self._check(request)
             disk = self._adopt("disk", request)
             if disk is None and self._adopt("vm", request) is None:
                 self._admit(request)
@@ -153,6 +164,8 @@ class FakeCloud:
             self._start(machine)
         self._maybe_fail("create", "after", **place)
         yield _handle(machine)
+        for mount in request.container.mounts if request.container else ():
+            self.disks.attach(mount.volume, machine["id"], read_only=mount.read_only)
 
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
         """All that can be created is, before anything is known of it."""
@@ -182,6 +195,8 @@ class FakeCloud:
             machine = next((body for body in bodies if body is not None and body["visible_at"] <= self._now()), None)
             if machine is not None and machine.get("short") and machine["running_at"] <= self._now():
                 raise Gone(f"no {machine['type']} was left (simulated)", refused=InsufficientCapacity)
+            if machine is not None and (why := self._failure(machine)):
+                raise Gone(why, refused=ContainerFailed)
             if machine is None or (machine["ends_at"] is not None and not machine.get("short")):
                 raise Gone(f"there is no machine {' or '.join(h.id for h in handles) or 'without a handle'}")
             announced = machine["interrupted_at"] is not None and machine["interrupted_at"] <= self._now()
@@ -278,6 +293,14 @@ class FakeCloud:
                 if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
                     self._shelf.put(body["id"], {**body, "interrupted_at": self._now() if at is None else at})
 
+    def exit(self, instance_id: str, why: str) -> None:
+        """This instance's container comes to an end of its own."""
+        with self._lock:
+            for body in self._all():
+                if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
+                    self._launcher.kill(body["id"])
+                    self._shelf.put(body["id"], {**body, "exited": why})
+
     def resume(self) -> None:
         """Restart the machines that were running when the host of this cloud went down."""
         with self._lock:
@@ -373,7 +396,7 @@ class FakeCloud:
 
     def _make_group(self, request: GroupRequest) -> Body:
         number, now = self._number(), self._now()
-        zones = request.zones or catalog.REGIONS[request.offer.region][1]
+        zones = request.zones or catalog.PLACES[request.offer.region][1]
         body = {
             "id": f"group-{request.token[:8]}-{number}",
             "number": number,
@@ -393,6 +416,21 @@ class FakeCloud:
         self._count = max([self._count, *(body["number"] for body in self._shelf.all())]) + 1
         return self._count
 
+    def _check(self, request: CreateRequest) -> None:
+        """Is there such a thing?"""
+        offer, known = request.offer, catalog.PLACES if self._containers else catalog.REGIONS
+        if offer.region not in known or offer.instance.name not in catalog.TYPES:
+            raise InsufficientCapacity(f"{offer.instance.name} in {offer.region} isn't sold here")
+        if (offer.region == catalog.CONTAINERS) != (request.container is not None):
+            raise Unfit(f"{offer.region} sells {'containers' if request.container is None else 'machines'} (simulated)")
+
+    def _failure(self, machine: Body) -> str:
+        """Why a container doesn't run; empty if it does, or may yet."""
+        container = machine.get("container")
+        if container and container["image"] in self._script().bad_images and machine["running_at"] <= self._now():
+            return f"the image {container['image']} can't be pulled (simulated)"
+        return str(machine.get("exited", ""))
+
     def _admit(self, request: CreateRequest) -> None:
         self._join(request)
         machines = [body for body in self._all() if body["kind"] == "vm"]
@@ -408,7 +446,8 @@ class FakeCloud:
     def _make(self, kind: str, request: CreateRequest) -> Body:
         number, script, now = self._number(), self._script(), self._now()
         short = kind == "vm" and script.take("short")
-        zones = request.zones or catalog.REGIONS[request.offer.region][1]
+        bad = request.container is not None and request.container.image in script.bad_images
+        zones = request.zones or catalog.PLACES[request.offer.region][1]
         body = {
             "id": f"{kind}-{request.token[:8]}-{number}",
             "number": number,
@@ -423,6 +462,7 @@ class FakeCloud:
             "open_ports": list(request.open_ports),
             "group": request.placement_group and request.placement_group.id,
             "user_data": request.user_data,
+            "container": request.container and _contained(request.container),
             "disk_mib": request.disk_mib,
             # of the loopback, where local machines reach each other at any address
             "ip": f"127.{64 + (number >> 16 & 63)}.{number >> 8 & 255}.{number & 255}",
@@ -432,7 +472,7 @@ class FakeCloud:
             "ends_at": now + script.boot + MINUTE if short else None,
             "interrupted_at": None,
             "short": short,
-            "comes_up": kind == "vm" and not short and not script.take("absent"),
+            "comes_up": kind == "vm" and not short and not bad and not script.take("absent"),
             "started": False,
         }
         self._shelf.put(str(body["id"]), body)
@@ -448,7 +488,8 @@ class FakeCloud:
     def _launch(self, machine: Body) -> None:
         delay = max(0, machine["running_at"] - self._now())
         resources = catalog.resources(machine["type"], spot=machine["spot"])
-        self._launcher.launch(Boot(machine["id"], machine["user_data"], resources, delay, machine["ip"]))
+        booted = machine["id"], machine["user_data"], resources, delay, machine["ip"], machine.get("container")
+        self._launcher.launch(Boot(*booted))
 
     def _stated(self, offer: Offer) -> Offer:
         left = self._script().capacity.get(f"{offer.region}/{offer.instance.name}")
@@ -456,6 +497,13 @@ class FakeCloud:
             return offer
         taken = sum((b["region"], b["type"]) == (offer.region, offer.instance.name) for b in self.machines())
         return offer.with_(availability=Availability.available if taken < left else Availability.not_available)
+
+
+def _contained(container: Container) -> Body:
+    """As JSON."""
+    mounts = [[mount.volume.id, mount.path, mount.read_only] for mount in container.mounts]
+    login = container.login and [container.login.username, container.login.password]
+    return {**vars(container), "env": dict(container.env), "login": login, "mounts": mounts}
 
 
 def _handle(body: Body) -> Handle:

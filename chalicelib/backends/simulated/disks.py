@@ -235,7 +235,7 @@ class Disks:
         return self._put(f"vol-{request.token[:8]}-{self._count}", request)
 
     def _put(self, volume_id: str, request: VolumeRequest) -> Body:
-        zones = catalog.REGIONS[request.region][1] if request.region in catalog.REGIONS else ()
+        zones = catalog.PLACES[request.region][1] if request.region in catalog.PLACES else ()
         if not zones or (request.zone and request.zone not in zones):
             raise InsufficientCapacity(f"there are no volumes in {request.zone or request.region} (simulated)")
         script, now = self._script(), self._now()

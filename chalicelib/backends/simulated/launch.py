@@ -22,7 +22,6 @@ import orjson
 
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.backends.simulated.mounts import mounts, unmount
-from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND
 
 log = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ class LocalLauncher:
         if self._keeper(home) is not None:
             return
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        server_url, instance_id, token = read_user_data(boot.user_data)
+        server_url, instance_id, token = boot.settings
         _write(home / "token", token.encode())
         _write(home / "facts.json", orjson.dumps(_facts(boot)))
         command = [sys.executable, str(self._program), "--server", server_url or self._server_url]

@@ -91,6 +91,7 @@ class Script:
     forgets: int = 0  # descriptions of volumes that say there is no such volume
     absent: int = 0  # machines whose agent never reports
     short: int = 0  # machines for which there turns out to be no room when they should run
+    bad_images: list[str] = field(default_factory=list)  # that can't be pulled, where containers are sold
     faults: list[Fault] = field(default_factory=list)
 
     def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:

@@ -18,14 +18,14 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from chalicelib.backends.spi import Backend, CreateRequest, CreatesSeveral, DescribesSeveral, Machine
+from chalicelib.backends.spi import Backend, Container, CreateRequest, CreatesSeveral, DescribesSeveral, Machine
 from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import TRYING, Handle, Instance, InstanceStatus
 from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
-from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.engine.effects.containers import Containers, settings
 from chalicelib.engine.effects.placement_groups import of_machine
 from chalicelib.errors import BackendError, Conflict, Gone
 from chalicelib.planning.kernel.plan import Effect, Outcome
@@ -59,6 +59,7 @@ class Purchases:
 
     def __init__(self, here: Acting) -> None:
         self.here = here
+        self._containers = Containers(here)
 
     # --- buy ---------------------------------------------------------------------------------------------------------
 
@@ -71,9 +72,14 @@ class Purchases:
         if not self.may_begin(instance, effect, backend):
             return None
         try:
-            group = of_machine(self.here, instance, backend)
+            group, container = of_machine(self.here, instance, backend), None
+            if instance.offer.is_container:
+                prepared = self._containers.prepared(instance)
+                if prepared is None:
+                    return None
+                instance, container = prepared
             with translated(instance.name):
-                making = backend.create(self.request(instance, group))
+                making = backend.create(self.request(instance, group, container))
             while self.may_begin(instance, effect, backend):
                 with translated(instance.name):
                     handle = next(making, None)
@@ -95,7 +101,8 @@ class Purchases:
         """The outcome of each. If it takes too long, those that aren't refused have none: they are looked for."""
         found = [(each, self._find(each)) for each in effect.each()]
         backend = self.here.backends.of(effect.project_id, effect.backend, now=True)
-        if not isinstance(backend, CreatesSeveral):
+        containers = any(instance is not None and instance.offer.is_container for _, instance in found)
+        if containers or not isinstance(backend, CreatesSeveral):
             outcomes = (self.create(each) for each, _ in found)
             return [outcome for outcome in outcomes if outcome is not None]
         wanted = {
@@ -151,13 +158,14 @@ class Purchases:
     def _token(self, instance: Instance) -> str:
         return derive(f"{self.here.install_id}/{instance.project_id}/{instance.id}/{instance.epoch}", "create")
 
-    def request(self, instance: Instance, group: Handle | None = None) -> CreateRequest:
+    def request(
+        self, instance: Instance, group: Handle | None = None, container: Container | None = None
+    ) -> CreateRequest:
         """The same instance and epoch give the same request, byte for byte: everything in it was fixed at purchase, or
         is fixed for this release of the program. Only a group that is gone is replaced."""
         here, zone = self.here, group.data.get("zone") if group else None
         facts = here.backends.of(instance.project_id, instance.offer.backend).facts
         notices = facts.notices if instance.offer.instance.resources.spot else ""
-        token = bootstrap_token(here.install_key, instance.id, instance.epoch)
         owner = Owner(OwnedKind.instance, here.install_id, instance.project_id, instance.id, instance.epoch)
         return CreateRequest(
             token=self._token(instance),
@@ -169,13 +177,14 @@ class Purchases:
             ),
             offer=instance.offer,
             instance_id=instance.id,
-            user_data=user_data(here.server_url, instance.id, token, here.program(), notices),
+            user_data="" if container else user_data(*settings(here, instance), notices),
             disk_mib=instance.offer.instance.resources.disk.size_mib,
             zones=(zone,) if zone else instance.offer.availability_zones,
             reservation=instance.offer.reservation or None,
             trying=instance.trying,
             open_ports=_ports(instance),
             placement_group=group,
+            container=container,
         )
 
     def checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:

@@ -25,6 +25,7 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.fleet import PAUSES
+from chalicelib.planning.matching.containers import without_job
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY
@@ -85,9 +86,10 @@ def _queries(gateway: Gateway) -> list[Query]:
     wanted = gateway.written.get("instance_type")
     backends, regions = frozenset({gateway.backend.lower()}), frozenset({gateway.region.lower()})
     if not wanted:
-        return [Query(SMALL, backends=backends, regions=regions)]
+        return [without_job(Query(SMALL, backends=backends, regions=regions))]
     types = frozenset({str(wanted).lower()})
-    return [Query(_any(arch), backends=backends, regions=regions, instance_types=types) for arch in ("x86", "arm")]
+    found = (Query(_any(arch), backends=backends, regions=regions, instance_types=types) for arch in ("x86", "arm"))
+    return [without_job(query) for query in found]
 
 
 def _any(arch: str) -> ResourcesSpec:

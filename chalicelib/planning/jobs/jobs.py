@@ -31,6 +31,7 @@ from chalicelib.planning.volumes.mounts import folder, has_folders, mounts_of
 
 RETRY_DURATION = 3600
 NO_CODE = "/workflow"
+INSIDE = "inside"  # the runtime of an agent whose container is the job's
 ANY_HOME = "/root"  # what clients send if nothing is set: the home of the job's user
 RESERVED_PORTS = range(10_000, 11_000)  # reserved by the language
 
@@ -297,7 +298,7 @@ def agent_task(
 ) -> dict[str, Any]:
     """The task in the agent protocol. A job that has the whole machine gets no limits (0). `nodes`: None if it runs on
     one. `addresses`: of the replicas that it `needed`."""
-    known = addresses or {}
+    known, inside = addresses or {}, instance.offer.is_container
     nodes = nodes or one_node(job, instance)
     offer = job.assignment.offer if job.assignment else instance.offer
     has, whole = offer.instance.resources, offer.blocks == offer.total_blocks
@@ -312,7 +313,7 @@ def agent_task(
         **_run(spec, [neighbours.filled(nodes.filled(command), known) for command in spec.commands]),
         "env": {**instance.env, **task_env(job, spec, nodes), **neighbours.environment(spec, known), **spec.env},
         "image": spec.image_name,
-        "runtime": spec.runtime,
+        "runtime": INSIDE if inside else spec.runtime,
         "isolated": spec.isolated or not own,
         "user": None if spec.user is None else spec.user.model_dump(),
         "user_permitted": spec.user_permitted and own,
@@ -320,7 +321,7 @@ def agent_task(
         "privileged": spec.privileged,
         "docker": spec.docker,
         "ports": sorted({app.port for app in spec.app_specs}),
-        "registry_auth": None if spec.registry_auth is None else spec.registry_auth.model_dump(),
+        "registry_auth": None if spec.registry_auth is None or inside else spec.registry_auth.model_dump(),
         "cpu": 0 if whole else has.cpus,
         "memory_bytes": 0 if whole else has.memory_mib << 20,
         "shm_bytes": 0 if shm is None else int(shm * 2**30),

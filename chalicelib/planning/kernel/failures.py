@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.reasons import InstanceReason, JobReason
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Meaning:
     repeat: bool = False
     retry_after: float = 0.0  # seconds, where the provider names none
     reason: InstanceReason = InstanceReason.error  # of an instance that ends because of it
+    job_reason: JobReason | None = None  # of its job, which no other offer would help; None: the next one is tried
 
 
 # By the error's class name. A purchase whose outcome is unknown is looked up and repeated.
@@ -32,6 +33,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "InUse": Meaning(settled=True, repeat=True, retry_after=5.0),
     "NotYet": Meaning(settled=False, repeat=True, retry_after=5.0),
     "Unfit": Meaning(settled=True),
+    "ContainerFailed": Meaning(settled=True, job_reason=JobReason.creating_container_error),
     "Transient": Meaning(settled=False, repeat=True, retry_after=5.0),
 }
 UNKNOWN = Meaning(settled=False, repeat=True, retry_after=30.0)

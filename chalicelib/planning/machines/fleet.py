@@ -28,12 +28,12 @@ from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster, place_of
 from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.machine_index import Query
-from chalicelib.planning.matching.requirements import fleet_query, idle_seconds, merged_fleet
+from chalicelib.planning.matching.requirements import fleet_purchase, idle_seconds, merged_fleet
 from chalicelib.planning.placing.buying import in_zones
 from chalicelib.planning.placing.new_machine import new_instance
 from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY
 from chalicelib.planning.placing.placement_groups import in_group
-from chalicelib.planning.placing.why_not import too_many, undivided, unreserved
+from chalicelib.planning.placing.why_not import too_many, uncontained, undivided, unreserved
 
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
@@ -141,7 +141,7 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
         return [], [], fleet
     if fleet.paused_until is not None and now < fleet.paused_until:
         return [], [], fleet
-    query, first = fleet_query(merged_fleet(view.spec)), None
+    query, first = fleet_purchase(merged_fleet(view.spec)), None
     if is_cluster(view.spec):
         first = first_of(view.instances)
         found = beside(query, first, capable(snapshot.facts))
@@ -204,7 +204,7 @@ def _create(
 ) -> Fleet:
     now = snapshot.now
     facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
-    idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE // SECOND, facts)
+    idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE // SECOND, offer)
     fleet, instance = in_group(view.fleet, view.spec, new_instance(now, view, offer, blocks, facts, idle), facts)
     fleet = fleet.with_(
         next_instance_num=fleet.next_instance_num + 1,
@@ -226,7 +226,8 @@ def _why_nothing_fits(query: Query, snapshot: FleetSnapshot, where: str, *, foun
     if found:
         return Misfit(f"every matching offer{where} is unavailable or has failed", WIDEN)
     wrong = unreserved(query.reservation, query, snapshot.offers) if query.reservation else None
-    wrong = wrong or undivided(query, snapshot.offers) or too_many(query, snapshot.offers)
+    book = snapshot.offers
+    wrong = wrong or uncontained(query, book) or undivided(query, book) or too_many(query, book)
     return wrong or Misfit(f"no offer{where} matches this fleet", WIDEN)
 
 

@@ -197,6 +197,8 @@ class InstancePass:
         """Why it isn't waited for any longer; None: it is."""
         if self._ends_with_fleet:
             return self._owner_ends
+        if self.instance.offer.is_container and not self.instance.claims:
+            return InstanceEnd(InstanceReason.job_finished, "its job has ended")
         if self.instance.deadline is None or self.now < self.instance.deadline:
             return None
         minutes = (self.instance.deadline - self.instance.created_at) // MINUTE
@@ -404,9 +406,8 @@ class InstancePass:
         ends_at = _idle_until(instance, self.now)
         if ends_at is None or self.now < ends_at:
             return InstanceVerdict(check_at=ends_at)
-        if not self.facts.vm:
-            text = "a machine of this backend runs only one job"
-            return InstanceVerdict(InstanceEnd(InstanceReason.job_finished, text))
+        if instance.offer.is_container:
+            return InstanceVerdict(InstanceEnd(InstanceReason.job_finished, "its job has ended"))
         least = nodes.min if nodes else 0
         if self._staying() <= least:
             return InstanceVerdict(check_at=self.now + AT_MINIMUM)
@@ -451,7 +452,11 @@ class InstancePass:
         """Its volumes are detached first, once no job uses them. They outlive it anyway: from its last job's end on, it
         doesn't wait for long. Whether it waits, and until when at most, once that is known."""
         known = self.instance.detach_by
-        if not self.instance.disks or not (self.instance.handles or self.instance.started_at):
+        if (
+            not self.instance.disks
+            or self.instance.offer.is_container
+            or not (self.instance.handles or self.instance.started_at)
+        ):
             return False, known
         if users := self._disk_users():
             return any(job.kill_at is None or self.now < job.kill_at + TO_DETACH for job in users), None

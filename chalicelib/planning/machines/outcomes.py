@@ -10,6 +10,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Attempt, JobStatus
+from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.errors import Bug
 from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.failures import Meaning, meaning
@@ -90,7 +91,10 @@ class _InstanceOutcome(InstancePass):
     def _refuse(self, failed: Failed, means: Meaning) -> None:
         """The offer isn't available: the instance ends, and its jobs return to the queue to try the next one."""
         text = f"{self.instance.offer.key}: {failed.message}"[:500]
-        self._send_back(text, Attempt(offer_key=self.instance.offer.key, error=failed.message[:200]))
+        if means.job_reason is not None:
+            self._end_jobs(means.job_reason, failed.message)
+        else:
+            self._send_back(text, Attempt(offer_key=self.instance.offer.key, error=failed.message[:200]))
         claimed = bool(self.instance.claims)
         self.instance = self.instance.with_(claims=())
         self._leave_fleet()
@@ -132,6 +136,14 @@ class _InstanceOutcome(InstancePass):
             elif job.status == JobStatus.terminating:
                 self.draft.finish_job(job, None)
 
+    def _end_jobs(self, reason: JobReason, message: str) -> None:
+        """Nothing of them ran, so nothing has to stop."""
+        for job in self.snapshot.jobs:
+            if job.finished:
+                continue
+            ending = job if job.status == JobStatus.terminating else self.draft.end_job(job, reason, message=message)
+            self.draft.finish_job(ending, None)
+
     def _record_failed_offer(self) -> None:
         """No job remembers that this offer failed, so the fleet does."""
         tried = tuple(dict.fromkeys((*self.fleet.tried, self.instance.offer.key)))
@@ -148,6 +160,10 @@ class _InstanceOutcome(InstancePass):
             return
         if seen.refused and self.instance.status == InstanceStatus.provisioning:
             self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
+            return
+        if seen.refused and self.instance.offer.is_container:  # it has come to an end of its own
+            self._end(InstanceEnd(InstanceReason.error, seen.message))
+            self.terminating()
             return
         if seen.interrupted or (seen.state == "gone" and not self._hidden()):
             self._interrupt(seen)

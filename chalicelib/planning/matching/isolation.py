@@ -7,7 +7,7 @@ of other projects. The agent checks it again, with the host's own lists of users
 
 from __future__ import annotations
 
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import CONTAINED, Instance
 from chalicelib.domain.job_specs import UnixUser
 from chalicelib.planning.matching.fitting import Misfit
 
@@ -31,7 +31,7 @@ SYSTEMS_OWN = Misfit(
 
 
 def without_docker(instance: Instance) -> bool:
-    return bool(instance.runtimes) and "docker" not in instance.runtimes
+    return bool(instance.runtimes) and CONTAINED.isdisjoint(instance.runtimes)
 
 
 def unisolated(instance: Instance) -> bool:

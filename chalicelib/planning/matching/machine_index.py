@@ -39,6 +39,7 @@ class Query(NamedTuple):
     sites: tuple[Site, ...] | None = None  # of its volumes
     nodes: int = 0  # machines of one cluster that there are to be; 0: in none
     reservation: str | None = None  # the reserved capacity that it is in; None: of an offer none, of an instance any
+    container: frozenset[str] = frozenset()  # what a container must grant; a machine grants anything
 
     @property
     def places(self) -> tuple[Site, ...] | None:
@@ -67,6 +68,8 @@ class Query(NamedTuple):
             return False
         if self.reservation is not None and offer.reservation != self.reservation:
             return False
+        if offer.grants is not None and not self.container <= offer.grants:
+            return False
         return self.spot is None or offer.instance.resources.spot == self.spot
 
 
@@ -74,7 +77,12 @@ def _zones(offer: Offer) -> tuple[str, ...]:
     return _ANYWHERE if offer.availability_zones is None else tuple(zone.lower() for zone in offer.availability_zones)
 
 
+def _grants(offer: Offer) -> tuple[str, ...]:
+    return _ANYTHING if offer.grants is None else tuple(sorted(offer.grants))
+
+
 _ANYWHERE = ("",)
+_ANYTHING = ("*",)
 
 
 def _offered(value: Callable[[Offer], Any]) -> cached_property[Column]:
@@ -101,6 +109,7 @@ class MachineIndex:
     host = _offered(has_folders)
     reservation = _offered(lambda offer: offer.reservation)
     nodes = _offered(lambda offer: offer.most_nodes)
+    grants = _offered(_grants)
     arch, cpus, memory, disk = map(_measured, ("arch", "cpus", "memory", "disk"))
     gpus, gpu, vendor, gpu_memory = map(_measured, ("gpus", "plain_gpu", "vendor", "gpu_memory"))
     total_memory, capability = map(_measured, ("total_memory", "capability"))
@@ -123,6 +132,9 @@ class MachineIndex:
             found &= self.reservation.equal(query.reservation)
         if query.nodes:
             found &= self.nodes.any_of(most for most in self.nodes.values if most >= query.nodes)
+        if query.container:
+            granted = (each for each in self.grants.values if each == _ANYTHING or query.container <= {*each})
+            found &= self.grants.any_of(granted)
         if query.places is not None:
             found &= self._sold_at(query.places)
         return found if query.spot is None else found & self.spot.equal(query.spot)

@@ -66,6 +66,8 @@ class Pool:
     def _add(self, instance: Instance) -> int:
         row = 1 << len(self.machines)
         self.machines.append(instance)
+        if instance.offer.is_container:  # it has its only job, or had it
+            return row
         if unreported(instance):
             self._unreported |= row
             return row
@@ -167,7 +169,8 @@ class Pool:
     @cached_property
     def different(self) -> list[Instance]:
         """One machine of each kind, except those that haven't reported yet."""
-        return list({_kind(one): one for one in reversed(self.machines) if not unreported(one)}.values())[::-1]
+        known = [one for one in reversed(self.machines) if not (unreported(one) or one.offer.is_container)]
+        return list({_kind(one): one for one in known}.values())[::-1]
 
     # --- what has a place --------------------------------------------------------------------------------------------
 
@@ -223,7 +226,8 @@ def blocks_for(wants: Wants, query: Query, instance: Instance, fleet: str) -> in
     """How many of the instance's blocks the job needs; 0: it doesn't fit. `fleet`: its fleet's name for the project."""
     offer = instance.offer
     if (
-        not selects(wants.instances, instance, fleet)
+        offer.is_container
+        or not selects(wants.instances, instance, fleet)
         or ((wants.container or wants.barred) and without_docker(instance))
         or (wants.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.specs.profiles import ProfileParams
 from chalicelib.domain.specs.references import EntityReference, FleetInstanceSelector, InstanceSelector
@@ -23,6 +23,7 @@ from chalicelib.domain.specs.services import of_group
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.containers import needs_of_fleet, needs_of_job, without_job
 from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.instance_selectors import Selector, selectors
 from chalicelib.planning.matching.isolation import barred, without_docker
@@ -112,6 +113,7 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         host=needs_host(job.volumes),
         nodes=job.jobs_per_replica if job.jobs_per_replica > 1 else 0,
         reservation=needs.reservation,
+        container=needs_of_job(job),
     )
     names = None if config.fleets is None else tuple(str(reference) for reference in config.fleets)
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
@@ -148,7 +150,13 @@ def fleet_query(config: FleetConfiguration) -> Query:
         machine=None if config.blocks == 1 else config.resources,
         nodes=_nodes(config),
         reservation=config.reservation,
+        container=needs_of_fleet(config.blocks),
     )
+
+
+def fleet_purchase(config: FleetConfiguration) -> Query:
+    """The same for those that it creates before any job needs them."""
+    return without_job(fleet_query(config))
 
 
 @dataclass(frozen=True)
@@ -237,6 +245,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         nodes=max(run.nodes, fleet.nodes) if fleet.nodes else 0,
         sites=run.sites,
         reservation=run.reservation or fleet.reservation,
+        container=run.container | fleet.container,
         **lists,
     )
 
@@ -288,9 +297,9 @@ def _changed(spec: S, **fields: Any) -> S:
     return spec.with_(**new) if new else spec
 
 
-def idle_seconds(values: Iterable[int | None], default: int, facts: BackendFacts) -> int | None:
+def idle_seconds(values: Iterable[int | None], default: int, offer: Offer) -> int | None:
     """How many seconds an instance may idle: the smallest value set; `off` yields to any finite one. None: for ever."""
-    if not facts.vm:
+    if offer.is_container:
         return 0
     given = [value for value in values if value is not None] or [default]
     return min((value for value in given if value >= 0), default=None)

@@ -23,7 +23,7 @@ from chalicelib.planning.placing.placement_groups import in_group
 def order_for(draft: Draft, capacity: Capacity, facts: BackendFacts, item: QueuedJob, buy: Purchase) -> Instance:
     """Buy the machine, with the job's claim on it."""
     fleet, config, run = capacity.fleets[buy.view.fleet.id], merged_fleet(buy.view.spec), merged_run(item.run_spec)
-    idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, facts)
+    idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, buy.offer)
     claim = claim_of(item, tuple(range(buy.blocks)))
     tags = {**(config.tags or {}), **(run.tags or {})}
     made = new_instance(draft.now, FleetView(fleet, buy.view.spec), buy.offer, buy.total, facts, idle, (claim,))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
-from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster
@@ -16,7 +16,7 @@ from chalicelib.planning.matching.isolation import UNISOLATED, text_of, unisolat
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook, slice_of
 from chalicelib.planning.matching.pools import READY, blocks_for
-from chalicelib.planning.matching.requirements import Wants, combined, fleet_query, merged_fleet
+from chalicelib.planning.matching.requirements import Wants, combined, fleet_purchase, fleet_query, merged_fleet
 from chalicelib.planning.placing.why_not import closed_to, nearest, no_offers, out_of_reach, relevant
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import Volumes, sites
@@ -146,12 +146,17 @@ def separation(fleets: Iterable[FleetView], job_spec: JobSpec) -> list[str]:
     return lines
 
 
+def shown_query(config: FleetConfiguration) -> Query:
+    """What a fleet's plan shows: what it buys at once, or else what it would buy for jobs."""
+    return fleet_purchase(config) if config.nodes is not None and config.nodes.min else fleet_query(config)
+
+
 def fleet_offers(spec: FleetSpec, book: OfferBook, limit: int) -> tuple[list[Offer], int]:
     """What a fleet could buy, and how many offers there are in all."""
     config = merged_fleet(spec)
     if config.nodes is None:
         return [], 0
-    query = fleet_query(config)
+    query = shown_query(config)
     machines = book.machines(query, limit)
     whole = [offer.with_(total_blocks=total, blocks=total) if total > 1 else offer for offer, _, total in machines]
     return whole, book.match(query, 0)[1]

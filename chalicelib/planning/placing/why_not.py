@@ -15,6 +15,7 @@ from chalicelib.domain.specs.resources import CPUSpec
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.colocation import first_of, is_cluster, place_of
+from chalicelib.planning.matching.containers import refusal
 from chalicelib.planning.matching.fitting import Misfit, blocks_needed, misfits, total_blocks
 from chalicelib.planning.matching.instance_selectors import selects
 from chalicelib.planning.matching.isolation import UNISOLATED, unisolated, without_docker
@@ -135,6 +136,8 @@ def _not_named(subject: str, wants: Wants) -> Note:
 def misfits_of(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
     """Everything wrong with an instance that doesn't fit."""
     offer = instance.offer
+    if offer.is_container:
+        return [Misfit("is a container, which ends with the job that it was created for", "name other `instances`")]
     wrong: list[Misfit] = []
     if wants.container and without_docker(instance):
         fields = " and ".join(f"`{name}`" for name in wants.container)
@@ -243,7 +246,7 @@ def _unsold(query: Query, book: OfferBook) -> Misfit | None:
     if not len(book):
         return Misfit("no backend has any offers", "configure a backend")
     wrong = None if query.reservation is None else unreserved(query.reservation, query, book)
-    return wrong or undivided(query, book) or too_many(query, book)
+    return wrong or uncontained(query, book) or undivided(query, book) or too_many(query, book)
 
 
 def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None:
@@ -261,6 +264,17 @@ def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None
             text, "make `backends`, `regions`, `availability_zones`, `instance_types` and `spot_policy` fit it"
         )
     return None
+
+
+def uncontained(query: Query, book: OfferBook) -> Misfit | None:
+    """That what fits is sold as containers only, and they can't have all that is needed."""
+    if not query.container or book.match(query, 1)[1]:
+        return None
+    found = book.match(query._replace(container=frozenset(), blocks=1), 1)[0]
+    if not found or found[0].grants is None:
+        return None
+    why = refusal(query.container - found[0].grants)
+    return Misfit(f"what fits is sold as a container ({found[0].instance.name}): {why.text}", why.hint)
 
 
 def undivided(query: Query, book: OfferBook) -> Misfit | None:

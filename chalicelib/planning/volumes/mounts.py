@@ -13,7 +13,6 @@ from chalicelib.domain.specs.mounts import InstanceMountPoint, MountPoint, Volum
 from chalicelib.errors import Problem
 
 _RANK = re.compile(r"(?<!\$)\$\{\{\s*dstack\.(?:node_rank|job_num)\s*\}\}")
-HOST = "shim"  # the runtime of a machine that is a host, not a container: it has folders of its own
 
 
 def mounts_of(written: Sequence[MountPoint], rank: int) -> tuple[MountPoint, ...]:
@@ -47,7 +46,7 @@ def needs_host(mounts: Sequence[MountPoint]) -> bool:
 
 
 def has_folders(offer: Offer) -> bool:
-    return offer.instance_runtime == HOST
+    return not offer.is_container
 
 
 def folder(mount: InstanceMountPoint) -> dict[str, Any]:

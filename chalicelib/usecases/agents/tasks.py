@@ -1,7 +1,7 @@
 """A task as an agent gets it: the job's spec and its files, with secrets filled in.
 
-Secrets are filled in and registry passwords opened only here: stored specs have the reference or the sealed text, so no
-secret is in a record, log or event, and a secret that changed meanwhile is used with its current value.
+Secrets are filled in and registry passwords opened as it is sent (`engine/job_secrets.py`): a secret that changed
+meanwhile is used with its current value.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from typing import Any, Protocol
 import orjson
 from pydantic import ValidationError
 
-from chalicelib.configuration.interpolation import fill, secrets_in, unescaped
+from chalicelib.configuration.interpolation import fill, unescaped
 from chalicelib.domain import keys
 from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run
-from chalicelib.domain.specs.workloads import RegistryAuth
-from chalicelib.domain.tenants import Archive, Project, Secret, archive_id
+from chalicelib.domain.tenants import Archive, Project, archive_id
+from chalicelib.engine import job_secrets
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.jobs.jobs import NO_CODE, agent_task
 from chalicelib.planning.jobs.neighbours import Reference
 from chalicelib.planning.jobs.nodes import Nodes
-from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases.people.secrets import opened
+from chalicelib.store import nouns
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedPorts
 from chalicelib.usecases.runs import job_keys, neighbours, node_keys, repos
 
@@ -43,13 +42,14 @@ def task_of(
 ) -> dict[str, Any] | None:
     """The task in the form of the protocol; None while it needs addresses that other replicas don't have yet. Raises
     Refused if it can't be sent: a secret is missing, its stored spec can't be read, or it can't be encoded as JSON.
-    Other tasks travel in the same response, so everything is tried here. `disks`: the task's volumes."""
+    Other tasks travel in the same response, so everything is tried here. `disks`: the task's volumes, which in a
+    container the provider has mounted."""
     try:
         addresses = neighbours.addresses(plane, job)
         if addresses is None:
             return None
         task = _task(plane, job, instance, addresses)
-        task["volumes"] = [*disks, *task["volumes"]]
+        task["volumes"] = [*(() if instance.offer.is_container else disks), *task["volumes"]]
         orjson.dumps(task)
     except ValidationError as error:
         first = error.errors()[0]
@@ -72,7 +72,7 @@ def _task(plane: TaskPorts, job: Job, instance: Instance, addresses: Mapping[Ref
     allowed = job_keys.access(plane.read, job)
     task |= {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
     if auth := task["registry_auth"]:
-        task["registry_auth"] = sealed_specs.opened(plane.seal, RegistryAuth, auth, sealed_specs.of_run(job.run_id))
+        task["registry_auth"] = job_secrets.registry_login(plane.seal, job.run_id, auth)
     code = _code(plane, job, spec)
     if task["repo"] is None:
         place = "." if spec.repo_dir == NO_CODE else spec.repo_dir
@@ -151,23 +151,5 @@ def archives_of(plane: RecordPorts, job: Job) -> frozenset[str]:
 
 
 def fill_secrets(plane: SealedPorts, project_id: str, task: dict[str, Any]) -> dict[str, Any]:
-    places = [task["env"], *([task["registry_auth"]] if task.get("registry_auth") else [])]
-    texts = [text for place in places for text in place.values() if isinstance(text, str)]
-    names = sorted({name for text in texts for name in secrets_in(text)})
-    found = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
-    missing = [name for name, secret in zip(names, found, strict=True) if secret is None]
-    if missing:
-        listed = ", ".join(f"`{name}`" for name in missing)
-        raise Refused(
-            f"The project has no secret {listed}, which the run's env or registry_auth refers to.",
-            hint=f"Set it with `dstack secret set {missing[0]} <value>` and apply the run again.",
-        )
-    values = {secret.name: opened(plane, secret) for secret in found if secret is not None}
-    filled = {**task, "env": _filled(task["env"], values)}
-    if task.get("registry_auth"):
-        filled["registry_auth"] = _filled(task["registry_auth"], values)
-    return filled
-
-
-def _filled(place: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
-    return {name: fill(text, {"secrets": values}) if isinstance(text, str) else text for name, text in place.items()}
+    env, login = job_secrets.filled(plane.store, plane.seal, project_id, (task["env"], task.get("registry_auth")))
+    return {**task, "env": env or {}, **({"registry_auth": login} if login else {})}

@@ -25,7 +25,7 @@ from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.hosts import match_hosts
 from chalicelib.planning.machines.snapshots import FleetSnapshot
-from chalicelib.planning.matching.requirements import fleet_query, merged_fleet
+from chalicelib.planning.matching.requirements import merged_fleet
 from chalicelib.planning.placing import plan_offers
 from chalicelib.planning.runs import field_support
 from chalicelib.store import nouns, sealed_specs
@@ -70,7 +70,7 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
         spec=specs.text_of(sealed_specs.to_client(plane.seal, FleetSpec, _complete(raw, name), project.id, user.id)),
         offers=tuple(offers),
         total_offers=total,
-        max_price=book.dearest([fleet_query(merged_fleet(spec))]) if offers else None,
+        max_price=book.dearest([plan_offers.shown_query(merged_fleet(spec))]) if offers else None,
         current=current,
         action="update" if current is not None and not _obstacles(plane, current, spec) else "create",
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.tenants import MAX_SECRET, SECRET_NAME, Project, Secret, User
+from chalicelib.engine import job_secrets
 from chalicelib.errors import Invalid, NotFound, Problem
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
@@ -46,7 +47,7 @@ def set_secret(plane: AccountPorts, project: Project, actor: User, name: str, va
         raise Invalid(problems)
     now = plane.clock.now()
     known = nouns.find(plane.store, Secret, keys.secret(project.id, name))
-    sealed = plane.seal.seal(value, context=_context(project.id, name))
+    sealed = plane.seal.seal(value, context=job_secrets.context_of(project.id, name))
     if known is None:
         secret = Secret(id=plane.random_id(), project_id=project.id, name=name, sealed=sealed, updated_at=now)
     else:
@@ -105,8 +106,4 @@ def _missing(path: str, name: str, known: list[str]) -> Problem:
 
 
 def opened(plane: SealedPorts, secret: Secret) -> str:
-    return plane.seal.open(secret.sealed, context=_context(secret.project_id, secret.name))
-
-
-def _context(project_id: str, name: str) -> str:
-    return f"secret/{project_id}/{name}"
+    return job_secrets.opened(plane.seal, secret)

@@ -13,10 +13,11 @@ from chalicelib.backends.kit.scripts import (
     PLACE,
     SSH_COMMAND,
     cloud_config,
-    container_command,
     secrets_of,
     user_data,
 )
+from chalicelib.backends.spi import Container, RegistryLogin
+from chalicelib.domain.boot_script import container_settings
 from chalicelib.errors import Unfit
 from tests.backends.conformance.requests import BOOT_TOKEN, request_for
 from tests.backends.kit.backend import CirrusBackend
@@ -38,17 +39,20 @@ def test_secrets_are_the_script_and_its_token() -> None:
     assert secrets_of(replace(REQUEST, user_data="#!/bin/sh\n")) == ("#!/bin/sh\n",)
 
 
+def test_of_a_container_the_token_is_secret_and_the_registrys_password() -> None:
+    container = Container("ubuntu", ("sh",), container_settings("http://plane", "i", BOOT_TOKEN, "0" * 64))
+    request = replace(REQUEST, user_data="", container=container)
+    assert secrets_of(request) == (BOOT_TOKEN,)
+    request = replace(request, container=replace(container, login=RegistryLogin("me", "pass-1")))
+    assert secrets_of(request) == (BOOT_TOKEN, "pass-1")
+    assert "pass-1" not in repr(request)
+
+
 def test_cloud_init_writes_the_script_where_only_root_reads_it_and_runs_it() -> None:
     config = cloud_config("#!/bin/sh\n")
     (file,) = config["write_files"]
     assert config["runcmd"] == [file["path"]]
     assert (file["content"], file["owner"], file["permissions"]) == ("#!/bin/sh\n", "root:root", "0700")
-
-
-def test_a_containers_command_runs_it(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    subprocess.run(container_command(SCRIPT.format(file=out)), check=True)
-    assert out.read_text() == "ü 'quoted' \\n 42"
 
 
 def test_over_ssh_it_is_run_by_root_and_no_command_line_shows_it(tmp_path: Path) -> None:

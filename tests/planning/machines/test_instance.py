@@ -368,12 +368,6 @@ def test_machines_on_their_way_out_are_none_too_many(leaving: InstanceStatus) ->
     assert world.instance.status == InstanceStatus.idle
 
 
-def test_a_machine_good_for_one_job_ends_with_it() -> None:
-    world = World("busy", facts=b.FACTS["runpod"], idle_seconds=0)
-    world.decide()
-    assert (world.instance.status, world.instance.reason) == (InstanceStatus.terminating, InstanceReason.job_finished)
-
-
 # --- the way out ------------------------------------------------------------------------------------------------------
 
 

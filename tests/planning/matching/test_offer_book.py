@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gpu_names import vendor_of
-from chalicelib.domain.offers import Availability, Disk, Gpu, Offer, Resources
+from chalicelib.domain.offers import CONTAINER, Availability, Disk, Gpu, Offer, Resources
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.fitting import blocks_needed, misfits, share, total_blocks
@@ -434,8 +433,8 @@ def test_ranges_meet() -> None:
 def test_the_smaller_idle_time_counts_and_off_yields(
     wanted: tuple[int | None, ...], given: int, want: int | None
 ) -> None:
-    assert idle_seconds(wanted, given, BackendFacts(name="aws")) == want
-    assert idle_seconds(wanted, given, BackendFacts(name="runpod", vm=False)) == 0
+    assert idle_seconds(wanted, given, b.offer()) == want
+    assert idle_seconds(wanted, given, b.offer(instance_runtime=CONTAINER)) == 0
 
 
 # --- what plans show -------------------------------------------------------------------------------------------------

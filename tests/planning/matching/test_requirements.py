@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.offers import CONTAINER
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.matching.instance_selectors import selectors
 from chalicelib.planning.matching.machine_index import Query
@@ -99,8 +100,8 @@ def test_what_is_the_same_stays_itself() -> None:
     ],
 )
 def test_how_long_an_instance_may_idle(values: tuple[int | None, ...], want: int | None) -> None:
-    assert idle_seconds(values, 300, b.FACTS["aws"]) == want
-    assert idle_seconds(values, 300, b.FACTS["runpod"]) == 0
+    assert idle_seconds(values, 300, b.offer()) == want
+    assert idle_seconds(values, 300, b.offer(instance_runtime=CONTAINER)) == 0
 
 
 def test_a_fleet_of_the_run_s_own_project_is_known_by_its_name() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from chalicelib.domain.instances import GpuSeen, InstanceStatus
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
-from chalicelib.domain.offers import OfferTerms
+from chalicelib.domain.offers import CONTAINER, OfferTerms
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.machines.instance import decide_instance
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
@@ -27,19 +27,21 @@ def instance_at(
     blocks: Any = 1,
     others: int = 0,
     fleet: dict[str, Any] | None = None,
-    vm: bool = True,
+    container: bool = False,
     mounts: bool = False,
     kill_at: int | None = None,
     cluster: bool = False,
     **fields: Any,
 ) -> InstanceSnapshot:
     """`job`: the status of the one that holds it, until `kill_at`; `mounts`: with a volume; `seen`: seconds until its
-    agent is expected; None: it said nothing"""
+    agent is expected; None: it said nothing; `container`: bought in place of a machine"""
     of = b.fleet("cloud", **(fleet or {}))
     young = fields.get("status", "idle") in ("pending", "provisioning")
     born = {"started_at": None, "idle_since": None} if young else {"started_at": BEFORE, "idle_since": BEFORE}
     fields = {**born, "created_at": BEFORE, "last_processed_at": BEFORE, **fields}
     fields["status"] = InstanceStatus(fields.get("status", "idle"))
+    if container:
+        fields["offer"] = b.offer("pod", instance_runtime=CONTAINER)
     one = (b.machine if bought else b.host)(0, of, **fields)
     jobs: tuple[Job, ...] = ()
     if job:
@@ -52,7 +54,7 @@ def instance_at(
     rest = tuple(b.machine(num, of) for num in range(1, 1 + others))
     close = {"placement": "cluster"} if cluster else {}
     view = FleetView(of, b.fleet_spec(nodes=nodes, blocks=blocks, **close), (one, *rest))
-    return InstanceSnapshot(NOW, one, presence, view, jobs, b.FACTS["aws"].with_(vm=vm))
+    return InstanceSnapshot(NOW, one, presence, view, jobs, b.FACTS["aws"])
 
 
 def instance(**how: Any) -> Decided:

@@ -1,0 +1,65 @@
+"""What a job needs that a container can't have, or not everywhere, where a container is sold in place of a machine.
+
+Such a container is created for one job, from the job's image, and the agent is its first process. So whatever depends
+on a machine that is there before the job, or outlives it, isn't possible: those needs no offer grants. The others an
+offer may grant (`Offer.grants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.planning.matching.fitting import Blocks, Misfit
+from chalicelib.planning.matching.machine_index import Query
+from chalicelib.planning.volumes.mounts import named_volumes
+
+PRIVILEGED, USER, SHM_SIZE, VOLUMES = "privileged", "user", "shm_size", "volumes"
+GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES})
+
+# Each need, why a container doesn't meet it, and what would help.
+_REFUSALS = {
+    "job": Misfit("it is created for a job, and can't wait for one", "set the fleet's `nodes` to begin with 0"),
+    "blocks": Misfit("it can't be split into blocks", "use a fleet without `blocks`"),
+    "nodes": Misfit("a task on several nodes needs machines", "run it on one node, or add a backend with machines"),
+    "commands": Misfit(
+        "the agent takes the place of the image's own entry point, which isn't known here",
+        "write `commands`, or the `entrypoint`",
+    ),
+    "network": Misfit(
+        "replicas that reach each other need machines in one network", "add a backend with machines that have one"
+    ),
+    PRIVILEGED: Misfit("it can't be privileged, as `privileged` and `docker` need it", "remove them"),
+    USER: Misfit("it can't run as another user than the image's own", "remove `user`"),
+    SHM_SIZE: Misfit("the size of its shared memory is fixed", "remove `resources.shm_size`"),
+    VOLUMES: Misfit("no volume can be mounted in it", "remove `volumes`"),
+}
+
+
+def needs_of_job(job: JobSpec) -> frozenset[str]:
+    asked = {
+        "nodes": job.jobs_per_replica > 1,
+        "commands": not (job.commands or job.after),
+        "network": job.networked,
+        PRIVILEGED: job.privileged,
+        USER: job.user is not None,
+        SHM_SIZE: job.requirements.resources.shm_size is not None,
+        VOLUMES: bool(named_volumes(job.volumes)),
+    }
+    return frozenset([need for need, is_asked in asked.items() if is_asked])
+
+
+def needs_of_fleet(blocks: Blocks) -> frozenset[str]:
+    return frozenset() if blocks == 1 else frozenset({"blocks"})
+
+
+def without_job(query: Query) -> Query:
+    """The query, for what is bought before a job needs it."""
+    return query._replace(container=query.container | {"job"})
+
+
+def refusal(needs: Iterable[str]) -> Misfit:
+    """Why no container will do, and a change that would help."""
+    found = [_REFUSALS[need] for need in sorted(needs)]
+    hint = ", ".join(dict.fromkeys(each.hint for each in found))
+    return Misfit("; ".join(each.text for each in found), hint)

@@ -1,0 +1,212 @@
+"""What a container is requested with: its job's image, its registry's login, and an agent with a single-use token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.simulated.catalog import CONTAINERS
+from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.script import Fault, Script
+from chalicelib.catalog.offers import StoredCatalog
+from chalicelib.domain import keys
+from chalicelib.domain.boot_script import CONTAINER_SCRIPT
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.jobs import Job
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.execute import Executor
+from chalicelib.engine.load import Loader
+from chalicelib.engine.read import Reader
+from chalicelib.engine.reconcile import Reconciler
+from chalicelib.planning.kernel.plan import Effect
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from tests.api.rig import Rig, fleet, submit, task
+
+LOGIN = {"username": "team", "password": "${{ secrets.registry }}"}
+PRIVATE = {"image": "example.com/team/trainer:1", "registry_auth": LOGIN}
+
+
+class Plane:
+    """A project with a fleet of containers, its passes and its effects."""
+
+    def __init__(self, folder: Path) -> None:
+        self.script = Script(end=0)
+        self.cloud = FakeCloud(self.now, script=self.script, containers=True)
+        self.accounts = Accounts([Account.made(self.cloud)])
+        self.rig = Rig.at(folder, backends=self.accounts)
+        world = self.rig.world
+        catalog = StoredCatalog(world.plane.blobs, world.clock, self.accounts)
+        catalog.refresh(self.accounts.accounts()[0].key)
+        self.effects: list[Effect] = []
+        ports: dict[str, Any] = {"catalog": catalog, "backends": self.accounts}
+        self.reconciler = Reconciler(
+            world.store, world.clock, wake=world.woken.extend, news=world.rung.extend, effects=self, **ports
+        )
+        plane = world.plane
+        here = Acting(
+            world.store,
+            world.clock,
+            self.accounts,
+            plane.install_id,
+            plane.install_key,
+            "http://plane",
+            seal=plane.seal,
+        )
+        loader = Loader(Reader(world.store), catalog, self.accounts)
+        self.executor = Executor(here, loader, wake=world.woken.extend)
+        plan = {"spec": fleet("pods", nodes="0..4", regions=[CONTAINERS]), "current_resource": None}
+        self.fleet = self.rig.ok("P/fleets/apply", {"plan": plan, "force": False})["id"]
+
+    def now(self) -> int:
+        return self.rig.world.now()
+
+    def submit(self, effect: Effect) -> None:
+        self.effects.append(effect)
+
+    def secret(self, value: str) -> None:
+        self.rig.ok("P/secrets/create_or_update", {"name": "registry", "value": value})
+
+    def order(self, **config: Any) -> None:
+        """A run, and the pass that orders its container."""
+        submit(self.rig, task("work", **config))
+        self.decide()
+
+    def decide(self) -> None:
+        self.reconciler.run(self.rig.world.take_woken())
+
+    def act(self) -> None:
+        """The effects that are ordered, and what follows from them."""
+        effects, self.effects = self.effects, []
+        for effect in effects:
+            self.executor.execute(effect)
+        self.decide()
+
+    def later(self, seconds: float) -> None:
+        self.rig.world.at += round(seconds * SECOND)
+        self.decide()
+
+    @property
+    def instance(self) -> Instance:
+        (record,) = all_of(self.rig.world.store, "gsi1", keys.instances_of(self.fleet))
+        return nouns.read(Instance, record)
+
+    @property
+    def run(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.rig.ok("P/runs/get", {"run_name": "work"})
+        return found
+
+    @property
+    def job(self) -> Job:
+        found = nouns.find(self.rig.world.store, Job, keys.job(self.run["id"], 0, 0, 0))
+        assert found is not None
+        return found
+
+    @property
+    def container(self) -> dict[str, Any]:
+        (machine,) = self.cloud.machines()
+        found: dict[str, Any] = machine["container"]
+        return found
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Plane:
+    return Plane(tmp_path)
+
+
+def test_it_runs_the_jobs_image_with_an_agent_and_nothing_of_the_job(plane: Plane) -> None:
+    plane.order(image="python:3.12", env={"KEY": "of-the-job"}, user="1000:7", resources={"shm_size": "2GB"})
+    plane.act()
+    instance, found = plane.instance, plane.container
+    token = bootstrap_token(plane.rig.world.plane.install_key, instance.id, 0)
+    assert found["image"] == "python:3.12" and found["command"] == ("/bin/sh", "-c", CONTAINER_SCRIPT)
+    assert found["env"]["DSTACK_TOKEN"] == token and found["env"]["DSTACK_INSTANCE"] == instance.id
+    assert (found["user"], found["shm_mib"], found["privileged"], found["login"]) == ("1000:7", 2048, False, None)
+    assert token not in str(found["command"]) and "of-the-job" not in str(found)
+    assert plane.cloud.machines()[0]["user_data"] == ""
+
+
+def test_a_job_without_an_image_gets_the_default_one(plane: Plane) -> None:
+    plane.order()
+    plane.act()
+    assert plane.container["image"] == plane.run["jobs"][0]["job_spec"]["image_name"] != ""
+
+
+def test_the_registrys_login_goes_to_the_provider_and_into_no_record(plane: Plane) -> None:
+    plane.secret("hunter2")
+    plane.order(**PRIVATE)
+    plane.act()
+    assert plane.container["login"] == ["team", "hunter2"]
+    assert plane.instance.status is InstanceStatus.provisioning and plane.instance.registry_login == ""
+    assert "hunter2" not in plane.instance.model_dump_json() + plane.job.model_dump_json()
+
+
+def test_a_request_that_is_repeated_is_the_same_though_the_secret_has_changed(plane: Plane) -> None:
+    plane.secret("hunter2")
+    plane.order(**PRIVATE)
+    plane.script.faults.append(Fault("create", "Transient", "before"))
+    plane.act()
+    kept = plane.instance
+    assert kept.status is InstanceStatus.pending and kept.registry_login and "hunter2" not in kept.registry_login
+    plane.secret("changed")
+    plane.later(60)
+    plane.act()
+    assert plane.container["login"] == ["team", "hunter2"]
+    assert plane.instance.registry_login == "", "it isn't requested any more"
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_login_whose_secret_is_gone_ends_the_job_unless_it_was_requested_with_it(
+    plane: Plane, repeated: bool
+) -> None:
+    plane.secret("hunter2")
+    plane.order(**PRIVATE)
+    if repeated:
+        plane.script.faults.append(Fault("create", "Transient", "before"))
+        plane.act()
+        plane.later(60)
+    plane.rig.ok("P/secrets/delete", {"secrets_names": ["registry"]})
+    plane.act()
+    if repeated:
+        assert plane.container["login"] == ["team", "hunter2"]
+        return
+    assert (plane.job.status, plane.job.reason) == ("failed", "creating_container_error")
+    assert "has no secret `registry`" in plane.job.message and "dstack secret set registry" in plane.job.message
+    assert plane.cloud.resources() == []
+
+
+def test_nothing_is_bought_for_a_job_that_has_ended(plane: Plane) -> None:
+    plane.order()
+    plane.rig.ok("P/runs/stop", {"runs_names": ["work"], "abort": True})
+    plane.decide()
+    plane.act()
+    assert plane.cloud.resources() == []
+    plane.later(60)
+    plane.act()
+    plane.later(60)
+    plane.act()
+    assert plane.job.status == "aborted" and plane.cloud.resources() == []
+
+
+@pytest.mark.parametrize("ending", ["exits", "can't be pulled"])
+def test_a_container_that_ends_before_its_agent_joined_ends_the_job_and_no_other_is_bought(
+    plane: Plane, ending: str
+) -> None:
+    plane.script.bad_images = ["example.com/bad"] if ending == "can't be pulled" else []
+    plane.order(image="example.com/bad")
+    plane.act()
+    if ending == "exits":
+        plane.cloud.exit(plane.instance.id, "it exits with status 127: /bin/sh: not found")
+    plane.later(30)
+    plane.act()
+    assert (plane.job.status, plane.job.reason) == ("failed", "creating_container_error")
+    assert ("status 127" if ending == "exits" else "can't be pulled") in plane.job.message
+    plane.act()
+    plane.later(30)
+    plane.act()
+    assert plane.cloud.resources() == [], "what failed is paid for until it is released"

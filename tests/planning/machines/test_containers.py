@@ -1,0 +1,60 @@
+"""A container in place of a machine, from its order to its end: it is there for one job."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.domain.instances import Handle, InstanceStatus
+from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.offers import CONTAINER
+from chalicelib.domain.reasons import InstanceReason, JobReason
+from chalicelib.planning.kernel.purchases import Seen
+from tests.planning.machines.test_instance import World
+from tests.world import nouns as b
+
+POD = b.offer("pod", instance_runtime=CONTAINER)
+VM = (Handle(kind="vm", id="vm-1"),)
+
+
+def refused(world: World, message: str) -> None:
+    world.not_bought("ContainerFailed", message)
+
+
+def failed(world: World, message: str) -> None:
+    world.outcome(Seen(world.unit, world.instance.epoch, "gone", refused="ContainerFailed", message=message))
+
+
+def test_a_container_ends_with_its_job() -> None:
+    world = World("busy", offer=POD, idle_seconds=0)
+    world.decide()
+    assert (world.instance.status, world.instance.reason) == (InstanceStatus.terminating, InstanceReason.job_finished)
+
+
+@pytest.mark.parametrize("status", ["pending", "provisioning"])
+def test_a_container_whose_job_ended_before_it_came_up_ends_too(status: str) -> None:
+    world = World(status, offer=POD, idle_seconds=0)
+    world.decide()
+    assert (world.instance.status, world.instance.reason) == (InstanceStatus.terminating, InstanceReason.job_finished)
+    machine = World(status, idle_seconds=0)
+    machine.decide()
+    assert machine.instance.status != InstanceStatus.terminating, "a machine is there for the next one"
+
+
+def test_what_keeps_a_container_from_starting_ends_its_job_and_no_other_offer_is_tried() -> None:
+    for world, tell in (
+        (World("pending", offer=POD).with_job(), refused),
+        (World("provisioning", offer=POD, act_until=None, handles=VM).with_job(), failed),
+    ):
+        tell(world, "no such image")
+        (job,) = world.jobs
+        assert (job.status, job.reason) == (JobStatus.failed, JobReason.creating_container_error)
+        assert job.message == "no such image"
+        assert world.instance.status in (InstanceStatus.terminating, InstanceStatus.terminated)
+        assert not world.instance.claims
+
+
+def test_a_container_that_exits_under_its_job_says_why() -> None:
+    world = World("busy", offer=POD, handles=VM).with_job("running")
+    failed(world, "it ran out of memory")
+    assert (world.instance.status, world.instance.message) == (InstanceStatus.terminating, "it ran out of memory")
+    assert world.instance.claims, "its job's own pass ends that"

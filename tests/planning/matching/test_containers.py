@@ -1,0 +1,123 @@
+"""Containers in place of machines: which jobs they take, and why not the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.offers import CONTAINER, Offer, OfferTerms
+from chalicelib.planning.gateways.gateway_machines import choose
+from chalicelib.planning.jobs.jobs import agent_task
+from chalicelib.planning.machines.fleet import decide_fleet
+from chalicelib.planning.machines.snapshots import FleetSnapshot
+from chalicelib.planning.matching import containers
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.placing.plan_offers import fleet_offers, plan_offers
+from chalicelib.planning.placing.queue import decide_queue
+from tests.world import nouns as b
+from tests.world.gateways import gateway
+
+
+def pod(*grants: str) -> Offer:
+    return b.offer("pod", 0.5, backend="runpod", instance_runtime=CONTAINER, terms=OfferTerms(grants=grants))
+
+
+VM = b.offer("vm", 2.0)
+SERVICE = {"type": "service", "port": 80, "auth": False}
+
+
+def placed(offers: tuple[Offer, ...], fleet: dict[str, Any], **config: Any) -> str:
+    """The type that is bought for the run; else why there is none."""
+    fleets = (b.view(b.fleet("cloud"), **{"nodes": "0..2", **fleet}),)
+    plan = decide_queue(b.waiting(b.queued("train", b.run_spec(**config)), fleets=fleets, offers=offers))
+    saved = [noun for step in plan.steps for noun in step.saves]
+    return next((n.offer.instance.name for n in saved if isinstance(n, Instance)), plan.steps[0].saves[0].message)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("fleet", "config", "why"),
+    [
+        ({}, {"privileged": True}, "it can't be privileged, as `privileged` and `docker` need it (remove them)"),
+        ({}, {"docker": True}, "it can't be privileged"),
+        ({}, {"user": "1000"}, "it can't run as another user than the image's own (remove `user`)"),
+        ({}, {"resources": {"shm_size": "8GB"}}, "the size of its shared memory is fixed"),
+        ({}, {"commands": [], "image": "nginx"}, "the agent takes the place of the image's own entry point"),
+        ({"blocks": 2}, {"resources": {"cpu": "1..", "memory": "1GB.."}}, "it can't be split into blocks"),
+    ],
+)
+def test_what_a_container_cant_have_is_refused_with_a_reason(
+    fleet: dict[str, Any], config: dict[str, Any], why: str
+) -> None:
+    alone = placed((pod(),), fleet, **config)
+    assert why in alone and "what fits is sold as a container (pod)" in alone
+    assert placed((pod(), VM), fleet, **config) == "vm", "which costs more"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"commands": [], "image": "nginx", "entrypoint": "nginx -v"}, {"image": "nginx"}, {"env": {"A": "b"}}],
+)
+def test_any_other_job_runs_in_one(config: dict[str, Any]) -> None:
+    assert placed((pod(), VM), {}, **config) == "pod"
+
+
+@pytest.mark.parametrize(
+    ("grant", "config"),
+    [("privileged", {"docker": True}), ("user", {"user": "1000"}), ("shm_size", {"resources": {"shm_size": "8GB"}})],
+)
+def test_what_an_offer_grants_can_be_had(grant: str, config: dict[str, Any]) -> None:
+    assert placed((pod(grant),), {}, **config) == "pod"
+    others = containers.GRANTABLE - {grant}
+    assert "what fits is sold as a container" in placed((pod(*others),), {}, **config)
+
+
+def test_every_need_is_named_when_there_are_several() -> None:
+    text = placed((pod("user"),), {}, privileged=True, user="1000", resources={"shm_size": "8GB"})
+    assert "privileged" in text and "shared memory" in text and "another user" not in text
+
+
+def test_an_instance_that_exists_is_no_place_for_a_second_job() -> None:
+    """Not even in the moment between its job's end and its own."""
+    idle = b.machine(0, offer=pod(), idle_seconds=0)
+    view = b.view(b.fleet("cloud"), idle, nodes="0..2")
+    plan = decide_queue(b.waiting(b.queued("train"), fleets=(view,), offers=(pod(),)))
+    (bought,) = [n for step in plan.steps for n in step.saves if isinstance(n, Instance)]
+    assert (bought.num, bought.status, bought.idle_seconds) != (0, InstanceStatus.busy, 0)
+    assert bought.status is InstanceStatus.pending and bought.idle_seconds == 0
+    offers, _, _ = plan_offers(b.wants(b.run_spec()), [view], OfferBook([pod()]), 10)
+    assert [offer.availability for offer in offers] == ["available"], "nor is it shown as one"
+
+
+def test_a_full_fleet_of_containers_has_room_again() -> None:
+    busy = b.machine(0, offer=pod(), idle_seconds=0)
+    view = b.view(b.fleet("cloud"), busy, nodes="0..1")
+    plan = decide_queue(b.waiting(b.queued("train"), fleets=(view,), offers=(pod(),)))
+    assert "for room in fleet `cloud` (1 of 1 nodes)" in plan.notes[0].text
+
+
+def test_a_fleet_buys_none_before_a_job_needs_it() -> None:
+    view = b.view(b.fleet("cloud"), nodes="1..2")
+    plan = decide_fleet(FleetSnapshot(b.NOW, view, OfferBook([pod(), VM]), b.FACTS))
+    (bought,) = [n for step in plan.steps for n in step.saves if isinstance(n, Instance)]
+    assert bought.offer.instance.name == "vm"
+    (note,) = decide_fleet(FleetSnapshot(b.NOW, view, OfferBook([pod()]), b.FACTS)).notes
+    assert "it is created for a job, and can't wait for one" in note.text and "begin with 0" in note.hint
+    book = OfferBook([pod(), VM])
+    assert [offer.instance.name for offer in fleet_offers(b.fleet_spec(nodes="0..2"), book, 9)[0]] == ["pod", "vm"]
+    assert [offer.instance.name for offer in fleet_offers(b.fleet_spec(nodes="1..2"), book, 9)[0]] == ["vm"]
+
+
+def test_no_gateway_gets_one() -> None:
+    wanted = gateway(backend="runpod", region="eu")
+    _, found = choose(wanted, OfferBook([pod()]), b.NOW)
+    assert not isinstance(found, Offer)
+
+
+def test_its_agent_runs_the_job_in_it_and_has_no_use_for_the_registrys_login() -> None:
+    spec = b.job_spec(b.run_spec(image="private/it", registry_auth={"username": "me", "password": "secret"}))
+    inside = agent_task(b.job(b.run()), spec, b.machine(offer=pod()), "main")
+    assert (inside["runtime"], inside["registry_auth"], inside["image"]) == ("inside", None, "private/it")
+    outside = agent_task(b.job(b.run()), spec, b.machine(), "main")
+    assert (outside["runtime"], outside["registry_auth"]["username"]) == ("docker", "me")
