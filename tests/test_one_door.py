@@ -132,6 +132,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
     beside = {
         "chalicelib/engine/commit.py",
         "chalicelib/engine/effects/certificates.py",  # the account at an authority
+        "chalicelib/engine/effects/containers.py",  # the login of their first request
         "chalicelib/engine/effects/placement_groups.py",  # their handles, before a machine joins one
         "chalicelib/engine/effects/purchases.py",  # handles, between two calls
         "chalicelib/engine/effects/volumes.py",  # which volume has a disk
