@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Set, Tuple, Union
 
 from ..gateway.role import GatewayRole
 from ..kernel import namespaces
@@ -45,6 +45,7 @@ from .courier import Courier
 from .health import HealthChecks
 from .inventory import Inventory
 from .notices import Notice
+from .periodic import Intervals, Periodic
 from .roster import Roster, archives_of
 from .session import AgentSession, Message
 
@@ -65,29 +66,6 @@ else:
 END_SECONDS = 5.0  # to wait for the SSH servers of ended jobs when the agent ends
 ADDRESS_EVERY = 0.5  # seconds between two reads of an unreachable server's address
 FETCH_TRIES = 30
-
-
-class Intervals(NamedTuple):
-    """Seconds between two runs of the loop's periodic tasks."""
-
-    check: float = 5.0  # of tasks: dead supervisors, a full disk
-    metrics: float = 10.0
-    facts: float = 600.0
-    health: float = 10.0  # of disks and engines; the vendors' tools run less often
-
-
-class Periodic:
-    """The times of a periodic task, which first runs after one interval."""
-
-    def __init__(self, interval: float, now: float) -> None:
-        self._interval, self.next_at = interval, now + interval
-
-    def begin(self, now: float) -> bool:
-        """Begin the next interval and return True if the task is due; else return False."""
-        if now < self.next_at:
-            return False
-        self.next_at = now + self._interval
-        return True
 
 
 class Address:

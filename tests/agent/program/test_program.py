@@ -21,7 +21,8 @@ from chalicelib.agent.kernel.task_runtime import CONTAINER, TaskError, TaskUsage
 from chalicelib.agent.kernel.tasks import make_pipe
 from chalicelib.agent.program import gpus
 from chalicelib.agent.program.inventory import Inventory, Runner
-from chalicelib.agent.program.program import Address, AgentProgram, Intervals, Periodic, new_session
+from chalicelib.agent.program.periodic import Intervals, Periodic
+from chalicelib.agent.program.program import Address, AgentProgram, new_session
 from chalicelib.agent.program.roster import Fetch, Roster
 from tests.agent.desk import Runtime
 from tests.agent.server import PATIENCE, Plane, Server

@@ -522,13 +522,9 @@ def test_an_engine_that_is_being_stopped_tells_in_its_events(bench: Bench) -> No
     assert query["since"] == "1795338000.500000" and float(query["until"]) <= time.time(), "it waits for no more"
 
 
-@pytest.mark.parametrize(
-    ("live_restore", "bridge_created"), [(True, "2026-11-22T09:30:00Z"), (False, "2026-11-22T08:30:00Z")]
-)
-def test_a_container_that_outlives_its_engine_ends_by_itself(
-    bench: Bench, live_restore: bool, bridge_created: str
-) -> None:
-    bench.engine.live_restore, bench.engine.bridge_created = live_restore, bridge_created
+@pytest.mark.parametrize(("live_restore", "created"), [(True, "2026-11-22T09:30:00Z"), (False, "2026-11-22T08:30:00Z")])
+def test_a_container_that_outlives_its_engine_ends_by_itself(bench: Bench, live_restore: bool, created: str) -> None:
+    bench.engine.live_restore, bench.engine.bridge_created = live_restore, created
     work = bench.begin()
     bench.container.exits(7)
     output(work)
