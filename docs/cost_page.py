@@ -47,7 +47,7 @@ def _bill(size: int) -> str:
     lines = plane.bill(RATES, plane.counts(size))
     shown = [line for line in lines if line.dollars >= LEAST * plane.total(lines)]
     rows = [("for", "of", "a month", "dollars"), ("--", "--", "--:", "--:")]
-    rows += [(line.driver, line.what, f"{line.amount:,.0f}", f"{line.dollars:,.2f}") for line in shown]
+    rows += [(line.driver, line.item, f"{line.amount:,.0f}", f"{line.dollars:,.2f}") for line in shown]
     return _table(rows)
 
 

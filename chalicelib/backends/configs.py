@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pydantic import Field
 
-from chalicelib.domain.specs.credentials import Words
+from chalicelib.domain.specs.credentials import Texts
 from chalicelib.domain.specs.reading import Spec, fault
 
 CREDS = "How to log in."
@@ -35,4 +35,4 @@ def shaped(pattern: str, what: str, example: str) -> Callable[[str], str]:
 class RegionalBackend(Spec):
     """A backend with regions."""
 
-    regions: Words | None = Field(default=None, description="Regions to use; all unless set.")
+    regions: Texts | None = Field(default=None, description="Regions to use; all unless set.")

@@ -19,7 +19,7 @@ REGION, READ_IN = "us-east-1", "November 2026"
 HOURS = 730  # of a month
 MILLION = 1_000_000
 RUNS = 60  # a month that an instance does, unless they are counted
-KEPT_MONTHS = 3  # for which what a run left is kept: the default of DSTACK_RETAIN_EVENTS and _LOGS
+RETENTION_MONTHS = 3  # for which what a run left is kept: the default of DSTACK_RETAIN_EVENTS and _LOGS
 
 Usage = Mapping[str, float]  # what → how much of it
 
@@ -61,7 +61,7 @@ USUALLY = 0.15  # of any other
 @dataclass(frozen=True)
 class CostLine:
     driver: str  # and how many of it
-    what: str
+    item: str
     amount: float  # a month
     dollars: float
 
@@ -69,16 +69,16 @@ class CostLine:
 def bill(rates: Mapping[str, Usage], counts: Mapping[str, float]) -> list[CostLine]:
     """A month's bill: what each driver uses and costs, the most expensive first."""
     lines = [
-        CostLine(driver, what, count * used, count * used * price(what))
+        CostLine(driver, item, count * used, count * used * price(item))
         for driver, count in counts.items()
-        for what, used in rates[driver].items()
+        for item, used in rates[driver].items()
     ]
     return sorted((line for line in lines if line.dollars), key=lambda line: -line.dollars)
 
 
-def price(what: str) -> float:
+def price(item: str) -> float:
     """Of one of it."""
-    found = PRICES[what]
+    found = PRICES[item]
     return found.dollars / found.per
 
 

@@ -54,23 +54,23 @@ class Overrides:
     def flag_of(self, path: str) -> str | None:
         """The flag that sets a path of the configuration."""
         first, _, below = path.partition(".")
-        said = _said(self).get(first)
+        flags_given = _given_flags(self).get(first)
         if first == "env":
             return "--env" if below in {item.partition("=")[0] for item in self.env} else None
-        if first == "resources" and said is not None:
-            said = said.get(below.partition(".")[0])
+        if first == "resources" and flags_given is not None:
+            flags_given = flags_given.get(below.partition(".")[0])
         if first == "retry" and self.retry_duration is not None:
             return "--retry-duration"
-        return _flag(path) if said is not None else None
+        return _flag(path) if flags_given is not None else None
 
 
 def overridden(configuration: C, flags: Overrides) -> C:
     """Raises WrongFlag if a flag is invalid, or sets something that this type doesn't have."""
-    said = _said(flags)
-    if not said:
+    flags_given = _given_flags(flags)
+    if not flags_given:
         return configuration
     model = type(configuration)
-    if strangers := said.keys() - model.model_fields.keys():
+    if strangers := flags_given.keys() - model.model_fields.keys():
         kind = getattr(configuration, "type", "configuration")
         raise WrongFlag(
             [
@@ -79,7 +79,7 @@ def overridden(configuration: C, flags: Overrides) -> C:
             ]
         )
     fields = configuration.model_dump(mode="json")
-    for name, value in said.items():
+    for name, value in flags_given.items():
         fields[name] = _together(name, fields.get(name), value)
     try:
         return model.model_validate(fields, context=FROM_FILE)
@@ -88,38 +88,40 @@ def overridden(configuration: C, flags: Overrides) -> C:
     raise WrongFlag([Problem(p.message, _flag(p.path), hint=p.hint, code=p.code) for p in found])
 
 
-def _said(flags: Overrides) -> dict[str, Any]:
-    said: dict[str, Any] = {
+def _given_flags(flags: Overrides) -> dict[str, Any]:
+    flags_given: dict[str, Any] = {
         field: value
         for field in ("name", "max_price", "max_duration", "idle_duration", "spot_policy", "creation_policy", "retry")
         if (value := getattr(flags, field)) is not None
     }
-    said |= {
+    flags_given |= {
         field: list(value)
         for field in ("backends", "regions", "instance_types", "fleets", "env", "ports")
         if (value := getattr(flags, field))
     }
-    asked = {field: value for field in ("cpu", "gpu", "memory", "disk") if (value := getattr(flags, field)) is not None}
-    if asked:
-        said["resources"] = asked
+    resources = {
+        field: value for field in ("cpu", "gpu", "memory", "disk") if (value := getattr(flags, field)) is not None
+    }
+    if resources:
+        flags_given["resources"] = resources
     if flags.retry_duration is not None:
-        said["retry"] = {"on_events": None, "duration": flags.retry_duration}
-    return said
+        flags_given["retry"] = {"on_events": None, "duration": flags.retry_duration}
+    return flags_given
 
 
-def _together(name: str, before: Any, said: Any) -> Any:
+def _together(name: str, before: Any, flags_given: Any) -> Any:
     if name == "resources":
-        return {**(before or {}), **said}
+        return {**(before or {}), **flags_given}
     if name == "env":
-        return {**(before or {}), **_variables(said)}
+        return {**(before or {}), **_variables(flags_given)}
     if name == "ports":
-        return _ports(before or [], said)
-    return said
+        return _ports(before or [], flags_given)
+    return flags_given
 
 
-def _variables(said: list[str]) -> dict[str, Any]:
+def _variables(flags_given: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for item in said:  # the last of a name wins, as on any command line
+    for item in flags_given:  # the last of a name wins, as on any command line
         try:
             found |= read_env([item])
         except ValueError as error:
@@ -129,16 +131,16 @@ def _variables(said: list[str]) -> dict[str, Any]:
     return found
 
 
-def _ports(before: list[dict[str, Any]], said: list[str]) -> list[Any]:
+def _ports(before: list[dict[str, Any]], flags_given: list[str]) -> list[Any]:
     """One mapping per container port; two can't have the same local one."""
     from chalicelib.domain.specs.mounts import PortMapping
 
     try:
-        asked = [PortMapping.model_validate(text).model_dump() for text in said]
+        resources = [PortMapping.model_validate(text).model_dump() for text in flags_given]
     except ValidationError as error:
         found = problems_of(error, model=PortMapping)
         raise WrongFlag([Problem(p.message, "--port", hint=p.hint, code=p.code) for p in found]) from None
-    ports = {port["container_port"]: port for port in [*before, *asked]}
+    ports = {port["container_port"]: port for port in [*before, *resources]}
     local = [port["local_port"] for port in ports.values() if port["local_port"] is not None]
     if twice := sorted({number for number in local if local.count(number) > 1}):
         message = f"the local port {twice[0]} is used for two ports"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from chalicelib.configuration.problems import MOST_TOLD, Marks, Path, nearest, problems_of
+from chalicelib.configuration.problems import MAX_PROBLEMS, Marks, Path, nearest, problems_of
 from chalicelib.configuration.providers import FROM_FILE, PROVIDERS
 from chalicelib.domain.specs.fleets import FleetConfiguration
 from chalicelib.domain.specs.gateways import GatewayConfiguration
@@ -158,7 +158,7 @@ _STARTS_AT = re.compile("unexpected end of stream|expected ',' or")
 def _document(text: str, filename: str) -> Document:
     import yaml
 
-    from chalicelib.configuration.text import TooMuch, compose
+    from chalicelib.configuration.text import TooLarge, compose
 
     try:
         _bounded(text.encode(), filename)
@@ -167,7 +167,7 @@ def _document(text: str, filename: str) -> Document:
         raise _refused("not-utf8", message, hint, filename, *_place(text[: error.start])) from None
     try:
         return compose(text)
-    except TooMuch as error:
+    except TooLarge as error:
         message = f"the file isn't a configuration: {error}"
         raise _refused("too-much", message, error.hint, filename, error.line, error.column) from None
     except yaml.YAMLError as error:
@@ -183,20 +183,20 @@ def _bounded(raw: bytes, filename: str) -> None:
 
 
 def _syntax(error: Any, text: str, filename: str) -> Problem:
-    said = " ".join(
+    reported = " ".join(
         str(part)
         for part in (getattr(error, "context", ""), getattr(error, "problem", ""), getattr(error, "reason", ""))
     )
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    if (without := _without_colon(error, text, said)) is not None:
+    if (without := _without_colon(error, text, reported)) is not None:
         return replace(without, file=filename)
-    if mark and _STARTS_AT.search(said) and error.context_mark and error.context_mark.line != mark.line:
+    if mark and _STARTS_AT.search(reported) and error.context_mark and error.context_mark.line != mark.line:
         mark = error.context_mark  # where it begins, not where the parser gave up
-    if mark and "cannot start any token" in said and _character(text, mark) == "\t":
-        said = "found a tab"
+    if mark and "cannot start any token" in reported and _character(text, mark) == "\t":
+        reported = "found a tab"
     message, hint = "this can't be read as YAML", "check quotes, colons and indentation"
     for part, ours, mend in _SYNTAX:
-        if part in said:
+        if part in reported:
             message, hint = ours, mend
             break
     if mark:
@@ -206,14 +206,14 @@ def _syntax(error: Any, text: str, filename: str) -> Problem:
     return Problem(message, file=filename, line=line, column=column, hint=hint, code="yaml-syntax")
 
 
-def _without_colon(error: Any, text: str, said: str) -> Problem | None:
+def _without_colon(error: Any, text: str, reported: str) -> Problem | None:
     """A key without a colon, at its own line: the parser notices it at a later one."""
     lines = _BREAK.split(text)
-    if "could not find expected ':'" in said:
+    if "could not find expected ':'" in reported:
         number = error.context_mark.line
-    elif "mapping values are not allowed" in said:  # that line and those above it that have no colon are one text
+    elif "mapping values are not allowed" in reported:  # that line and those above it that have no colon are one text
         number = error.problem_mark.line
-        while number and _goes_on(lines[number - 1], lines[number]):
+        while number and _continues(lines[number - 1], lines[number]):
             number -= 1
         if number == error.problem_mark.line:
             return None
@@ -228,8 +228,8 @@ def _without_colon(error: Any, text: str, said: str) -> Problem | None:
 _BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # where YAML counts a line
 
 
-def _goes_on(line: str, next_line: str) -> bool:
-    """Whether YAML takes two lines of the same indent for one text: there is no key in the first, nor a remark."""
+def _continues(line: str, next_line: str) -> bool:
+    """Does YAML take two lines of the same indent for one text? It does if the first has no key and no comment."""
     return bool(line.strip()) and _indent(line) == _indent(next_line) and not re.search(r":(\s|$)|#", line)
 
 
@@ -272,7 +272,7 @@ def _chosen(document: Document, field: str, known: Sequence[str], filename: str)
     given = document.value.get(field)
     if isinstance(given, str) and given in known:
         return given
-    listed = ", ".join(f"`{word}`" for word in known)
+    listed = ", ".join(f"`{option}`" for option in known)
     line, column = document.mark((field,))
     if given is None:
         problem = Problem(f"`{field}` is needed", field, filename, line, column, f"one of {listed}", "missing")
@@ -298,7 +298,7 @@ def _validated(document: Document, model: type[M], filename: str) -> M:
         found += _rounded(document, spec.model_dump(mode="json"))
         if not found:
             return spec
-    raise Invalid([_in_file(p, filename) for p in sorted(found, key=lambda p: (p.line, p.column))[:MOST_TOLD]])
+    raise Invalid([_in_file(p, filename) for p in sorted(found, key=lambda p: (p.line, p.column))[:MAX_PROBLEMS]])
 
 
 def _rounded(document: Document, dumped: Any) -> list[Problem]:

@@ -24,10 +24,10 @@ _Key = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKe
 def plain(text: str) -> str:
     """The key in OpenSSH's own format. Raises Invalid where it needs a passphrase or isn't such a key."""
     key = loaded(text)
-    done = key.private_bytes(
+    serialized = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
-    return done.decode()
+    return serialized.decode()
 
 
 def public(text: str) -> str:
@@ -61,8 +61,8 @@ def loaded(text: str) -> _Key:
     if not isinstance(key, _KINDS):
         raise Invalid("Keys of this type aren't supported.", hint="Use ed25519, ecdsa or RSA.")
     if isinstance(key, rsa.RSAPrivateKey) and not BITS[0] <= key.key_size <= BITS[1]:
-        said = f"This RSA key has {key.key_size} bits; {BITS[0]} to {BITS[1]} are accepted."
-        raise Invalid(said, hint="Make one with: ssh-keygen -t ed25519")
+        text = f"This RSA key has {key.key_size} bits; {BITS[0]} to {BITS[1]} are accepted."
+        raise Invalid(text, hint="Make one with: ssh-keygen -t ed25519")
     return key
 
 

@@ -1,7 +1,7 @@
 """Pydantic's findings, in words for people who write configurations.
 
 One problem per field. Our own validators provide a code, a sentence and a hint; what pydantic checks by itself (a
-missing key, a wrong type, a bound) is worded here, from the table `SAYINGS`. An unknown key gets the nearest known one
+missing key, a wrong type, a bound) is worded here, from the table `MESSAGES`. An unknown key gets the nearest known one
 as a suggestion, from the fields of the model that refused it; that model is found by walking the error's path down the
 types. The value of a secret is never repeated.
 """
@@ -23,10 +23,10 @@ from chalicelib.domain.specs.reading import TAG
 from chalicelib.domain.specs.secrecy import Confidential, Leaf, secrets_of
 from chalicelib.errors import Problem
 
-MOST_TOLD = 200  # nobody fixes more at once, and a file can have ten thousand
-MOST_SAID = 600  # characters per sentence: what it quotes from a file could be a megabyte
+MAX_PROBLEMS = 200  # nobody fixes more at once, and a file can have ten thousand
+MAX_SENTENCE = 600  # characters per sentence: what it quotes from a file could be a megabyte
 Path = tuple[str | int, ...]
-_UNSAID = object()  # in place of a secret
+_ABSENT = object()  # in place of a secret
 _UNKNOWN = "unknown-"  # starts the error type of a discriminator with an unknown value; its field follows
 Marks = Callable[[Path], tuple[int, int]]  # line and column of the key at a path
 
@@ -65,7 +65,7 @@ def problems_of(
     root = model or _model_called(error.title)
     found: dict[tuple[str, str], Problem] = {}
     every = (p for entry in error.errors(include_url=False) for p in _entry_problems(dict(entry), root, marks))
-    for problem in islice(every, MOST_TOLD):
+    for problem in islice(every, MAX_PROBLEMS):
         field = problem.path.removesuffix(".min").removesuffix(".max")  # `2.5` is both bounds of a range
         found.setdefault((field, problem.message), problem)
     return tuple(sorted(found.values(), key=lambda problem: (problem.line, problem.column)))
@@ -75,7 +75,7 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
     path = tuple(part for part in entry["loc"] if not _is_tag(part))
     kind, context = entry["type"], entry.get("ctx") or {}
     if not isinstance(entry["input"], dict | list) and _is_secret(entry["loc"], root):
-        entry["input"] = _UNSAID
+        entry["input"] = _ABSENT
     if kind == "too_short" and entry["input"]:
         return  # pydantic counts only a list's valid entries; the invalid ones have their own problems
     if "faults" in context:
@@ -91,7 +91,7 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
     elif kind == "missing":
         message, hint, code = f"`{path[-1]}` is needed", _example(entry["loc"], root), "missing"
     else:
-        message, hint, code = _said(kind, entry, context, path)
+        message, hint, code = _message(kind, entry, context, path)
         if kind.startswith(_UNKNOWN) and isinstance(entry["input"], dict):
             path = (*path, kind.removeprefix(_UNKNOWN))  # the key that names the type
     yield _problem(message, path, hint, code, marks)
@@ -99,7 +99,7 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
 
 def _problem(message: str, path: Path, hint: str, code: str, marks: Marks | None) -> Problem:
     line, column = marks(path) if marks else (0, 0)
-    message, hint = (text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}…" for text in (message, hint))
+    message, hint = (text if len(text) <= MAX_SENTENCE else f"{text[:MAX_SENTENCE]}…" for text in (message, hint))
     return Problem(message, path=".".join(map(str, path)), line=line, column=column, hint=hint, code=code)
 
 
@@ -112,7 +112,7 @@ def _is_tag(part: str | int) -> bool:
 
 def _shown(value: Any) -> str:
     """A value as in a file, cut short."""
-    if value is _UNSAID:
+    if value is _ABSENT:
         return "this"
     if value is None:
         return "nothing"
@@ -122,13 +122,13 @@ def _shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    text = str(int(value) if whole else value)  # some clients' JSON has `0.0` for a written `0`
+    is_integer = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    text = str(int(value) if is_integer else value)  # some clients' JSON has `0.0` for a written `0`
     return f"`{text}`" if len(text) <= 40 else f"`{text[:37]}...`"
 
 
 def _expected(what: str, value: Any) -> str:
-    return f"expected {what}" if value is _UNSAID else f"expected {what}, got {_shown(value)}"
+    return f"expected {what}" if value is _ABSENT else f"expected {what}, got {_shown(value)}"
 
 
 def _wrong_type(expected: str, hint: str = "") -> Callable[[Any, dict[str, Any]], tuple[str, str, str]]:
@@ -161,18 +161,18 @@ def _choice(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
     )
 
 
-def _bound(word: str, key: str) -> Callable[[Any, dict[str, Any]], tuple[str, str, str]]:
-    def say(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
+def _bound(option: str, key: str) -> Callable[[Any, dict[str, Any]], tuple[str, str, str]]:
+    def message_for(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
         small = key in ("ge", "gt", "min_length")
         limit = context[key]
         shown = f"{limit:g}" if isinstance(limit, float) and abs(limit) < 1e6 else str(limit)
         return (
             f"{_shown(value)} is too {'small' if small else 'large'}",
-            f"{word} {shown}",
+            f"{option} {shown}",
             "too-small" if small else "too-large",
         )
 
-    return say
+    return message_for
 
 
 def _length(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
@@ -199,7 +199,7 @@ _NUMBER = _wrong_type("a whole number")
 _LIST = _wrong_type("a list", "write it as a list: `[a, b]`, or one `- entry` a line")
 _MAPPING = _wrong_type("a mapping", "write `key: value` pairs")
 
-SAYINGS: dict[str, Callable[[Any, dict[str, Any]], tuple[str, str, str]]] = {
+MESSAGES: dict[str, Callable[[Any, dict[str, Any]], tuple[str, str, str]]] = {
     "string_type": _text,
     "string_sub_type": _text,
     "string_unicode": _wrong_type("text in UTF-8"),
@@ -232,7 +232,7 @@ SAYINGS: dict[str, Callable[[Any, dict[str, Any]], tuple[str, str, str]]] = {
 }
 
 
-def _said(kind: str, entry: dict[str, Any], context: dict[str, Any], path: Path) -> tuple[str, str, str]:
+def _message(kind: str, entry: dict[str, Any], context: dict[str, Any], path: Path) -> tuple[str, str, str]:
     value = entry["input"]
     if kind.startswith(_UNKNOWN):
         return _no_such_type(kind.removeprefix(_UNKNOWN), value, entry["msg"])
@@ -240,8 +240,8 @@ def _said(kind: str, entry: dict[str, Any], context: dict[str, Any], path: Path)
         return str(context.get("error", entry["msg"])), "", "invalid-value"
     if kind == "string_type" and isinstance(value, dict) and path and isinstance(path[-1], int):
         return _expected("text", value), _pair(value), "wrong-type"
-    if say := SAYINGS.get(kind):
-        return say(value, context)
+    if message_for := MESSAGES.get(kind):
+        return message_for(value, context)
     return f"{_shown(value)} can't be used here", "", "invalid-value"
 
 
@@ -254,9 +254,9 @@ def _no_such_type(field: str, value: Any, allowed: str) -> tuple[str, str, str]:
     near = nearest(
         str(given),
         [
-            word
-            for word in allowed.replace("`", " ").replace(",", " ").split()
-            if word not in ("one", "of", "and", "or")
+            option
+            for option in allowed.replace("`", " ").replace(",", " ").split()
+            if option not in ("one", "of", "and", "or")
         ],
     )
     return f"{_shown(given)} isn't a known {field}", f"did you mean `{near}`?" if near else allowed, "unknown-value"
@@ -280,7 +280,7 @@ def _stranger(loc: Path, root: type[BaseModel] | None) -> tuple[str, str, str]:
 
 def nearest(name: str, known: list[str]) -> str | None:
     """The known word that a misspelt one most likely means."""
-    lowered = {word.lower(): word for word in known}
+    lowered = {option.lower(): option for option in known}
     tried = name.lower().replace("-", "_")[:80]
     for form in (name.lower(), tried, tried + "s", tried.removesuffix("s")):
         if form in lowered and lowered[form] != name:
@@ -335,8 +335,8 @@ def _example(loc: Path, root: type[BaseModel] | None) -> str:
         if (info := model.model_fields.get(field)) is None:
             continue
         if typing.get_origin(info.annotation) is typing.Literal:
-            words = [str(word) for word in typing.get_args(info.annotation)]
-            return f"one of {_listed(words)}" if len(words) > 1 else f"`{field}: {words[0]}`"
+            options = [str(option) for option in typing.get_args(info.annotation)]
+            return f"one of {_listed(options)}" if len(options) > 1 else f"`{field}: {options[0]}`"
         short = _short_forms(loc, root)
         example = short[0] if short else NEEDED.get(f"{model.__name__}.{field}", example_of(model.__name__, field))
         if example is not None:
@@ -362,5 +362,5 @@ def _model_called(title: str) -> type[BaseModel] | None:
     return None
 
 
-def _listed(words: list[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words)
+def _listed(options: list[str]) -> str:
+    return ", ".join(f"`{option}`" for option in options)

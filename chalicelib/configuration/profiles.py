@@ -28,11 +28,11 @@ def wanted(profile: str | None, no_profile: bool, environment: Mapping[str, str]
         return None, False
     if profile is not None:
         return profile, True
-    said = environment.get("DSTACK_NO_PROFILE", "").strip().lower()
-    if said not in _SWITCHES:
+    switch = environment.get("DSTACK_NO_PROFILE", "").strip().lower()
+    if switch not in _SWITCHES:
         hint = "one of 1, true, on, 0, false, off"
-        raise Invalid([Problem(f"DSTACK_NO_PROFILE is {said[:40]!r}", hint=hint, code="unknown-value")])
-    if _SWITCHES[said]:
+        raise Invalid([Problem(f"DSTACK_NO_PROFILE is {switch[:40]!r}", hint=hint, code="unknown-value")])
+    if _SWITCHES[switch]:
         return None, False
     return environment.get("DSTACK_PROFILE") or None, True
 

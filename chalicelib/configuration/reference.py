@@ -34,8 +34,8 @@ def fields() -> str:
     titles = {model.__name__: f"`type: {kind}`" for kind, model in TYPES.items() if kind != "volume"}
     titles |= {model.__name__: f"`type: volume`, `backend: {kind}`" for kind, model in volume_types().items()}
     first = [*titles, "ProfilesConfig"]
-    rest = [name for name in sorted(definitions) if name not in first and not name.startswith("Range_")]
-    return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*first, *rest])
+    others = [name for name in sorted(definitions) if name not in first and not name.startswith("Range_")]
+    return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*first, *others])
 
 
 def server_fields() -> str:
@@ -45,21 +45,25 @@ def server_fields() -> str:
     titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in config_models()}
     whole = ["ServerConfig", "ProjectConfig", "EncryptionConfig", "IdentityKey", "AESKey", "DefaultPermissions"]
     backends = sorted((model.__name__ for model in config_models()), key=lambda name: titles[name])
-    rest = [name for name in sorted(definitions) if name not in (*whole, *backends)]
-    words = {model.__name__: _built_words(types_of(model)) for model in config_models()}
-    names = [*whole, *backends, *rest]
-    return "\n\n".join(_section(name, titles.get(name, name), definitions[name], words.get(name, "")) for name in names)
+    others = [name for name in sorted(definitions) if name not in (*whole, *backends)]
+    built_texts = {model.__name__: _built_text(types_of(model)) for model in config_models()}
+    names = [*whole, *backends, *others]
+    return "\n\n".join(
+        _section(name, titles.get(name, name), definitions[name], built_texts.get(name, "")) for name in names
+    )
 
 
-def _built_words(types: Sequence[str]) -> str:
+def _built_text(types: Sequence[str]) -> str:
     """Which of the backends of a section a server can use."""
     usable = backends_built()
     built = [kind for kind in types if kind in usable]
     if not built:
         return "**Not built yet**: a server refuses to start with it."
     extras = sorted({usable[kind] for kind in built} - {""})
-    words = "**Built.**" if len(built) == len(types) else f"**Built**: {', '.join(built)}; the others aren't yet."
-    return " ".join([words, *(f"It needs an extra: `pip install 'dstack-serverless[{each}]'`." for each in extras)])
+    built_texts = "**Built.**" if len(built) == len(types) else f"**Built**: {', '.join(built)}; the others aren't yet."
+    return " ".join(
+        [built_texts, *(f"It needs an extra: `pip install 'dstack-serverless[{each}]'`." for each in extras)]
+    )
 
 
 def _section(name: str, title: str, definition: Schema, more: str = "") -> str:
@@ -165,15 +169,15 @@ def said(text: str) -> list[str]:
 
 def renewed(page: str, made: str) -> str:
     """The page with the part between the marks regenerated."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, others = page.partition(BEGIN)
+    _, _, after = others.partition(END)
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
 
 
 def state_changes() -> str:
     """The document of a state change, whole and in parts, and its JSON Schema."""
     definitions = definitions_of([StateChange])
-    named = ("StateChange", "Thing", "Named")
+    named = ("StateChange", "Subject", "Named")
     tables = [_section(name, name, definitions[name]) for name in named]
     types = ", ".join(f"`{each}`" for each in EventType)
     schema = json.dumps(StateChange.model_json_schema(), indent=2)

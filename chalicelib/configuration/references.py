@@ -30,7 +30,7 @@ Path = tuple[str, ...]
 EACH = "*"  # in a pattern: every entry of a list or mapping
 AS_TEXT = "`$${{` is the text `${{`"
 MOST_LISTED = 8
-MOST_TOLD = 20  # of one text; nobody fixes more at once
+MAX_PROBLEMS = 20  # of one text; nobody fixes more at once
 MOST_REFERENCES = 5_000  # in one configuration, to bound the work: whoever needs more writes a file
 
 _FILLED_IN = {  # namespace → where
@@ -43,7 +43,7 @@ _FILLED_IN = {  # namespace → where
 
 
 @dataclass(frozen=True)
-class Takes:
+class Allowed:
     """What may be named in a place: of a namespace these names, or any of this form."""
 
     namespace: str
@@ -52,35 +52,35 @@ class Takes:
     example: str = ""  # of the form
     secret: tuple[str, ...] = ()  # not these, because a secret is in them
 
-    def takes(self, reference: Reference) -> bool:
+    def allows(self, reference: Reference) -> bool:
         if reference.namespace != self.namespace:
             return False
         return re.fullmatch(self.form, reference.name) is not None if self.form else reference.name in self.names
 
 
-Places = dict[Path, tuple[Takes, ...]]  # by pattern
+Places = dict[Path, tuple[Allowed, ...]]  # by pattern
 
-SECRETS = Takes("secrets", form=".+", example="`${{ secrets.NAME }}`")
-ARGUMENTS = Takes("run", ("args",))
-NODES = Takes("groups", form=r"\[\d+\]\.nodes\[\d+\]\.IP_ADDRESS", example="`${{ groups[0].nodes[0].IP_ADDRESS }}`")
-REPLICAS = Takes(
+SECRETS = Allowed("secrets", form=".+", example="`${{ secrets.NAME }}`")
+ARGUMENTS = Allowed("run", ("args",))
+NODES = Allowed("groups", form=r"\[\d+\]\.nodes\[\d+\]\.IP_ADDRESS", example="`${{ groups[0].nodes[0].IP_ADDRESS }}`")
+REPLICAS = Allowed(
     "groups", form=r"\[\d+\]\.replicas\[\d+\]\.IP_ADDRESS", example="`${{ groups[0].replicas[0].IP_ADDRESS }}`"
 )
 _ADDRESSES = {"task": NODES, "service": REPLICAS}
-_RANK = Takes("dstack", ("node_rank", "job_num"))
-_PROJECT = Takes("run", ("project_name",))
+_RANK = Allowed("dstack", ("node_rank", "job_num"))
+_PROJECT = Allowed("run", ("project_name",))
 
 
 def misplaced(spec: AnySpec) -> list[Problem]:
     """Every reference in it that is never filled in."""
-    places, found, looked_at = _places(spec), list[Problem](), 0
+    places, found, references_read = _places(spec), list[Problem](), 0
     for path, text in _texts(spec):
-        looked_at += text.count("${{")
-        if looked_at > MOST_REFERENCES:
+        references_read += text.count("${{")
+        if references_read > MOST_REFERENCES:
             most, hint = f"there are more than {MOST_REFERENCES} `${{{{` up to here", "move them into a file of `files`"
             return [*found, Problem(most, path=".".join(path), hint=hint, code="too-large")]
-        told = wrong(text, ".".join(path), _at(places, path), commands=path[-2:-1] == ("commands",))
-        found += islice(told, MOST_TOLD)
+        problems = wrong(text, ".".join(path), _at(places, path), commands=path[-2:-1] == ("commands",))
+        found += islice(problems, MAX_PROBLEMS)
     return found
 
 
@@ -95,40 +95,40 @@ def secrets_named(spec: AnySpec) -> Iterator[tuple[str, str]]:
 
 
 def wrong(
-    text: str, path: str, takes: Sequence[Takes], *, later: Collection[str] = (), commands: bool = False
+    text: str, path: str, allowed: Sequence[Allowed], *, deferred: Collection[str] = (), commands: bool = False
 ) -> Iterator[Problem]:
-    """`later`: namespaces that others look at. `commands`: clients have filled these in and may have taken the escapes
-    out, so what is left there and isn't nearly one of ours was meant as text."""
+    """Problems with the references of a text. `deferred`: namespaces that are checked elsewhere. `commands`: clients
+    have filled these in and may have removed escapes, so what doesn't resemble a namespace of ours counts as text."""
     seen = set()
     for part in references(text):
-        if part.written in seen or (isinstance(part, Reference) and _taken(part, takes, later)):
+        if part.written in seen or (isinstance(part, Reference) and _is_allowed(part, allowed, deferred)):
             continue
         seen.add(part.written)
-        if not (commands and _of_others(part)):
+        if not (commands and _is_foreign(part)):
             in_shell = path.split(".")[-2:-1] in (["commands"], ["init"])
-            message, hint = _why(part, _with_clients(part, path, takes), in_shell=in_shell)
+            message, hint = _why(part, _with_clients(part, path, allowed), in_shell=in_shell)
             yield Problem(message, path=path, hint=hint, code="invalid-interpolation")
 
 
-def _with_clients(part: Reference | Unread, path: str, takes: Sequence[Takes]) -> Sequence[Takes]:
+def _with_clients(part: Reference | Unread, path: str, allowed: Sequence[Allowed]) -> Sequence[Allowed]:
     """With what clients fill in there: what they have left names nothing, but it's in its place."""
-    parts, meant = path.split("."), _meant(_words(part)[0])
-    theirs = [ARGUMENTS] * (parts[-2:-1] == ["commands"]) + [Takes("env")] * ("registry_auth" in parts)
-    known = {each.namespace for each in takes}
-    return (*takes, *(each for each in theirs if each.namespace == meant and meant not in known))
+    parts, meant = path.split("."), _namespace_meant(_parts_of(part)[0])
+    client_side = [ARGUMENTS] * (parts[-2:-1] == ["commands"]) + [Allowed("env")] * ("registry_auth" in parts)
+    known = {each.namespace for each in allowed}
+    return (*allowed, *(each for each in client_side if each.namespace == meant and meant not in known))
 
 
-def _taken(part: Reference, takes: Sequence[Takes], later: Collection[str]) -> bool:
-    return part.namespace in later or any(each.takes(part) for each in takes)
+def _is_allowed(part: Reference, allowed: Sequence[Allowed], deferred: Collection[str]) -> bool:
+    return part.namespace in deferred or any(each.allows(part) for each in allowed)
 
 
-def _of_others(part: Reference | Unread) -> bool:
-    return part.closed and (str(part) == "run.args" or not _meant(_words(part)[0]))
+def _is_foreign(part: Reference | Unread) -> bool:
+    return part.closed and (str(part) == "run.args" or not _namespace_meant(_parts_of(part)[0]))
 
 
-def _meant(word: str) -> str | None:
+def _namespace_meant(namespace: str) -> str | None:
     """The namespace that is written, or nearly so."""
-    return word if word in _FILLED_IN else _nearest(word, _FILLED_IN)
+    return namespace if namespace in _FILLED_IN else _nearest(namespace, _FILLED_IN)
 
 
 def _nearest(name: str, known: Collection[str]) -> str | None:
@@ -137,18 +137,18 @@ def _nearest(name: str, known: Collection[str]) -> str | None:
     return nearest(name, list(known))
 
 
-def _words(part: Reference | Unread) -> tuple[str, str]:
+def _parts_of(part: Reference | Unread) -> tuple[str, str]:
     """What may be meant as its namespace, and as its name."""
     found = re.findall(r"[A-Za-z_][A-Za-z0-9_-]*", part.written)
     return (found[0] if found else ""), (found[1] if len(found) > 1 else "")
 
 
-def _why(part: Reference | Unread, takes: Sequence[Takes], *, in_shell: bool) -> tuple[str, str]:
+def _why(part: Reference | Unread, allowed: Sequence[Allowed], *, in_shell: bool) -> tuple[str, str]:
     if not part.closed:
         return "`${{` is never closed", f"add `}}}}`; {AS_TEXT}"
-    word, name = _words(part)
-    here = {each.namespace: each for each in takes}
-    meant = _meant(word)
+    namespace, name = _parts_of(part)
+    here = {each.namespace: each for each in allowed}
+    meant = _namespace_meant(namespace)
     if meant is not None and meant not in here:
         where = f"`{meant}` works in {_FILLED_IN[meant]}"
         if in_shell and meant == "secrets" and re.fullmatch(r"\w+", name):
@@ -159,17 +159,17 @@ def _why(part: Reference | Unread, takes: Sequence[Takes], *, in_shell: bool) ->
         return f"`{part.shown}` isn't filled in here: {text}", "let the program answer this one without the secret"
     if meant is not None and (better := _better(here[meant], name)) and better != part.shown:
         return f"`{part.shown}` isn't known here", f"did you mean `{better}`?"
-    there_are = takes if meant is None else [here[meant]]
+    there_are = allowed if meant is None else [here[meant]]
     known = [f"`${{{{ {each.namespace}.{name} }}}}`" for each in there_are for name in each.names][:MOST_LISTED]
     known += [each.example for each in there_are if each.form]
     there = f"there is {', '.join(known)}; " if known else ""
     return f"`{part.shown}` isn't known here", f"{there}{AS_TEXT}"
 
 
-def _better(meant: Takes, name: str) -> str:
+def _better(meant: Allowed, name: str) -> str:
     near = name if meant.form or name in meant.names else _nearest(name, meant.names)
-    whole = meant.namespace != "groups" and near
-    return f"${{{{ {meant.namespace}.{near} }}}}" if whole else ""
+    complete = meant.namespace != "groups" and near
+    return f"${{{{ {meant.namespace}.{near} }}}}" if complete else ""
 
 
 # --- the places ------------------------------------------------------------------------------------------------------
@@ -188,19 +188,19 @@ def _places(spec: AnySpec) -> Places:
     if config.type == "service":
         secret = tuple(name for name, value in config.env.items() if isinstance(value, str) and secrets_in(value))
         plain = tuple(name for name in config.env if name not in secret)
-        variables = (Takes("env", plain, secret=secret),)  # filled in with the job's task, too
+        variables = (Allowed("env", plain, secret=secret),)  # filled in with the job's task, too
         found[("probes", EACH, "url")] = found[("probes", EACH, "body")] = variables
         found[("probes", EACH, "headers", EACH, "value")] = variables
     if config.type == "gateway":
         found[("domain",)] = (_PROJECT,)
         found[("certificate", "certificate")] = found[("certificate", "key")] = (SECRETS,)
-    return {("configuration", *path): takes for path, takes in found.items()}
+    return {("configuration", *path): allowed for path, allowed in found.items()}
 
 
-def _at(places: Places, path: Path) -> tuple[Takes, ...]:
-    for pattern, takes in places.items():
+def _at(places: Places, path: Path) -> tuple[Allowed, ...]:
+    for pattern, allowed in places.items():
         if len(pattern) == len(path) and all(each in (EACH, part) for each, part in zip(pattern, path, strict=True)):
-            return takes
+            return allowed
     return ()
 
 

@@ -12,14 +12,14 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from chalicelib.configuration.interpolation import fill, joined_arguments
-from chalicelib.configuration.references import ARGUMENTS, MOST_TOLD, Takes, wrong
+from chalicelib.configuration.references import ARGUMENTS, MAX_PROBLEMS, Allowed, wrong
 from chalicelib.domain.specs.env import EnvSentinel, plain, unresolved
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import Invalid, Problem
 
 C = TypeVar("C", bound=Spec)
 
-_LATER = ("secrets", "groups")  # filled in by the server, or refused
+_DEFERRED = ("secrets", "groups")  # filled in by the server, or refused
 
 
 def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Sequence[str] = ()) -> C:
@@ -30,7 +30,7 @@ def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Seq
     if hasattr(configuration, "env"):
         changes["env"] = env
     fill_commands = _filler({"run": {"args": joined_arguments(arguments)}}, (ARGUMENTS,), problems)
-    fill_env = _filler({"env": env}, (Takes("env", tuple(getattr(configuration, "env", ()))),), problems)
+    fill_env = _filler({"env": env}, (Allowed("env", tuple(getattr(configuration, "env", ()))),), problems)
     if commands := getattr(configuration, "commands", ()):
         changes["commands"] = fill_commands("commands", commands)
     if groups := getattr(configuration, "groups", None):
@@ -52,14 +52,14 @@ def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Seq
 Fill = Callable[[str, tuple[str, ...]], tuple[str, ...]]
 
 
-def _filler(values: Mapping[str, Mapping[str, str]], takes: Sequence[Takes], problems: list[Problem]) -> Fill:
+def _filler(values: Mapping[str, Mapping[str, str]], takes: Sequence[Allowed], problems: list[Problem]) -> Fill:
     """Escapes stay: the server looks at what is left, and takes them out when a job starts."""
 
     def fill_all(path: str, texts: tuple[str, ...]) -> tuple[str, ...]:
         done = []
         for place, text in enumerate(texts):
             where = f"{path}.{place}" if len(texts) > 1 or path.endswith("commands") else path
-            problems.extend(islice(wrong(text, where, takes, later=_LATER), MOST_TOLD))
+            problems.extend(islice(wrong(text, where, takes, deferred=_DEFERRED), MAX_PROBLEMS))
             done.append(fill(text, values, unescape=False))
         return tuple(done)
 

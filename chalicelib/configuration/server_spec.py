@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field, RootModel, Tag, model_validator
 from chalicelib.backends.registry import BACKENDS
 from chalicelib.configuration.providers import PROVIDERS
 from chalicelib.domain import names
-from chalicelib.domain.specs.automation import Action, Meant, Name
-from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type
+from chalicelib.domain.specs.automation import Action, ChangeFilter, Name
+from chalicelib.domain.specs.credentials import Confidential, Secret, Text, by_type
 from chalicelib.domain.specs.providers import ProviderUnion
 from chalicelib.domain.specs.reading import TAG, Spec, fault, faults
 from chalicelib.domain.specs.sign_on import SignOnProvider
@@ -91,7 +91,7 @@ class AESKey(Confidential):
     """Your own key, for AES-256-GCM."""
 
     type: Literal["aes"] = Field(description="`aes`.")
-    name: Word = Field(description="Its name.", pattern="^[A-Za-z0-9]+$")
+    name: Text = Field(description="Its name.", pattern="^[A-Za-z0-9]+$")
     secret: Annotated[Secret, AfterValidator(_aes_key)] = Field(description="32 random bytes, in base64.")
 
     @property
@@ -194,17 +194,17 @@ class WebhookConfig(Confidential):
     secret: Annotated[Secret, AfterValidator(_webhook_secret)] = Field(
         description="What they are signed with: `whsec_` and 24 to 64 random bytes in base64."
     )
-    events: Meant = Field(default=Meant(), description="Which state changes; all of them by default.")
+    events: ChangeFilter = Field(default=ChangeFilter(), description="Which state changes; all of them by default.")
 
 
 class RuleConfig(Spec):
     """What is done with a stored configuration when something changes its state."""
 
     name: Name = Field(description="Its name. A rule acts once on each event.")
-    when: Meant = Field(description="Which state changes: `type`, `status` or `reason` must be given.")
+    when: ChangeFilter = Field(description="Which state changes: `type`, `status` or `reason` must be given.")
     action: Action = Field(description="What to do.")
-    project: Word = Field(description="The project of the configuration.")
-    configuration: Word = Field(description="The name of a configuration, stored by `dstack automation add`.")
+    project: Text = Field(description="The project of the configuration.")
+    configuration: Text = Field(description="The name of a configuration, stored by `dstack automation add`.")
 
     @model_validator(mode="after")
     def _narrow(self) -> RuleConfig:
@@ -226,7 +226,7 @@ class ServerConfig(Spec):
     sign_on: tuple[SignOnProvider, ...] | None = Field(
         default=None, description="Providers with whose accounts people may sign on."
     )
-    plugins: tuple[Word, ...] | None = Field(default=None, description="Plugins to load.")
+    plugins: tuple[Text, ...] | None = Field(default=None, description="Plugins to load.")
 
     @model_validator(mode="after")
     def _names(self) -> ServerConfig:

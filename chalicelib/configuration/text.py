@@ -31,7 +31,7 @@ _MERGE = "<<"
 _RENAMED = {"groups": "replicas", "replicas": "count", "size": "resources", "repos": "repo"}  # older names of keys
 
 
-class TooMuch(Exception):
+class TooLarge(Exception):
     """The file is deeper or longer than any configuration."""
 
     def __init__(self, message: str, hint: str, line: int = 0, column: int = 0) -> None:
@@ -51,9 +51,9 @@ class _Loader(yaml.CSafeLoader):
         mark = current_node.start_mark if current_node else None
         place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         if self.depth > MAX_DEPTH:
-            raise TooMuch(f"it is nested more than {MAX_DEPTH} levels deep", "no key needs as many", *place)
+            raise TooLarge(f"it is nested more than {MAX_DEPTH} levels deep", "no key needs as many", *place)
         if self.nodes > MAX_NODES:
-            raise TooMuch(f"it has more than {MAX_NODES} values", "bring data along with `files`", *place)
+            raise TooLarge(f"it has more than {MAX_NODES} values", "bring data along with `files`", *place)
 
     def ascend_resolver(self) -> None:
         self.depth -= 1
@@ -102,7 +102,7 @@ def _below(node: Any, part: str | int) -> tuple[Any, Any]:
 
 
 def compose(text: str) -> Document:
-    """Raises yaml.YAMLError or TooMuch."""
+    """Raises yaml.YAMLError or TooLarge."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -129,7 +129,7 @@ class _Reader:
         self.left -= 1
         if self.left < 0:
             message = f"its aliases stand for more than {MAX_EXPANDED} values"
-            raise TooMuch(message, "bring data along with `files`", *self.document.mark(path))
+            raise TooLarge(message, "bring data along with `files`", *self.document.mark(path))
         if isinstance(node, yaml.ScalarNode):
             tag = node.tag
             if "\0" in node.value:  # only possible with `"\0"`
@@ -137,7 +137,7 @@ class _Reader:
             return node.value if tag in _PLAIN else self.scalar(node, tag, path)
         if id(node) in self.open:
             message = "an alias stands inside what it stands for"
-            raise TooMuch(message, "write out what it should stand for", *self.document.mark(path))
+            raise TooLarge(message, "write out what it should stand for", *self.document.mark(path))
         self.open.add(id(node))
         try:
             if isinstance(node, yaml.SequenceNode):

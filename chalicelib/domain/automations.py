@@ -16,7 +16,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 
-REMEMBERED = 30 * DAY  # no bus and no webhook brings an event again after a month
+RECORD_TTL = 30 * DAY  # no bus and no webhook brings an event again after a month
 MOST_A_DAY = 100  # orders of a rule
 
 
@@ -49,7 +49,7 @@ class Automated(Noun):
 
     def place(self) -> keys.Place:
         key = keys.automated(self.project_id, self.rule, self.event_id)
-        return keys.Place(key, expires_at=(self.at + REMEMBERED) // SECOND)
+        return keys.Place(key, expires_at=(self.at + RECORD_TTL) // SECOND)
 
 
 class RuleCount(Noun):
@@ -61,7 +61,7 @@ class RuleCount(Noun):
     orders: int = 0
 
     def place(self) -> keys.Place:
-        return keys.Place(keys.rule_count(self.project_id, self.rule), expires_at=(self.since + REMEMBERED) // SECOND)
+        return keys.Place(keys.rule_count(self.project_id, self.rule), expires_at=(self.since + RECORD_TTL) // SECOND)
 
     def next(self, now: Micros) -> RuleCount:
         if now - self.since >= DAY:

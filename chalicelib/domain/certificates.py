@@ -15,7 +15,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun, Value
 
-KEPT: Micros = DAY  # a dropped one
+DROPPED_TTL: Micros = DAY  # a dropped one
 
 
 class CertificateStatus(StrEnum):
@@ -85,17 +85,17 @@ class Certificate(Noun):
         return self.pair is not None and now < self.pair.until
 
     @property
-    def asks(self) -> bool:
+    def needs_challenge(self) -> bool:
         """Must the gateway answer a challenge for it?"""
         return self.order is not None and bool(self.order.token)
 
     def place(self) -> keys.Place:
-        expires_at = None if self.dropped_at is None else (self.dropped_at + KEPT) // SECOND
+        expires_at = None if self.dropped_at is None else (self.dropped_at + DROPPED_TTL) // SECOND
         listed = (keys.certificates_of(self.gateway_id), self.name)
         due = keys.due(self.unit, self.due_at)
         return keys.Place(keys.certificate(self.id), listed, due=due, expires_at=expires_at)
 
-    def known_by(self) -> tuple[str, str, str]:
+    def parent(self) -> tuple[str, str, str]:
         return "gateway", self.gateway_id, self.gateway_name
 
 

@@ -131,8 +131,8 @@ def _status(event: Event) -> str:
         return _joined(f"{event.targets[0].type} {moved}", event.detail)
     if event.targets[0].type == "certificate":
         return _joined(f"{_named(event)}{moved}", event.detail)
-    tells = event.after == "terminating" or event.targets[0].type == "run"
-    return _joined(moved, _spaced(event.reason) if tells else "", event.detail)
+    with_reason = event.after == "terminating" or event.targets[0].type == "run"
+    return _joined(moved, _spaced(event.reason) if with_reason else "", event.detail)
 
 
 def _created(event: Event) -> str:
@@ -151,8 +151,8 @@ def _created(event: Event) -> str:
 
 def _changed(event: Event) -> str:
     """Of a backend, what its project's own events don't say."""
-    said = f"{_named(event)}changed"
-    return _joined(said, _spaced(", ".join(event.fields)), event.detail)
+    text = f"{_named(event)}changed"
+    return _joined(text, _spaced(", ".join(event.fields)), event.detail)
 
 
 def _named(event: Event) -> str:
@@ -179,8 +179,8 @@ def _scaled(event: Event) -> str:
 
 
 def _joined(first: str, *rest: str) -> str:
-    said = ", ".join(part for part in rest if part)
-    return f"{first}: {said}" if said else first
+    text = ", ".join(part for part in rest if part)
+    return f"{first}: {text}" if text else first
 
 
 def _spaced(name: str | None) -> str:

@@ -65,7 +65,7 @@ class Gang(Noun):
         key = keys.gang(self.run_id, self.replica_num, self.submission_num)
         return keys.Place(key, due=keys.due(self.unit, self.due_at))
 
-    def known_by(self) -> tuple[str, str, str]:
+    def parent(self) -> tuple[str, str, str]:
         return "run", self.run_id, self.run_name
 
 

@@ -66,7 +66,7 @@ def sold_as(reported: str) -> str:
     if len(words) > 1 and words[0].lower() == "rtx" and vendor_of(words[1]):
         del words[0]  # an `RTX A6000` is sold as `A6000`
     for length in (4, 3, 2, 1):
-        name, rest = "".join(words[:length]), words[length:]
-        if vendor_of(name) and not (rest and rest[0].lower() in _ANOTHER):
+        name, following = "".join(words[:length]), words[length:]
+        if vendor_of(name) and not (following and following[0].lower() in _ANOTHER):
             return name
     return reported

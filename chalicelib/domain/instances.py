@@ -187,15 +187,15 @@ class Instance(Noun):
 
 
 UNWATCHED: Micros = 6 * HOUR
-MOST_TOLD = 3  # troubles in one line
-Words = Annotated[str, AfterValidator(printable)]  # of agents, shown to people
+MAX_TROUBLES = 3  # troubles in one line
+PrintableText = Annotated[str, AfterValidator(printable)]  # of agents, shown to people
 
 
-class GpuSeen(Value):
-    name: Words
+class HostGpu(Value):
+    name: PrintableText
     memory_mib: Mebibytes
-    vendor: Words
-    driver: Words = ""
+    vendor: PrintableText
+    driver: PrintableText = ""
 
 
 class HostFacts(Value):
@@ -204,14 +204,14 @@ class HostFacts(Value):
     cpus: Cores
     memory_mib: Mebibytes
     disk_mib: Mebibytes
-    arch: Words  # x86, arm
-    hostname: Words = ""
-    addresses: tuple[Words, ...] = ()
-    networks: tuple[Words, ...] = ()  # as `address/prefix`; empty from an older agent
-    gpus: tuple[GpuSeen, ...] = ()
-    runtimes: tuple[Words, ...] = ()  # docker, process, inside
-    isolation: dict[Words, Words] = {}  # by runtime: container, user (each task has its own), none
-    user: Words = ""
+    arch: PrintableText  # x86, arm
+    hostname: PrintableText = ""
+    addresses: tuple[PrintableText, ...] = ()
+    networks: tuple[PrintableText, ...] = ()  # as `address/prefix`; empty from an older agent
+    gpus: tuple[HostGpu, ...] = ()
+    runtimes: tuple[PrintableText, ...] = ()  # docker, process, inside
+    isolation: dict[PrintableText, PrintableText] = {}  # by runtime: container, user (each task has its own), none
+    user: PrintableText = ""
 
     @property
     def isolates(self) -> str:
@@ -242,15 +242,15 @@ class Health(Value):
     def message(self) -> str:
         """What is wrong, the worst first, in one line."""
         worst = sorted(self.troubles, key=lambda trouble: trouble.status)
-        more = f"; and {len(worst) - MOST_TOLD} more" if len(worst) > MOST_TOLD else ""
-        return "; ".join(trouble.message for trouble in worst[:MOST_TOLD]) + more
+        more = f"; and {len(worst) - MAX_TROUBLES} more" if len(worst) > MAX_TROUBLES else ""
+        return "; ".join(trouble.message for trouble in worst[:MAX_TROUBLES]) + more
 
     def same(self, other: Health | None) -> bool:
         """Is the same wrong, since whenever?"""
-        return other is not None and _told(self) == _told(other)
+        return other is not None and _problems_of(self) == _problems_of(other)
 
 
-def _told(health: Health) -> set[tuple[str, str]]:
+def _problems_of(health: Health) -> set[tuple[str, str]]:
     return {(trouble.status, trouble.message) for trouble in health.troubles}
 
 

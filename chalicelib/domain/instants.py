@@ -33,7 +33,7 @@ def from_iso(text: str) -> Micros:
     return (zoned - _EPOCH) // timedelta(microseconds=1)
 
 
-def pause_asked(retry_after: str, now: Micros) -> Micros:
+def retry_after(retry_after: str, now: Micros) -> Micros:
     """How long an answer asks its caller to wait: `Retry-After` in either of its forms. 0: not at all, or illegibly."""
     from email.utils import parsedate_to_datetime
 

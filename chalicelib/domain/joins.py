@@ -8,7 +8,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 
-KEPT = 7 * DAY  # after its expiry, so that people see what became of it
+EXPIRED_TTL = 7 * DAY  # after its expiry, so that people see what became of it
 
 
 class JoinStatus(StrEnum):
@@ -42,4 +42,4 @@ class Join(Noun):
 
     def place(self) -> keys.Place:
         listed = keys.by_time(keys.joins_of(self.fleet_id), self.created_at, self.id)
-        return keys.Place(keys.join(self.id), listed, expires_at=(self.expires_at + KEPT) // SECOND)
+        return keys.Place(keys.join(self.id), listed, expires_at=(self.expires_at + EXPIRED_TTL) // SECOND)

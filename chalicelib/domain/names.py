@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-_THING = re.compile(r"[a-z][a-z0-9-]{1,40}")
+_STRICT = re.compile(r"[a-z][a-z0-9-]{1,40}")
 _LONGEST = 41
-_TOLD = 5  # in one message
+_SHOWN = 5  # in one message
 _LOOSE = re.compile(r"[A-Za-z0-9_-]+")
 
 # noun: its longest name. Everything not listed here follows the rule of runs, fleets, volumes and gateways.
@@ -47,7 +47,7 @@ def problem(name: str, noun: str) -> tuple[str, str] | None:
         if _LOOSE.fullmatch(name) and len(name) <= longest:
             return None
         return wrong, f"up to {longest} letters, digits, `_` and `-`, for example `my-{noun}`"
-    if _THING.fullmatch(name):
+    if _STRICT.fullmatch(name):
         return None
     if len(name) > _LONGEST:
         return f"{wrong}: it has {len(name)} characters", f"at most {_LONGEST} are possible"
@@ -57,8 +57,8 @@ def problem(name: str, noun: str) -> tuple[str, str] | None:
 
 def first_of(names: Sequence[str]) -> str:
     """`a, b, c, d, e and 2 more`: as many as fit a message."""
-    more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
-    return ", ".join(names[:_TOLD]) + more
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def those(noun: str, names: Sequence[str]) -> str:
@@ -69,29 +69,29 @@ def those(noun: str, names: Sequence[str]) -> str:
 def _mended(name: str, noun: str) -> str:
     """The nearest valid name."""
     tried = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").lstrip("0123456789-")
-    return tried[:_LONGEST] if _THING.fullmatch(tried[:_LONGEST]) else f"my-{noun}"
+    return tried[:_LONGEST] if _STRICT.fullmatch(tried[:_LONGEST]) else f"my-{noun}"
 
 
-def made_up(number: int) -> str:
+def generated_stem(number: int) -> str:
     """`calm-otter`: the same for the same number, spread over all pairs."""
     adjective, animal = number % len(ADJECTIVES), number // len(ADJECTIVES) % len(ANIMALS)
     return f"{ADJECTIVES[adjective]}-{ANIMALS[animal]}"
 
 
-def made_up_run(number: int, taken: Callable[[str], bool]) -> str:
+def generated_run_name(number: int, taken: Callable[[str], bool]) -> str:
     """`calm-otter-1`, with the first free number; numbers don't run out, so there is one."""
-    stem = made_up(number)
+    stem = generated_stem(number)
     count = 1
     while taken(f"{stem}-{count}"):
         count += 1
     return f"{stem}-{count}"
 
 
-def made_up_thing(number: int, taken: Callable[[str], bool]) -> str:
+def generated_name(number: int, taken: Callable[[str], bool]) -> str:
     """`calm-otter` if it is free, else with the first free number from `calm-otter-2` on."""
-    name = made_up(number)
+    name = generated_stem(number)
     count = 2
     while taken(name):
-        name = f"{made_up(number)}-{count}"
+        name = f"{generated_stem(number)}-{count}"
         count += 1
     return name

@@ -45,7 +45,7 @@ class Value(BaseModel):
 
 V = TypeVar("V", bound=Value)
 _set_values = vars(BaseModel)["__dict__"].__set__
-_set_given = vars(BaseModel)["__pydantic_fields_set__"].__set__
+_set_fields_set = vars(BaseModel)["__pydantic_fields_set__"].__set__
 _set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
 _set_private = vars(BaseModel)["__pydantic_private__"].__set__
 
@@ -54,7 +54,7 @@ def _assembled(kind: type[V], values: dict[str, Any], given: set[str], extra: di
     """All that a frozen model has, put together without asking it."""
     made = object.__new__(kind)
     _set_values(made, values)
-    _set_given(made, given)
+    _set_fields_set(made, given)
     _set_extra(made, extra)
     _set_private(made, None)
     return made
@@ -90,6 +90,6 @@ class Noun(Value):
         """Its keys in the table."""
         raise NotImplementedError(f"{type(self).__name__} has no `place`")
 
-    def known_by(self) -> tuple[str, str, str] | None:
+    def parent(self) -> tuple[str, str, str] | None:
         """The kind, id and name of what people know, if they don't know it itself: its events are filed there, too."""
         return None

@@ -80,9 +80,9 @@ def mark(install: str) -> str:
     return _in_36(number % 36**6, 6)
 
 
-def is_ours(said: str, install_id: str) -> bool:
+def is_ours(install: str, install_id: str) -> bool:
     """Does what a resource says of its install name this one?"""
-    return said in (install_id, mark(install_id))
+    return install in (install_id, mark(install_id))
 
 
 def read(tags: Mapping[str, str], name: str = "") -> Owner | None:

@@ -32,7 +32,7 @@ class Limits(Value):
     def empty(self) -> bool:
         return self.gpus is None and self.jobs is None and self.money is None
 
-    def or_else(self, other: Limits) -> Limits:
+    def with_defaults(self, other: Limits) -> Limits:
         """These, and the other's where there are none."""
         return Limits.made(
             gpus=other.gpus if self.gpus is None else self.gpus,
@@ -68,7 +68,7 @@ class Quota(Noun):
 
     def of(self, user_id: str) -> Limits:
         """A user's own limits, and for what they leave open those of every user."""
-        return self.users.get(user_id, NONE).or_else(self.users.get(EACH_USER, NONE))
+        return self.users.get(user_id, NONE).with_defaults(self.users.get(EACH_USER, NONE))
 
     def on(self, now: Micros) -> tuple[Mapping[str, float], Micros]:
         """What jobs that have ended cost today, as far as it is counted, and up to when it is."""

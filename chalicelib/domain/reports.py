@@ -18,8 +18,8 @@ from chalicelib.printable import printable, printable_lines
 
 TaskState = Literal["preparing", "pulling", "running", "exited"]
 ShortText = Annotated[str, Field(max_length=300)]
-Words = Annotated[ShortText, AfterValidator(printable)]  # shown to people
-Lines = Annotated[str, AfterValidator(printable_lines)]
+PrintableText = Annotated[ShortText, AfterValidator(printable)]  # shown to people
+PrintableLines = Annotated[str, AfterValidator(printable_lines)]
 Streak = Annotated[int, Field(ge=0, le=10_000)]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 MOST_PROBES = 10
@@ -40,26 +40,26 @@ END_REASONS = frozenset(
 )
 
 
-class AgentWords(BaseModel):
+class AgentInput(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
-class TaskReport(AgentWords):
+class TaskReport(AgentInput):
     id: ShortText
     state: TaskState
     at: Instant = 0
     exit_status: ExitStatus | None = None
-    reason: Words | None = None
-    message: Lines | None = None
+    reason: PrintableText | None = None
+    message: PrintableLines | None = None
     pull: PullProgress | None = None
-    username: Words | None = None
+    username: PrintableText | None = None
     working_dir: Annotated[str, Field(max_length=4096), AfterValidator(printable)] | None = None
     ssh: Login | None = None
     log_end: Amount = 0
     access: ShortText | None = None  # the revision of the keys that may log in; None: its agent can't change them
     mounted: tuple[ShortText, ...] = ()  # volumes that are mounted for it, so they have a filesystem
     held: tuple[ShortText, ...] = ()  # exited: volumes that couldn't be unmounted yet
-    held_by: Lines | None = None  # who uses them
+    held_by: PrintableLines | None = None  # who uses them
     connections: Amount | None = None  # of people's sessions in it
     idle_since: Instant | None = None  # when the last of them ended, by the clock of the machine
     # Of a service's replica; None: not known yet, or its agent is of an earlier version.
@@ -81,7 +81,7 @@ class TaskReport(AgentWords):
         return JobReason.executor_error
 
 
-class GatewayReport(AgentWords):
+class GatewayReport(AgentInput):
     """How the gateway's replica is that a machine carries."""
 
     id: ShortText
@@ -89,7 +89,7 @@ class GatewayReport(AgentWords):
     http: Port
     https: Port | None = None
     state: Literal["starting", "installing", "running", "failed"]
-    message: Annotated[Lines, Field(max_length=1000)] = ""
+    message: Annotated[PrintableLines, Field(max_length=1000)] = ""
 
     def is_of(self, seat: GatewaySeat | None) -> bool:
         if seat is None or seat.leaving:

@@ -13,7 +13,7 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.noun import Noun, Value
 
 BUCKET: Micros = 10 * SECOND  # what a door counts together
-KEPT: Micros = 5 * MINUTE  # the longest window: a door keeps no older bucket
+HISTORY: Micros = 5 * MINUTE  # the longest window: a door keeps no older bucket
 STALE: Micros = 30 * SECOND  # after which a door that was busy when it last reported isn't believed any more
 SERVER = "server"  # the door of a service without a gateway
 ROUTER = "router/"  # with the id of its job, the door of a service's router to its workers: it counts nothing
@@ -48,7 +48,7 @@ class Traffic(Noun):
     at: Micros  # when it last reported
     quiet: bool = False  # nothing under way then: it needn't report again until somebody comes
     held: int = 0  # requests that wait for a replica right now
-    buckets: tuple[Bucket, ...] = ()  # oldest first, none older than `KEPT`
+    buckets: tuple[Bucket, ...] = ()  # oldest first, none older than `HISTORY`
     prompt_tokens: int = 0  # what the model has read, by its server's own count, since the door began to count
     completion_tokens: int = 0  # what it has written
     let_go: tuple[str, ...] = ()  # jobs that get nothing new from this door, and have nothing under way there

@@ -129,7 +129,7 @@ def listed(claims: Iterable[str]) -> str:
     return ", ".join(f"`{name[:60]}`" for name in names[:20]) or "no claims"
 
 
-def given_by(claims: Claims, rules: SignOnProvider) -> GroupRights:
+def group_rights(claims: Claims, rules: SignOnProvider) -> GroupRights:
     """The strongest role wins where several groups give one."""
     own = [group for group in rules.groups if group.name in claims.groups]
     projects: dict[str, ProjectRole] = {}

@@ -28,7 +28,7 @@ class Named(Value):
     name: str
 
 
-class Thing(Value):
+class Subject(Value):
     """What a change is about."""
 
     type: str = Field(description="`run`, `job`, `fleet`, `instance`, `volume`, `user`, `project`, `secret`, …")
@@ -46,8 +46,8 @@ class StateChange(Value):
         description="What happened: `created`, `status`, `changed`, `deleted`, … `status` has `before` and `after`."
     )
     project: Named | None = Field(default=None, description="Null for changes of users.")
-    target: Thing = Field(description="What has changed.")
-    others: tuple[Thing, ...] = Field(default=(), description="What else it is about: the instance that a job got, …")
+    target: Subject = Field(description="What has changed.")
+    others: tuple[Subject, ...] = Field(default=(), description="What else it is about: the instance that a job got, …")
     before: str | None = Field(default=None, description="The status before.")
     after: str | None = Field(default=None, description="The status now.")
     reason: str | None = Field(default=None, description="Why, as a fixed word: `stopped_by_user`, `job_failed`, …")
@@ -64,7 +64,7 @@ def of(event: Event, project: str | None) -> StateChange:
     nothing = Target(
         type="project", id=event.project_id, name=project or ""
     )  # of events from before there were targets
-    first, *others = map(_thing, event.targets or (nothing,))
+    first, *others = map(_subject, event.targets or (nothing,))
     return StateChange.made(
         id=event.id,
         time=iso(event.at),
@@ -84,5 +84,5 @@ def of(event: Event, project: str | None) -> StateChange:
     )
 
 
-def _thing(target: Target) -> Thing:
-    return Thing.made(type=target.type, id=target.id, name=target.name)
+def _subject(target: Target) -> Subject:
+    return Subject.made(type=target.type, id=target.id, name=target.name)

@@ -8,7 +8,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.noun import Noun
 
-KEPT: Micros = 30 * SECOND  # the gateway itself waits for no stream longer
+TTL: Micros = 30 * SECOND  # the gateway itself waits for no stream longer
 
 
 class StreamOrder(Noun):
@@ -18,5 +18,5 @@ class StreamOrder(Noun):
     at: Micros
 
     def place(self) -> keys.Place:
-        end = (self.at + KEPT) // SECOND + 1
+        end = (self.at + TTL) // SECOND + 1
         return keys.Place(keys.stream_order(self.instance_id, self.id), expires_at=end)

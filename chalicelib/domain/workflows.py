@@ -14,7 +14,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 
-KEPT: Micros = 7 * DAY  # after its end
+ENDED_TTL: Micros = 7 * DAY  # after its end
 
 
 class Driver(StrEnum):
@@ -73,9 +73,9 @@ class Workflow(Noun):
         return self.status in (WorkflowStatus.done, WorkflowStatus.undone)
 
     def place(self) -> keys.Place:
-        expires_at = None if self.finished_at is None else (self.finished_at + KEPT) // SECOND
+        expires_at = None if self.finished_at is None else (self.finished_at + ENDED_TTL) // SECOND
         return keys.Place(keys.workflow(self.id), due=keys.due(self.unit, self.due_at), expires_at=expires_at)
 
-    def known_by(self) -> tuple[str, str, str]:
+    def parent(self) -> tuple[str, str, str]:
         kind, _, subject_id = self.subject.partition("/")
         return kind, subject_id, self.name

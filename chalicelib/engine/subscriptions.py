@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 PAGE = 100
 
-Meant = Callable[[StateChange], bool]
+ChangeFilter = Callable[[StateChange], bool]
 Deliver = Callable[[StateChange], None]  # raises a DstackError if it couldn't
 
 
@@ -38,7 +38,9 @@ class NotNow(Refused):
 
 
 class EventFollower:
-    def __init__(self, name: str, store: Store, feed: Feed, clock: Clock, meant: Meant, deliver: Deliver) -> None:
+    def __init__(
+        self, name: str, store: Store, feed: Feed, clock: Clock, meant: ChangeFilter, deliver: Deliver
+    ) -> None:
         self.name = name
         self._store, self._feed, self._clock = store, feed, clock
         self._meant, self._deliver = meant, deliver

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.domain.instants import SECOND, pause_asked
+from chalicelib.domain.instants import SECOND, retry_after
 from chalicelib.engine.authority import OrderState, Placed, Registered, Signed, Unregistered
 from chalicelib.errors import Gone, InvalidCredentials, Throttled, Transient, Unfit
 
@@ -203,7 +203,7 @@ def _said(error: Any) -> str:
 
 def _asked(headers: Any) -> float:
     """The seconds in a `Retry-After`; 0: there is none that can be read."""
-    return pause_asked(headers.get("Retry-After", ""), round(time.time() * SECOND)) / SECOND
+    return retry_after(headers.get("Retry-After", ""), round(time.time() * SECOND)) / SECOND
 
 
 def _trusting(ca: str) -> Any:

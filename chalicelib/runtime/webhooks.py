@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from chalicelib.configuration.server_spec import WebhookConfig
-from chalicelib.domain.instants import SECOND, pause_asked
+from chalicelib.domain.instants import SECOND, retry_after
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.webhooks import headers
 from chalicelib.engine.ports import Clock
@@ -34,7 +34,7 @@ def sender(hook: WebhookConfig, clock: Clock, send: Send | None = None) -> Calla
         body = change.model_dump_json().encode()
         answer = post_(hook.url, headers(hook.secret, change.id, clock.now() // SECOND, body), body)
         if not 200 <= answer.status < 300:
-            wait = pause_asked(answer.retry_after, clock.now())
+            wait = retry_after(answer.retry_after, clock.now())
             raise NotNow(f"{urlsplit(hook.url).hostname} answered {answer.status}", wait)
 
     return deliver

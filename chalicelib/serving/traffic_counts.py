@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.services import BUCKET, KEPT, Bucket, Traffic
+from chalicelib.domain.services import BUCKET, HISTORY, Bucket, Traffic
 from chalicelib.domain.serving import Served
 from chalicelib.serving.token_usage import Tokens
 
@@ -47,7 +47,7 @@ class Tally:
                 self.since = now - now % BUCKET  # nothing has happened since
         self.area += self.busy * (now - self.since)
         self.since = now
-        while self.buckets and self.buckets[0].at <= now - KEPT:
+        while self.buckets and self.buckets[0].at <= now - HISTORY:
             self.buckets.popleft()
 
     def so_far(self) -> Bucket | None:

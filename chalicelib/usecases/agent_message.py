@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from chalicelib.domain.bounds import MOST_BLOCKS, Amount, Instant, Percent
-from chalicelib.domain.instances import GpuSeen, HostFacts
+from chalicelib.domain.instances import HostFacts, HostGpu
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.reports import AgentWords, GatewayReport, ShortText, TaskReport, Words
+from chalicelib.domain.reports import AgentInput, GatewayReport, PrintableText, ShortText, TaskReport
 from chalicelib.errors import Invalid, Problem
 from chalicelib.printable import printable
 
@@ -34,7 +34,7 @@ class Unacceptable(Invalid):
     status = 422
 
 
-class LogBytes(AgentWords):
+class LogBytes(AgentInput):
     task: ShortText
     offset: Amount
     records: list[tuple[Instant, str]] = Field(max_length=MAX_RECORDS)
@@ -46,7 +46,7 @@ class LogBytes(AgentWords):
             raise Unacceptable([Problem("a record is not base64", path="logs.records")]) from None
 
 
-class ChunkReport(AgentWords):
+class ChunkReport(AgentInput):
     """A part of a log that the agent is about to upload, or has uploaded."""
 
     task: ShortText
@@ -66,12 +66,12 @@ class ChunkReport(AgentWords):
         return self
 
 
-class GpuLoad(AgentWords):
+class GpuLoad(AgentInput):
     memory_usage_bytes: Amount | None = None  # None: the GPU doesn't report it
     util_percent: Percent | None = None
 
 
-class MetricPoint(AgentWords):
+class MetricPoint(AgentInput):
     task: ShortText
     at: Instant
     cpu_usage_micro: Amount = 0
@@ -80,19 +80,19 @@ class MetricPoint(AgentWords):
     gpus: list[GpuLoad] = Field(default=[], max_length=MAX_GPUS)
 
 
-class TroubleReport(AgentWords):
+class TroubleReport(AgentInput):
     status: Literal["warning", "failure"]
     message: Annotated[str, Field(min_length=1, max_length=MAX_TROUBLE), AfterValidator(printable)]
     age: Amount = 0  # seconds
 
 
-class AgentMessage(AgentWords):
+class AgentMessage(AgentInput):
     v: Amount = PROTOCOL
     instance: ShortText
     boot: Annotated[str, Field(min_length=1, max_length=100)]
     seq: Amount
     at: Instant = 0  # when it was sent, by the clock of the agent's machine; 0: an older agent
-    agent: Words = ""
+    agent: PrintableText = ""
     facts: HostFacts | None = None
     health: list[TroubleReport] | None = Field(default=None, max_length=MAX_TROUBLES)
     tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
@@ -117,7 +117,7 @@ class AgentMessage(AgentWords):
 
 def _known_gpu(gpu: Any) -> Any:
     return (
-        {name: value for name, value in gpu.items() if name in GpuSeen.model_fields} if isinstance(gpu, dict) else gpu
+        {name: value for name, value in gpu.items() if name in HostGpu.model_fields} if isinstance(gpu, dict) else gpu
     )
 
 

@@ -70,15 +70,16 @@ class NimbusOptions(ProviderOptions):
     green: bool = Field(default=False, description="Only with green power.")
 
 
-class Nimbus(FakeCloud):
+class Nimbus:
     """The backend of a configuration: the account of its key."""
 
-    facts = FACTS
-
     def __init__(self, config: NimbusBackendConfig, prices: object = None) -> None:
-        if config.creds.api_key not in ACCOUNTS:
+        self._key = config.creds.api_key
+
+    def __getattr__(self, name: str) -> Any:
+        if self._key not in ACCOUNTS:
             raise MissingPermission("Nimbus doesn't know this key.")
-        self.__dict__ = ACCOUNTS[config.creds.api_key].__dict__
+        return getattr(ACCOUNTS[self._key], name)
 
     def close(self) -> None:
         """It has nothing open."""
@@ -89,6 +90,7 @@ ROW = Row(
     volume=f"{__name__}:NimbusVolumeConfiguration",
     options=f"{__name__}:NimbusOptions",
     certificates={"nimbus-cert": f"{__name__}:NimbusGatewayCertificate"},
+    facts=f"{__name__}:FACTS",
     backend=f"{__name__}:Nimbus",
 )
 

@@ -17,15 +17,14 @@ import pytest
 
 import chalicelib.backends
 import tests.backends
-from chalicelib.backends import registry, spi
+from chalicelib.backends import registry
 from chalicelib.backends.registry import BACKENDS, Models, Row, backend_class, built, config_models, facts_of
-from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.domain.specs.credentials import types_of
 from chalicelib.domain.specs.gateways import ProviderGatewayCertificate
 from chalicelib.domain.specs.secrecy import secrets_of
 from chalicelib.errors import NotSupported, Refused
 from tests.backends.conformance import BackendConformance
-from tests.backends.kit.backend import CirrusBackend
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -36,6 +35,7 @@ MODELS = {"config", "specs"}
 TABLE = {
     "nimbus": Row(
         "chalicelib.backends.keyed:KeyBackendConfig",
+        "chalicelib.backends.simulated.cloud:FACTS",
         "chalicelib.backends.simulated.cloud:FakeCloud",
         extra="nimbus",
         sdk=("json", "nimbus.sdk"),
@@ -76,7 +76,7 @@ def joined() -> set[str]:
 
 
 def test_every_backend_joins_the_suite() -> None:
-    assert built() | {FakeCloud.facts.name} <= joined()
+    assert built() | {FACTS.name} <= joined()
 
 
 def test_every_package_is_in_the_table() -> None:
@@ -101,6 +101,7 @@ def test_a_row_holds_together(name: str) -> None:
     row = BACKENDS[name]
     (model,) = [model for model in config_models() if name in types_of(model)]
     assert row.config.partition(":")[2] == model.__name__
+    assert bool(row.backend) == bool(row.facts)
 
 
 @pytest.mark.parametrize(("part", "field"), [("volume", "backend"), ("options", "type"), ("certificate", "type")])
@@ -123,13 +124,7 @@ def test_every_class_and_its_facts_are_there() -> None:
 
 
 def test_an_alias_has_its_own_name() -> None:
-    assert facts_of("nimbus", TABLE) == spi.facts_of(FakeCloud).with_(name="nimbus")
-
-
-def test_what_a_class_implements_is_among_its_facts() -> None:
-    cloud, plain = spi.facts_of(FakeCloud), spi.facts_of(CirrusBackend)
-    assert (cloud.volumes, cloud.placement_groups) == (True, True)
-    assert (plain.volumes, plain.placement_groups) == (False, False)
+    assert facts_of("nimbus", TABLE) == FACTS.with_(name="nimbus")
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -211,15 +206,10 @@ for name in built():
         raise AssertionError(f"{name} has a class without its SDK")
 """
 ROWS = """
-import sys
-
 from chalicelib.backends.registry import BACKENDS, built, config_models, facts_of
 from chalicelib.configuration.server import parse_server
 
-facts = [facts_of(name) for name in built()]
-parts = {name.rpartition(".")[2] for name in sys.modules if name.startswith("chalicelib.backends.aws.")}
-assert parts == {"backend", "facts"}, parts  # a cold start that asks what backends can do loads no more
-print(len(config_models()), facts)
+print(len(config_models()), [facts_of(name) for name in built()])
 parse_server("projects: [{name: main, backends: [{type: aws, creds: {type: default}}]}]")
 """
 

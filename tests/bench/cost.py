@@ -74,9 +74,9 @@ def table(instances: int, bill: list[plane.CostLine]) -> list[str]:
     lines = [f"{instances:,} instances, {instances * plane.RUNS:,} runs a month: ${total:,.2f} of ${most:,.2f}"]
     for line in bill:
         if line.dollars >= total / 200:
-            price = PRICES[line.what]
+            price = PRICES[line.item]
             lines.append(
-                f"  ${line.dollars:>9,.4f}  {line.driver:<14} {line.what:<21} {line.amount:>17,.1f}"
+                f"  ${line.dollars:>9,.4f}  {line.driver:<14} {line.item:<21} {line.amount:>17,.1f}"
                 f" × ${price.dollars:g} a {price.unit}"
             )
     return [*lines, ""]

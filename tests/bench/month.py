@@ -26,9 +26,9 @@ from chalicelib.billing.plane import (
     DOOR,
     HOURS,
     INSTANCE,
-    KEPT_MONTHS,
     NODE,
     REPLICA,
+    RETENTION_MONTHS,
     RUN,
     SCHEDULES,
     START,
@@ -152,7 +152,7 @@ def _runs(site: MeteredSite, stage: Virtual, count: int) -> tuple[dict[str, floa
         assert stage.dstack(["logs", name]) == (f"{LINE}\n" * 60, 0)
     used = charges.usage(site.meter.counts)
     left = charges.usage({(what, ""): amount - before[what] for what, amount in _kept(site).items()})
-    return {**used, **charges.scaled(left, KEPT_MONTHS)}, (site.time.at - began) / SECOND / HOUR
+    return {**used, **charges.scaled(left, RETENTION_MONTHS)}, (site.time.at - began) / SECOND / HOUR
 
 
 def _nodes(site: MeteredSite, stage: Virtual, changes: dict[str, float]) -> dict[str, Usage]:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from chalicelib.configuration.providers import PROVIDERS
-from chalicelib.configuration.references import MOST_REFERENCES, MOST_TOLD, misplaced, secrets_named
+from chalicelib.configuration.references import MAX_PROBLEMS, MOST_REFERENCES, misplaced, secrets_named
 from chalicelib.domain.specs.env import EnvSentinel
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec
@@ -221,4 +221,4 @@ def test_the_work_is_bounded() -> None:
         ("configuration.env.B", "too-large"),
     ]
     some = " ".join(f"${{{{ s{number}.x }}}}" for number in range(100))
-    assert len(misplaced(run(env={"A": some}))) == MOST_TOLD
+    assert len(misplaced(run(env={"A": some}))) == MAX_PROBLEMS

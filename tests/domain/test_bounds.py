@@ -17,7 +17,7 @@ import chalicelib
 from chalicelib.api.requests import RequestBody
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.ranges import Range
-from chalicelib.domain.reports import AgentWords
+from chalicelib.domain.reports import AgentInput
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import Throttled
 
@@ -35,7 +35,7 @@ def below(model: Model) -> Iterator[Model]:
 
 
 BORDERS = sorted(
-    {Offer, *below(Spec), *below(RequestBody), *below(AgentWords)}, key=lambda m: (m.__module__, m.__qualname__)
+    {Offer, *below(Spec), *below(RequestBody), *below(AgentInput)}, key=lambda m: (m.__module__, m.__qualname__)
 )
 
 

@@ -35,18 +35,18 @@ def test_of_many_names_a_message_has_the_first() -> None:
 
 
 def test_made_up_names_are_the_same_for_the_same_number_and_good_ones() -> None:
-    assert names.made_up(7) == names.made_up(7)
-    found = {names.made_up(number) for number in range(len(names.ADJECTIVES) * len(names.ANIMALS))}
+    assert names.generated_stem(7) == names.generated_stem(7)
+    found = {names.generated_stem(number) for number in range(len(names.ADJECTIVES) * len(names.ANIMALS))}
     assert len(found) == len(names.ADJECTIVES) * len(names.ANIMALS) >= 10_000
     assert not any(names.problem(f"{name}-1", "run") for name in found)
 
 
 def test_a_fleet_gets_a_number_only_if_it_must() -> None:
-    stem = names.made_up(3)
-    assert names.made_up_thing(3, {f"{stem}-2"}.__contains__) == stem
-    assert names.made_up_thing(3, {stem, f"{stem}-2"}.__contains__) == f"{stem}-3"
+    stem = names.generated_stem(3)
+    assert names.generated_name(3, {f"{stem}-2"}.__contains__) == stem
+    assert names.generated_name(3, {stem, f"{stem}-2"}.__contains__) == f"{stem}-3"
 
 
 def test_a_run_gets_the_first_free_number() -> None:
-    stem = names.made_up(3)
-    assert names.made_up_run(3, {f"{stem}-1", f"{stem}-2", f"{stem}-4"}.__contains__) == f"{stem}-3"
+    stem = names.generated_stem(3)
+    assert names.generated_run_name(3, {f"{stem}-1", f"{stem}-2", f"{stem}-4"}.__contains__) == f"{stem}-3"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from chalicelib.domain.sign_on import Claims, check, claims_of, given_by, together
+from chalicelib.domain.sign_on import Claims, check, claims_of, group_rights, together
 from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import Refused
@@ -118,14 +118,14 @@ def test_the_strongest_role_of_several_groups_wins() -> None:
             {"name": "c", "admin": True, "projects": [{"name": "main", "role": "admin"}]},
         ]
     )
-    given = given_by(Claims("1", "ann", groups=("b", "a")), made)
+    given = group_rights(Claims("1", "ann", groups=("b", "a")), made)
     assert (given.admin, dict(given.projects)) == (False, {"main": MANAGER, "other": USER})
-    given = given_by(Claims("1", "ann", groups=("a", "c")), made)
+    given = group_rights(Claims("1", "ann", groups=("a", "c")), made)
     assert (given.admin, given.projects["main"]) == (True, ADMIN)
 
 
 def test_without_groups_of_admins_nobody_loses_that_role() -> None:
-    assert given_by(Claims("1", "ann"), rules(groups=[{"name": "a"}])).admin is None
+    assert group_rights(Claims("1", "ann"), rules(groups=[{"name": "a"}])).admin is None
 
 
 @pytest.mark.parametrize(

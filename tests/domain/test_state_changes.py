@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from chalicelib.domain.events import Event, EventType, Target
-from chalicelib.domain.specs.automation import Meant, is_of_automation
+from chalicelib.domain.specs.automation import ChangeFilter, is_of_automation
 from chalicelib.domain.state_changes import LONGEST, StateChange, of
 
 RUN = Target(type="run", id="r", name="train")
@@ -82,7 +82,7 @@ def test_what_is_old_or_of_no_project_makes_a_document_too_and_none_is_large() -
     ],
 )
 def test_a_change_is_meant_if_all_that_is_asked_fits(meant: dict[str, object], fits: bool) -> None:
-    assert Meant.model_validate(meant).has(of(ENDED, "main")) is fits
+    assert ChangeFilter.model_validate(meant).has(of(ENDED, "main")) is fits
 
 
 def test_what_rules_did_is_told_from_what_made_them_act() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.domain.instants import SECOND
-from chalicelib.domain.services import BUCKET, KEPT, Traffic
+from chalicelib.domain.services import BUCKET, HISTORY, Traffic
 from chalicelib.serving.traffic_counts import Counts
 from tests.serving.door import service
 from tests.serving.test_choosing import replica
@@ -56,10 +56,10 @@ def test_no_bucket_is_older_than_anybody_looks_back_and_then_all_is_forgotten() 
     counts = Counts("server")
     counts.came(RUN, 0)
     counts.went(RUN, SECOND)
-    assert said(counts, KEPT - SECOND)
-    last = said(counts, KEPT + BUCKET)
+    assert said(counts, HISTORY - SECOND)
+    last = said(counts, HISTORY + BUCKET)
     assert last is not None and last.buckets == () and last.quiet
-    assert said(counts, KEPT + 2 * BUCKET) is None and len(counts) == 0
+    assert said(counts, HISTORY + 2 * BUCKET) is None and len(counts) == 0
 
 
 def test_who_waits_first_is_urgent_once() -> None:
@@ -122,5 +122,5 @@ def test_a_service_that_ended_under_a_request_is_forgotten_once_that_is_over() -
     assert counts.busy == 1
     counts.went(RUN, SECOND)
     assert said(counts, 2 * SECOND)
-    said(counts, KEPT + 2 * BUCKET)
+    said(counts, HISTORY + 2 * BUCKET)
     assert not len(counts)

@@ -1,4 +1,4 @@
-"""Calls into nginx's shared memory, over its unix socket and one persistent connection."""
+"""Calls into nginx's shared memory, over its unix socket. One connection, kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATIENCE = 10.0
 
 
 class ControlError(Exception):
-    """nginx doesn't answer, or refuses a call."""
+    """nginx isn't there, or doesn't do what it is told."""
 
 
 class _Unix(http.client.HTTPConnection):
@@ -34,14 +34,14 @@ class Control:
         return list(self._call("GET", "/keys")["keys"])
 
     def set(self, entries: Mapping[str, Optional[str]]) -> None:
-        """Set all entries or none; None removes an entry."""
+        """All of them or none; None removes one."""
         self._call("POST", "/set", {key: False if text is None else text for key, text in entries.items()})
 
     def counts(self, runs: List[str], jobs: List[str]) -> Dict[str, Any]:
         return self._call("POST", "/counts", {"runs": runs, "jobs": jobs})
 
     def forget(self) -> None:
-        """Delete every cached verdict about a token."""
+        """Every verdict about tokens."""
         self._call("POST", "/forget", {})
 
     def close(self) -> None:
@@ -50,9 +50,9 @@ class Control:
             self._connection = None
 
     def _call(self, method: str, path: str, body: Any = None) -> Dict[str, Any]:
-        """Call nginx; once more on a fresh connection if the open one has ended, since every call may be repeated."""
+        """Once more on a fresh connection if the kept one has ended: every call may be repeated."""
         data = None if body is None else json.dumps(body).encode("utf-8")
-        for reused in (self._connection is not None, False):
+        for kept in (self._connection is not None, False):
             if self._connection is None:
                 self._connection = _Unix(self._path)
             try:
@@ -62,7 +62,7 @@ class Control:
                 break
             except (OSError, http.client.HTTPException) as problem:
                 self.close()
-                if not reused:
+                if not kept:
                     raise ControlError("nginx doesn't answer at %s: %s" % (self._path, problem)) from None
         if response.status != 200:
             raise ControlError("nginx refuses %s %s: %s" % (method, path, text[:300].decode("utf-8", "replace")))

@@ -1,10 +1,11 @@
-"""The agent's part of a gateway: installing nginx and keeping the gateway's program running, if the server orders one.
+"""This machine as a gateway's: if the server wants that, nginx and the gateway's program run here; if not, neither
+does.
 
 The program is a process of its own, as supervisors are: it outlives the agent, and the next agent finds it by its lock
-and goes on with it if its command line is right. The order is on disk, so that after a reboot the gateway serves
-without the server. Installing takes a minute and stopping seconds, so a thread does them, one step at a time.
+and keeps it if it runs what it should. What is wanted is on disk, so that after a reboot the gateway serves without the
+server. Installing takes a minute and stopping seconds, so a thread does them, one step at each look.
 
-The gateway's folder isn't inside the agent's, which only the agent's user may enter: nginx's workers must get there.
+The gateway's folder isn't inside the agent's, which is closed to everybody else: nginx's workers must be able to enter.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ else:
     shutil = LazyModule("shutil")
     subprocess = LazyModule("subprocess")
 
-CHECK_EVERY = 1.0  # seconds between checks of the program
-RETRY_FIRST, RETRY_MOST = 5.0, 300.0  # seconds until a failed step is retried: at first, at most
+LOOK = 1.0  # seconds between looks at the program
+AGAIN, SELDOM = 5.0, 300.0  # seconds until the next try of what failed: at first, at last
 TO_END = 15.0  # seconds for the program to end before it is killed
 MOST_LOG = 4 * 1024 * 1024  # bytes of the program's own log
-ORDER = "gateway.json"  # in the agent's folder: the server's order
-STATE = "state.json"  # in the gateway's folder: the program's own report
-PARTS = ("id", "num", "http", "https")  # the fields of an order
+ORDER = "gateway.json"  # in the agent's folder: what is wanted
+STATE = "state.json"  # in the gateway's: what its program says of itself
+PARTS = ("id", "num", "http", "https")  # of what the server wants
 
 Body = Dict[str, Any]
 
@@ -48,20 +49,20 @@ class Changed(Protocol):
 
 
 def folder_of(data: str) -> str:
-    """The gateway's folder; if root runs the agent, it is where other users may enter, unlike the agent's folder."""
+    """Root's is where others may pass, whatever the agent's own folder."""
     if os.geteuid():
         return data.rstrip("/") + "-gateway"
     return "/var/lib/dstack-gateway-" + hashlib.sha256(os.path.abspath(data).encode()).hexdigest()[:8]
 
 
 def carries(data: str) -> bool:
-    """Has the server ordered a gateway on this machine?"""
+    """Is this machine to carry a gateway?"""
     return os.path.exists(os.path.join(data, ORDER))
 
 
 def remove(data: str, folder: Optional[str] = None, patience: float = TO_END) -> None:
-    """End the program and its nginx, and delete their files; the order last, so that an interrupted removal is
-    repeated."""
+    """End the program and its nginx, and delete all that is theirs. What is wanted is forgotten last, so that this is
+    done again if it is cut off."""
     folder = folder or folder_of(data)
     if os.path.isdir(folder):
         from .nginx import Listens, Nginx
@@ -84,58 +85,58 @@ class GatewayRole:
         packages: "Optional[Packages]" = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`program` returns the path of the agent's program. `changed` is called with every new report, and with None
-        when the gateway has been removed."""
+        """`program`: writes the agent's modules and says where. `changed`: told of every change; None when nothing is
+        left of a gateway here."""
         self._data, self._program, self._changed, self._log = data, program, changed, log
-        self._folder_option, self._packages = folder, packages
+        self._given_folder, self._packages = folder, packages
         self._clock = clock
-        self._order: Optional[Body] = read_json(os.path.join(data, ORDER))
+        self._wanted: Optional[Body] = read_json(os.path.join(data, ORDER))
         self._reported: Optional[Body] = None
-        self._lock = threading.Lock()  # around the order and the report
-        self._wake, self._over = threading.Event(), threading.Event()
+        self._lock = threading.Lock()  # around what is wanted and told
+        self._news, self._over = threading.Event(), threading.Event()
         self._thread: Optional[threading.Thread] = None
         self._child: "Optional[subprocess.Popen[bytes]]" = None
-        self._failures, self._retry_at = 0, float("-inf")
+        self._failures, self._again_at = 0, float("-inf")
 
     @property
     def _folder(self) -> str:
-        return self._folder_option or folder_of(self._data)
+        return self._given_folder or folder_of(self._data)
 
     # On the agent's own thread ------------------------------------------------------------------------------------
 
     def begin(self) -> Optional[Body]:
-        """Go on with the order that an earlier agent stored. Returns the report for the first message, in which a
-        missing gateway would mean that it has been removed."""
-        if self._order is not None:
-            state = self._program_state() if running(self._folder) else None
-            self._reported = _report_of(self._order, state or {"state": "starting"})
+        """Go on with what an earlier agent of this machine was told. Returns what to tell of it: in the first message,
+        because one that says nothing of a gateway says that nothing is left of it."""
+        if self._wanted is not None:
+            said = self._said() if running(self._folder) else None
+            self._reported = _report_of(self._wanted, said or {"state": "starting"})
             self._work()
         return self._reported
 
     def want(self, order: Optional[Body]) -> None:
-        """Take the server's order; None removes the gateway. A repeated order changes nothing."""
+        """None: no gateway. What is wanted already changes nothing."""
         wanted = None if order is None else {name: order.get(name) for name in PARTS}
         with self._lock:
-            if wanted == self._order:
+            if wanted == self._wanted:
                 return
-            self._order, self._failures, self._retry_at = wanted, 0, float("-inf")
+            self._wanted, self._failures, self._again_at = wanted, 0, float("-inf")
         if wanted is not None:
             write_atomic(os.path.join(self._data, ORDER), json.dumps(wanted), durable=True)
-            self._report("starting")
+            self._tell("starting")
         self._work()
 
-    def removed(self) -> bool:
-        """Has the gateway been removed entirely, or was there none?"""
+    def gone(self) -> bool:
+        """Is nothing wanted, and nothing left?"""
         with self._lock:
-            return self._order is None and self._reported is None
+            return self._wanted is None and self._reported is None
 
     def close(self) -> None:
-        """End the thread; the program and nginx go on."""
+        """The program and nginx go on."""
         self._over.set()
-        self._wake.set()
+        self._news.set()
 
     def _work(self) -> None:
-        self._wake.set()
+        self._news.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="gateway-role", daemon=True)
             self._thread.start()
@@ -144,26 +145,26 @@ class GatewayRole:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            self._wake.clear()
+            self._news.clear()
             try:
-                self.step()
+                self.look()
             except Exception as problem:  # a thread that died silently would leave the gateway as it is for ever
                 self._failed("the agent: %r" % problem)
-            self._wake.wait(CHECK_EVERY)
+            self._news.wait(LOOK)
 
-    def step(self) -> None:
-        """Take one step towards what the server ordered."""
+    def look(self) -> None:
+        """Take one step towards what is wanted."""
         with self._lock:
-            wanted, reported = self._order, self._reported
+            wanted, reported = self._wanted, self._reported
         if wanted is None:
             if reported is not None:
                 remove(self._data, self._folder)
                 self._child = None
-                self._publish(None, wanted)
-        elif self._clock() >= self._retry_at:
-            self._ensure_running(wanted)
+                self._settle(None, wanted)
+        elif self._clock() >= self._again_at:
+            self._have(wanted)
 
-    def _ensure_running(self, wanted: Body) -> None:
+    def _have(self, wanted: Body) -> None:
         from .packages import InstallError
 
         command = self._command(wanted)
@@ -178,18 +179,18 @@ class GatewayRole:
             _end(self._folder, TO_END)
         elif self._reported is not None and self._reported["state"] == "running":
             self._log("the gateway's program has ended: it is started again")
-        packages = self._make_packages()
+        packages = self._needed()
         if packages.missing():
-            self._report("installing")
+            self._tell("installing")
             try:
                 packages.install()
             except InstallError as problem:
                 self._failed(str(problem))
                 return
-        self._report("starting")
+        self._tell("starting")
         self._start(command)
 
-    def _make_packages(self) -> "Packages":
+    def _needed(self) -> "Packages":
         if self._packages is None:
             from .packages import Packages
 
@@ -202,73 +203,73 @@ class GatewayRole:
         return command + (["--https", str(wanted["https"])] if wanted.get("https") else [])
 
     def _start(self, command: List[str]) -> None:
-        """Start the program. If it ends before it has reported its state, the last line of its log is the reason."""
+        """If it ends at once, or never gets to serving, its last words are the reason, and it is tried again later."""
         os.makedirs(self._folder, exist_ok=True)
-        log = os.path.join(self._folder, "program.log")
+        said = os.path.join(self._folder, "program.log")
         if os.path.exists(os.path.join(self._folder, STATE)):
             os.unlink(os.path.join(self._folder, STATE))
-        with open(log, "ab") as out:
+        with open(said, "ab") as out:
             self._child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/"
             )
         until = time.monotonic() + TO_END
         while time.monotonic() < until and not self._over.is_set():
             if self._child.poll() is not None:
-                lines = (read_text(log) or "").strip().splitlines()
-                self._failed("its program ends: " + (lines or ["it says nothing"])[-1])
+                words = (read_text(said) or "").strip().splitlines()
+                self._failed("its program ends: " + (words or ["it says nothing"])[-1])
                 return
             if self._report_state():
                 return
             time.sleep(0.05)
 
     def _report_state(self) -> bool:
-        """Pass on the program's own report. False if there is none yet."""
+        """Tell what the program says of itself. False if it hasn't said anything yet."""
         _cut(os.path.join(self._folder, "program.log"))
-        state = self._program_state()
-        if state is None:
+        said = self._said()
+        if said is None:
             return False
         self._failures = 0
-        self._report(state["state"], state.get("message", ""))
+        self._tell(said["state"], said.get("message", ""))
         return True
 
-    def _program_state(self) -> Optional[Body]:
+    def _said(self) -> Optional[Body]:
         return read_json(os.path.join(self._folder, STATE))
 
     def _failed(self, message: str) -> None:
         self._log("the gateway: " + message)
-        pause = min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(self._failures, 16))
-        self._failures, self._retry_at = self._failures + 1, self._clock() + pause
-        self._report("failed", message)
+        pause = min(SELDOM, AGAIN * 2.0 ** min(self._failures, 16))
+        self._failures, self._again_at = self._failures + 1, self._clock() + pause
+        self._tell("failed", message)
 
-    def _report(self, state: str, message: str = "") -> None:
+    def _tell(self, state: str, message: str = "") -> None:
         with self._lock:
-            wanted = self._order
+            wanted = self._wanted
         if wanted is not None:
-            self._publish(_report_of(wanted, {"state": state, "message": message}), wanted)
+            self._settle(_report_of(wanted, {"state": state, "message": message}), wanted)
 
-    def _publish(self, report: Optional[Body], wanted: Optional[Body]) -> None:
-        """Report a change, unless the order is another one by now."""
+    def _settle(self, report: Optional[Body], wanted: Optional[Body]) -> None:
+        """What is true now, unless something else is wanted meanwhile."""
         with self._lock:
-            if self._order != wanted or report == self._reported:
+            if self._wanted != wanted or report == self._reported:
                 return
             self._reported = report
         self._changed(report)
 
 
-def _report_of(order: Body, state: Body) -> Body:
-    """The report for the server: the order, and the program's state."""
-    return dict(order, state=state["state"], message=state.get("message", "")[: TEXT_MOST["message"]])
+def _report_of(wanted: Body, said: Body) -> Body:
+    """What the server is told of it."""
+    return dict(wanted, state=said["state"], message=said.get("message", "")[: TEXT_MOST["message"]])
 
 
 def _cut(log: str) -> None:
-    """Rotate the log that the program has open."""
+    """The program has it open, and goes on at its beginning."""
     if os.path.exists(log) and os.path.getsize(log) > MOST_LOG:
         shutil.copyfile(log, log + ".1")
         os.truncate(log, 0)
 
 
 def running(folder: str) -> int:
-    """The pid of the program that runs in this folder; 0 if there is none."""
+    """The process of the program that has this folder; 0 if there is none."""
     path = os.path.join(folder, "lock")
     if not os.path.exists(path):
         return 0
@@ -289,16 +290,16 @@ def _command_of(pid: int) -> List[str]:
 
 
 def _end(folder: str, patience: float) -> None:
-    """End the program; nginx goes on."""
-    deadline, number = time.monotonic() + patience, signal.SIGTERM
+    """The program alone; nginx goes on."""
+    deadline, asked = time.monotonic() + patience, signal.SIGTERM
     while True:
         pid = running(folder)
         if not pid:
             return
         try:
-            os.kill(pid, number)
+            os.kill(pid, asked)
         except ProcessLookupError:
             return
         if time.monotonic() > deadline:
-            number = signal.SIGKILL
+            asked = signal.SIGKILL
         time.sleep(0.05)

@@ -1,6 +1,6 @@
-"""Clearing a machine: end every task, delete what tasks left outside their folders, then empty the agent's folder.
+"""Clearing a machine: end every task, delete what tasks left outside their folders, then all in the agent's own folder.
 
-It can be repeated, even after being killed half-way. It runs only while no agent is running.
+It can be repeated, even after being killed half-way. It runs only while no agent does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEP = 0.05
 
 
 def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
-    """End all tasks and empty the data folder. Returns what prevented that; empty if nothing is left."""
+    """Empties the data folder. Returns why it couldn't; empty if nothing is left."""
     problem = end_tasks(data, runtimes, roster, patience)
     if not problem:
         wipe(data)
@@ -30,27 +30,27 @@ def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience:
 
 
 def end_tasks(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
-    """End the gateway and every task, and delete what they left outside the folder. Returns what prevented that."""
+    """Ends every task, with all that they left outside, and the gateway. Returns why it couldn't."""
     gateway_role.remove(data)
-    running = _end_all(roster, patience)
-    if running:
-        return "these tasks don't end: %s" % ", ".join(_with_reason(roster, task) for task in running)
+    left = _ended(roster, patience)
+    if left:
+        return "these tasks don't end: %s" % ", ".join(_with_reason(roster, task) for task in left)
     for runtime in runtimes.values():
         runtime.sweep(set())
-    problems = volumes.sweep(data)
+    kept = volumes.sweep(data)
     Holds().tidy()
     accounts.tidy()
-    return "; ".join(problems)
+    return "; ".join(kept)
 
 
 def _with_reason(roster: Roster, task: str) -> str:
-    """A task's id, with the users of its disk if they prevent its removal."""
-    report = roster.report(task)
-    return "%s (%s)" % (task, report.get("held_by")) if report.get("held") else task
+    """A disk that somebody uses keeps its task."""
+    said = roster.report(task)
+    return "%s (%s)" % (task, said.get("held_by")) if said.get("held") else task
 
 
 def wipe(data: str) -> None:
-    """Delete everything in the data folder."""
+    """Deletes what is in the data folder."""
     for name in os.listdir(data):
         path = os.path.join(data, name)
         if os.path.isdir(path) and not os.path.islink(path):
@@ -59,26 +59,26 @@ def wipe(data: str) -> None:
             os.unlink(path)
 
 
-def _end_all(roster: Roster, patience: float) -> List[str]:
-    """End and remove every task. Returns those that don't end."""
-    remaining, deadline = roster.tasks(), time.monotonic() + patience
-    for task in remaining:
+def _ended(roster: Roster, patience: float) -> List[str]:
+    """Ends and removes every task. Returns those that don't end."""
+    left, deadline = roster.tasks(), time.monotonic() + patience
+    for task in left:
         if not roster.over(task):
             roster.abort(task)
             if roster.orphaned(task):  # a new supervisor finds the abort request and carries it out
-                roster.launch(task, _fetch_nothing)
-    while remaining:
+                roster.launch(task, _nothing)
+    while left:
         roster.reap()
-        roster.end_logins(remaining)
-        for task in [task for task in remaining if roster.over(task)]:
+        roster.end_logins(left)
+        for task in [task for task in left if roster.over(task)]:
             roster.remove(task)
-            remaining.remove(task)
-        if remaining and time.monotonic() > deadline:
-            return remaining
-        if remaining:
+            left.remove(task)
+        if left and time.monotonic() > deadline:
+            return left
+        if left:
             time.sleep(STEP)
     return []
 
 
-def _fetch_nothing(url: str, place: str) -> None:
-    """Stand in for `fetch`: a task that is about to end needs no files."""
+def _nothing(url: str, place: str) -> None:
+    """A task that is about to end needs no files."""

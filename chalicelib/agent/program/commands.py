@@ -1,4 +1,4 @@
-"""The commands of a session to its agent: the server's orders, each passed on once."""
+"""What a session has its agent do: the server's wishes, each passed on once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Skip:
 
 @record(frozen=True)
 class PutLog:
-    """Upload this part of a log to `url`, and report the outcome (`put_done`)."""
+    """Put this part of a log there, and say how that went (`put_done`)."""
 
     chunk: Chunk
     url: str
@@ -60,7 +60,7 @@ class PutLog:
 
 @record(frozen=True)
 class Rekey:
-    """Let these keys log in to this task from now on, and no others."""
+    """From now on these keys may log in to this task, and no others."""
 
     task: str
     access: str
@@ -69,7 +69,7 @@ class Rekey:
 
 @record(frozen=True)
 class Reroute:
-    """Make these the workers of this router's task."""
+    """From now on these are the workers of this router's task."""
 
     task: str
     workers: str
@@ -77,7 +77,7 @@ class Reroute:
 
 
 @record(frozen=True)
-class SaveCredential:
+class Keep:
     """Save this credential; every later message uses it."""
 
     credential: str
@@ -85,21 +85,21 @@ class SaveCredential:
 
 @record(frozen=True)
 class Dial:
-    """Connect this machine's end of a stream: {id, ticket, task, target, …}."""
+    """The server wants an end of a stream: {id, ticket, task, target, …}."""
 
     order: Body
 
 
 @record(frozen=True)
 class Carry:
-    """Run this replica of a gateway: {id, num, http, https}; None: remove the gateway."""
+    """Carry this replica of a gateway: {id, num, http, https}. None: no gateway any more."""
 
     gateway: Optional[Body]
 
 
 @record(frozen=True)
 class End:
-    """End every task, delete everything, stop: the instance is no longer wanted."""
+    """The instance is no longer wanted: end every task, leave nothing, stop."""
 
 
-Command = Union[Start, Stop, Abort, Remove, Rekey, Reroute, Trim, Skip, PutLog, SaveCredential, Dial, Carry, End]
+Command = Union[Start, Stop, Abort, Remove, Rekey, Reroute, Trim, Skip, PutLog, Keep, Dial, Carry, End]

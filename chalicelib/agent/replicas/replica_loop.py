@@ -101,7 +101,7 @@ class ReplicaLoop:
 
     async def _straight(self, replica: WatchedReplica) -> str:
         try:
-            return await self._loop.run_in_executor(self._threads, replica.port.direct_address)
+            return await self._loop.run_in_executor(self._threads, replica.port.straight)
         except OSError:  # the engine doesn't tell: there is another way
             return ""
 

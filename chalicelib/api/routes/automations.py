@@ -1,4 +1,4 @@
-"""Stored configurations over HTTP. Any member may store one, since it is applied with its author's rights."""
+"""Stored configurations over HTTP. Any member may store one: it is applied with its author's rights, as any is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def delete(call: Call) -> None:
 
 
 def _shown(stored: Automation) -> Any:
-    """A stored configuration without its content, which may contain keys and passwords."""
+    """Without the configuration: it may hold keys and passwords."""
     return {
         "id": stored.id,
         "name": stored.name,

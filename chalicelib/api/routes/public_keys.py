@@ -26,8 +26,8 @@ def list_keys(call: Call) -> Any:
 
 
 def add(call: Call) -> Any:
-    body = call.parse(AddPublicKeyBody)
-    return public_key_json(public_keys.add_key(call.plane, call.actor, body.key, body.name))
+    asked = call.parse(AddPublicKeyBody)
+    return public_key_json(public_keys.add_key(call.plane, call.actor, asked.key, asked.name))
 
 
 def delete(call: Call) -> None:

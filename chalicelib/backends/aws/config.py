@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, Tag
 
 from chalicelib.backends.configs import CREDS, EXPERIMENTAL, PUBLIC_IPS, TAGS, RegionalBackend, shaped
-from chalicelib.domain.specs.credentials import AccessKeyCreds, DefaultCreds, Word, Words, by_type
+from chalicelib.domain.specs.credentials import AccessKeyCreds, DefaultCreds, Text, Texts, by_type
 from chalicelib.domain.specs.profiles import Tags
 from chalicelib.domain.specs.reading import TAG, Spec
 from chalicelib.domain.specs.secrecy import SECRET
@@ -16,7 +16,7 @@ from chalicelib.domain.specs.secrecy import SECRET
 class AWSKeyCreds(AccessKeyCreds):
     """A pair of keys of AWS. Temporary ones have a session token as well, and work until that expires."""
 
-    session_token: Annotated[Word | None, SECRET] = Field(
+    session_token: Annotated[Text | None, SECRET] = Field(
         default=None, description="The session token of temporary keys."
     )
 
@@ -34,11 +34,11 @@ _OWNER = shaped(r"self|[0-9]{12}", "the owner of an image", "self` or `123456789
 class AWSOSImage(Spec):
     """An operating system image."""
 
-    name: Word = Field(description="The image's name.")
+    name: Text = Field(description="The image's name.")
     owner: Annotated[str, AfterValidator(_OWNER)] = Field(
         default="self", description="The account it belongs to, 12 digits, or `self`."
     )
-    user: Word = Field(description="Its user. Nothing logs in to a machine, so it isn't used.")
+    user: Text = Field(description="Its user. Nothing logs in to a machine, so it isn't used.")
 
 
 class AWSOSImages(Spec):
@@ -53,18 +53,18 @@ class AWSBackendConfig(RegionalBackend):
 
     type: Literal["aws"] = Field(description="`aws`.")
     creds: AWSCreds = Field(description=CREDS)
-    vpc_name: Word | None = Field(default=None, description="The VPC's name, where `vpc_ids` has none.")
-    vpc_ids: dict[str, Word] | None = Field(default=None, description="The VPC's id by region.")
+    vpc_name: Text | None = Field(default=None, description="The VPC's name, where `vpc_ids` has none.")
+    vpc_ids: dict[str, Text] | None = Field(default=None, description="The VPC's id by region.")
     default_vpcs: bool = Field(default=True, description="Use the default VPC where no other is set.")
     public_ips: bool = Field(default=True, description=PUBLIC_IPS)
-    security_group_ids: dict[str, Word] | None = Field(
+    security_group_ids: dict[str, Text] | None = Field(
         default=None,
         description="The machines' security group by region, which stays as it is. It must let them call out, and "
         "those of a cluster reach each other. Elsewhere one is made that does.",
     )
-    iam_instance_profile: Word | None = Field(
+    iam_instance_profile: Text | None = Field(
         default=None, description="The instance profile of the machines. Its role's name begins with `dstack-machine`."
     )
     tags: Annotated[Tags, Field(max_length=MOST_TAGS)] | None = Field(default=None, description=TAGS)
     os_images: AWSOSImages | None = Field(default=None, description="Images to start machines from.")
-    experimental_instance_types: Words | None = Field(default=None, description=EXPERIMENTAL)
+    experimental_instance_types: Texts | None = Field(default=None, description=EXPERIMENTAL)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, Tag, model_validator
 
 from chalicelib.backends.configs import CREDS, PUBLIC_IPS, TAGS, RegionalBackend, shaped
-from chalicelib.domain.specs.credentials import Confidential, DefaultCreds, Secret, Word, by_type
+from chalicelib.domain.specs.credentials import Confidential, DefaultCreds, Secret, Text, by_type
 from chalicelib.domain.specs.profiles import Tags
 from chalicelib.domain.specs.reading import TAG, faults
 
@@ -36,10 +36,10 @@ class AzureBackendConfig(RegionalBackend):
     """Microsoft Azure."""
 
     type: Literal["azure"] = Field(description="`azure`.")
-    tenant_id: Word = Field(description="The tenant's id.")
-    subscription_id: Word = Field(description="The subscription's id.")
+    tenant_id: Text = Field(description="The tenant's id.")
+    subscription_id: Text = Field(description="The subscription's id.")
     creds: AzureCreds = Field(description=CREDS)
-    resource_group: Word | None = Field(default=None, description="The resource group; one is created unless set.")
+    resource_group: Text | None = Field(default=None, description="The resource group; one is created unless set.")
     vpc_ids: dict[str, Annotated[str, AfterValidator(_NETWORK)]] | None = Field(
         default=None, description="The network by location, in the form `group/network`."
     )

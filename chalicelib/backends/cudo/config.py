@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from chalicelib.backends.configs import CREDS, RegionalBackend
-from chalicelib.domain.specs.credentials import ApiKeyCreds, Word
+from chalicelib.domain.specs.credentials import ApiKeyCreds, Text
 
 
 class CudoBackendConfig(RegionalBackend):
     """CUDO Compute."""
 
     type: Literal["cudo"] = Field(description="`cudo`.")
-    project_id: Word = Field(description="The project's id.")
+    project_id: Text = Field(description="The project's id.")
     creds: ApiKeyCreds = Field(description=CREDS)

@@ -22,7 +22,7 @@ import orjson
 
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned, described
 from chalicelib.backends.kit.limits import TokenBucket
-from chalicelib.domain.instants import SECOND, Micros, pause_asked
+from chalicelib.domain.instants import SECOND, Micros, retry_after
 from chalicelib.errors import Bug, Throttled, Transient
 
 DEADLINE = 30.0  # seconds, of a call that has no other
@@ -172,7 +172,7 @@ class RestClient:
         failure = self._failure_of(answer.status, data)
         if failure is None or not (wait := answer.headers.get("retry-after", "")):
             return failure
-        return replace(failure, retry_after=pause_asked(wait, self._now()) / SECOND)
+        return replace(failure, retry_after=retry_after(wait, self._now()) / SECOND)
 
 
 def _segment(part: str) -> str:

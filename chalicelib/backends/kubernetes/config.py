@@ -6,14 +6,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from chalicelib.domain.specs.credentials import Confidential, Secret, Word, one_of
-from chalicelib.domain.specs.reading import JsonSchema, Spec, Whole, faults
+from chalicelib.domain.specs.credentials import Confidential, Secret, Text, one_of
+from chalicelib.domain.specs.reading import Integer, JsonSchema, Spec, faults
 
 
 class Kubeconfig(Confidential):
     """A kubeconfig, by path or by value."""
 
-    filename: Word | None = Field(default=None, description="The file; or `data`.")
+    filename: Text | None = Field(default=None, description="The file; or `data`.")
     data: Secret | None = Field(default=None, description="Its text; or `filename`.")
 
     @model_validator(mode="after")
@@ -25,14 +25,14 @@ class Kubeconfig(Confidential):
 class KubernetesProxyJump(Spec):
     """How to reach the cluster's nodes from outside."""
 
-    hostname: Word | None = Field(default=None, description="The address of a node; detected unless set.")
-    port: Whole | None = Field(default=None, description="Its port; detected unless set.", ge=1, le=65535)
+    hostname: Text | None = Field(default=None, description="The address of a node; detected unless set.")
+    port: Integer | None = Field(default=None, description="Its port; detected unless set.", ge=1, le=65535)
 
 
 class KubernetesContext(Spec):
     """A cluster: a context of the kubeconfig. Its name is the region."""
 
-    name: Word = Field(description="The context's name.")
+    name: Text = Field(description="The context's name.")
     proxy_jump: KubernetesProxyJump | None = Field(default=None, description="How to reach its nodes.")
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = ({"type": "string", "examples": ["my-cluster"]},)
@@ -53,7 +53,7 @@ class KubernetesBackendConfig(Spec):
     proxy_jump: KubernetesProxyJump | None = Field(
         default=None, description="The older form for one cluster; with `contexts`, each has its own."
     )
-    namespace: Word | None = Field(default=None, description="The older form for one cluster; `default` unless set.")
+    namespace: Text | None = Field(default=None, description="The older form for one cluster; `default` unless set.")
 
     @model_validator(mode="after")
     def _one_form(self) -> KubernetesBackendConfig:

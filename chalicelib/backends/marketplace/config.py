@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from chalicelib.domain.specs.credentials import Words
+from chalicelib.domain.specs.credentials import Texts
 from chalicelib.domain.specs.reading import Spec
 
 
@@ -14,4 +14,4 @@ class SkyBackendConfig(Spec):
     """The hosted marketplace."""
 
     type: Literal["dstack"] = Field(description="`dstack`.")
-    base_backends: Words | None = Field(default=None, description="Its backends to use; all unless set.")
+    base_backends: Texts | None = Field(default=None, description="Its backends to use; all unless set.")

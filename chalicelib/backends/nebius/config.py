@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from chalicelib.backends.configs import CREDS, TAGS, RegionalBackend
-from chalicelib.domain.specs.credentials import Confidential, Secret, Word, Words, one_of
+from chalicelib.domain.specs.credentials import Confidential, Secret, Text, Texts, one_of
 from chalicelib.domain.specs.profiles import Tags
 from chalicelib.domain.specs.reading import fault, faults
 
@@ -16,10 +16,10 @@ class NebiusServiceAccountCreds(Confidential):
     """A service account: one file with all of it, or its ids and its private key."""
 
     type: Literal["service_account"] = Field(description="`service_account`.")
-    filename: Word | None = Field(default=None, description="A file with all of it; instead of the rest.")
+    filename: Text | None = Field(default=None, description="A file with all of it; instead of the rest.")
     service_account_id: Secret | None = Field(default=None, description="The account's id.")
     public_key_id: Secret | None = Field(default=None, description="The id of its public key.")
-    private_key_file: Word | None = Field(default=None, description="A file with its private key.")
+    private_key_file: Text | None = Field(default=None, description="A file with its private key.")
     private_key_content: Secret | None = Field(default=None, description="Its private key; or `private_key_file`.")
 
     @model_validator(mode="after")
@@ -42,6 +42,6 @@ class NebiusBackendConfig(RegionalBackend):
 
     type: Literal["nebius"] = Field(description="`nebius`.")
     creds: NebiusServiceAccountCreds = Field(description=CREDS)
-    projects: Words | None = Field(default=None, description="Ids of projects to use, one a region.")
-    fabrics: Words | None = Field(default=None, description="InfiniBand fabrics to use; any unless set.")
+    projects: Texts | None = Field(default=None, description="Ids of projects to use, one a region.")
+    fabrics: Texts | None = Field(default=None, description="InfiniBand fabrics to use; any unless set.")
     tags: Tags | None = Field(default=None, description=TAGS)

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from chalicelib.backends.configs import shaped
-from chalicelib.domain.specs.credentials import Confidential, Secret, Word, Words, one_of
-from chalicelib.domain.specs.reading import Spec, Whole, faults
+from chalicelib.domain.specs.credentials import Confidential, Secret, Text, Texts, one_of
+from chalicelib.domain.specs.reading import Integer, Spec, faults
 
 
 class SlurmPrivateKey(Confidential):
     """A private SSH key, by path or by value."""
 
-    path: Word | None = Field(default=None, description="A file with the key; or `content`.")
+    path: Text | None = Field(default=None, description="A file with the key; or `content`.")
     content: Secret | None = Field(default=None, description="The key; or `path`.")
 
     @model_validator(mode="after")
@@ -32,21 +32,21 @@ class SlurmGPUPartitions(Spec):
     gpu: Annotated[str, AfterValidator(_GPU)] = Field(
         description="The GPU's name, with the vendor before it and the memory after it if needed."
     )
-    partitions: Words = Field(description="The partitions.", min_length=1)
+    partitions: Texts = Field(description="The partitions.", min_length=1)
 
 
 class SlurmCluster(Spec):
     """A cluster, reached through its login node. Its name is the region."""
 
-    name: Word = Field(description="Its name.")
-    hostname: Word = Field(description="The login node's address.")
-    port: Whole | None = Field(default=None, description="The port of its SSH server; 22 unless set.", ge=1, le=65535)
-    user: Word = Field(description="The user to log in as.")
+    name: Text = Field(description="Its name.")
+    hostname: Text = Field(description="The login node's address.")
+    port: Integer | None = Field(default=None, description="The port of its SSH server; 22 unless set.", ge=1, le=65535)
+    user: Text = Field(description="The user to log in as.")
     private_key: SlurmPrivateKey = Field(description="The key to log in with.")
     gpu_partitions: tuple[SlurmGPUPartitions, ...] | None = Field(
         default=None, description="Which partitions have which GPU; unset, no job gets one."
     )
-    cpu_partitions: Words | None = Field(default=None, description="Partitions for jobs without a GPU.")
+    cpu_partitions: Texts | None = Field(default=None, description="Partitions for jobs without a GPU.")
 
 
 class SlurmBackendConfig(Spec):

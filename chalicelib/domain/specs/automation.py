@@ -13,26 +13,26 @@ from chalicelib.domain.state_changes import StateChange
 
 Action = Literal["apply", "stop", "delete"]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
-Word = Annotated[str, Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _listed(written: Any) -> Any:
     return [written] if isinstance(written, str) else written
 
 
-Words = Annotated[tuple[Word, ...], Field(min_length=1), Reads(_listed, ({"type": "string"},))]
+Texts = Annotated[tuple[Text, ...], Field(min_length=1), Reads(_listed, ({"type": "string"},))]
 Types = Annotated[tuple[EventType, ...], Field(min_length=1), Reads(_listed, ({"type": "string"},))]
 
 
-class Meant(Spec):
+class ChangeFilter(Spec):
     """State changes, by what they are about. What isn't given may be anything."""
 
-    project: Words | None = Field(default=None, description="The project's name.")
-    target: Words | None = Field(default=None, description="The type of what has changed: `run`, `job`, `fleet`, …")
-    name: Words | None = Field(default=None, description="The name of what has changed.")
+    project: Texts | None = Field(default=None, description="The project's name.")
+    target: Texts | None = Field(default=None, description="The type of what has changed: `run`, `job`, `fleet`, …")
+    name: Texts | None = Field(default=None, description="The name of what has changed.")
     type: Types | None = Field(default=None, description="What happened: `created`, `status`, `deleted`, …")
-    status: Words | None = Field(default=None, description="The status that it has now: `failed`, `done`, …")
-    reason: Words | None = Field(default=None, description="Why: `job_failed`, `stopped_by_user`, …")
+    status: Texts | None = Field(default=None, description="The status that it has now: `failed`, `done`, …")
+    reason: Texts | None = Field(default=None, description="Why: `job_failed`, `stopped_by_user`, …")
 
     def has(self, change: StateChange) -> bool:
         return (
@@ -49,9 +49,9 @@ class AutomationOrder(Spec):
     """What a rule asks for about one event."""
 
     rule: Name = Field(description="The rule's name.")
-    event: Word = Field(description="The event's id.")
-    project: Word = Field(description="The project of the configuration.")
-    configuration: Word = Field(description="The name of the stored configuration.")
+    event: Text = Field(description="The event's id.")
+    project: Text = Field(description="The project of the configuration.")
+    configuration: Text = Field(description="The name of the stored configuration.")
     action: Action = Field(description="What to do with what it describes.")
 
 

@@ -14,8 +14,8 @@ from chalicelib.domain.specs.reading import TAG, Spec, fault
 
 Confidential = secrecy.Confidential
 Secret = secrecy.Secret
-Word = Annotated[str, Field(min_length=1)]
-Words = tuple[Word, ...]
+Text = Annotated[str, Field(min_length=1)]
+Texts = tuple[Text, ...]
 
 
 def by_type(*models: type[BaseModel]) -> Discriminator:

@@ -60,17 +60,17 @@ def zone_problem(name: str) -> tuple[str, str] | None:
 
 def next_after(expression: str, at: datetime, zone: str = "UTC") -> datetime | None:
     """The first moment after `at` that a valid expression means in that zone; None if it never comes."""
-    wanted, local = _parsed(expression), ZoneInfo(zone)
+    parsed, local = _parsed(expression), ZoneInfo(zone)
     here = at.astimezone(local).date()
-    for day in _days(wanted, here - timedelta(days=1)):  # what was skipped late in a day comes the day after
-        found = [moment for moment in _moments(wanted, day, local) if moment > at]
+    for day in _days(parsed, here - timedelta(days=1)):  # what was skipped late in a day comes the day after
+        found = [moment for moment in _moments(parsed, day, local) if moment > at]
         if found:
             return min(found)
     return None
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Parsed:
     minutes: frozenset[int]
     hours: frozenset[int]
     days: frozenset[int]
@@ -80,7 +80,7 @@ class _Wanted:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(expression: str) -> _Wanted:
+def _parsed(expression: str) -> _Parsed:
     texts = expression.split()
     minutes, hours, days, months, weekdays = (
         frozenset(
@@ -88,7 +88,7 @@ def _parsed(expression: str) -> _Wanted:
         )
         for text, (_, low, high, words) in zip(texts, _FIELDS, strict=True)
     )
-    return _Wanted(minutes, hours, days, _LAST in texts[2].lower().split(","), months, weekdays)
+    return _Parsed(minutes, hours, days, _LAST in texts[2].lower().split(","), months, weekdays)
 
 
 def _values(item: str, low: int, high: int, words: list[str]) -> Iterator[int]:
@@ -104,23 +104,23 @@ def _number(text: str, low: int, words: list[str]) -> int:
     return int(text) if text.isdigit() else words.index(text.lower()) + low
 
 
-def _days(wanted: _Wanted, first: date) -> Iterator[date]:
+def _days(parsed: _Parsed, first: date) -> Iterator[date]:
     """The days that match, from `first` on."""
     for month in range(first.month - 1, first.month - 1 + 12 * _YEARS):
         year, number = first.year + month // 12, month % 12 + 1
-        if number in wanted.months and year <= date.max.year:
-            days = (date(year, number, day) for day in sorted(_days_of(wanted, year, number)))
-            yield from (day for day in days if day >= first and day.weekday() in wanted.weekdays)
+        if number in parsed.months and year <= date.max.year:
+            days = (date(year, number, day) for day in sorted(_days_of(parsed, year, number)))
+            yield from (day for day in days if day >= first and day.weekday() in parsed.weekdays)
 
 
-def _days_of(wanted: _Wanted, year: int, month: int) -> set[int]:
+def _days_of(parsed: _Parsed, year: int, month: int) -> set[int]:
     last = calendar.monthrange(year, month)[1]
-    return {day for day in wanted.days if day <= last} | ({last} if wanted.last_day else set())
+    return {day for day in parsed.days if day <= last} | ({last} if parsed.last_day else set())
 
 
-def _moments(wanted: _Wanted, day: date, zone: tzinfo) -> Iterator[datetime]:
-    for hour in wanted.hours:
-        for minute in wanted.minutes:
+def _moments(parsed: _Parsed, day: date, zone: tzinfo) -> Iterator[datetime]:
+    for hour in parsed.hours:
+        for minute in parsed.minutes:
             yield datetime.combine(day, time(hour, minute), zone).astimezone(UTC)
 
 

@@ -21,7 +21,7 @@ from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.profiles import BackendOptions, Profile, Retrying, SpotPolicy, Tags
 from chalicelib.domain.specs.providers import BackendName
 from chalicelib.domain.specs.quantities import IdleDuration
-from chalicelib.domain.specs.reading import TAG, JsonSchema, Number, Reads, Spec, Whole, fault, faults, from_file
+from chalicelib.domain.specs.reading import TAG, Integer, JsonSchema, Number, Reads, Spec, fault, faults, from_file
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.secrecy import Confidential, Secret
 
@@ -34,9 +34,9 @@ _TEXT = {"type": "string"}
 class FleetNodesSpec(Spec):
     """How many machines: never fewer than `min`, `target` at first, never more than `max`."""
 
-    min: Whole = Field(default=0, description="The minimum; 0 unless set.", ge=0, le=_MOST)
-    target: Whole = Field(default=0, description="The initial number; `min` unless set.", ge=0, le=_MOST)
-    max: Whole | None = Field(default=None, description="The maximum; no limit if null.", ge=0, le=_MOST)
+    min: Integer = Field(default=0, description="The minimum; 0 unless set.", ge=0, le=_MOST)
+    target: Integer = Field(default=0, description="The initial number; `min` unless set.", ge=0, le=_MOST)
+    max: Integer | None = Field(default=None, description="The maximum; no limit if null.", ge=0, le=_MOST)
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
         _COUNT,
@@ -93,7 +93,7 @@ class SSHProxyParams(Spec):
     """A jump host."""
 
     hostname: str = Field(description="Its address.", min_length=1)
-    port: Whole | None = Field(default=None, description="The port of its SSH server; 22 unless set.", ge=1, le=65535)
+    port: Integer | None = Field(default=None, description="The port of its SSH server; 22 unless set.", ge=1, le=65535)
     user: str = Field(description="The user to log in as.")
     identity_file: str = Field(description="The private key to log in with.")
     ssh_key: SSHKey | None = Field(default=None, description="Filled in from `identity_file`.")
@@ -146,7 +146,7 @@ class SSHHostParams(Spec):
     """A host of an SSH fleet."""
 
     hostname: str = Field(description="Its address.", min_length=1)
-    port: Whole | None = Field(default=None, description="The port of its SSH server.", ge=1, le=65535)
+    port: Integer | None = Field(default=None, description="The port of its SSH server.", ge=1, le=65535)
     user: str | None = Field(default=None, description="The user to log in as.")
     identity_file: str | None = Field(default=None, description="The private key to log in with.")
     proxy_jump: SSHProxyParams | None = Field(default=None, description="A jump host.")
@@ -170,7 +170,7 @@ class SSHParams(Spec):
     """The hosts of an SSH fleet, and how to log in."""
 
     user: str | None = Field(default=None, description="The user to log in as, for hosts that set none.")
-    port: Whole | None = Field(
+    port: Integer | None = Field(
         default=None, description="The port of the SSH server, for hosts that set none.", ge=1, le=65535
     )
     identity_file: str | None = Field(

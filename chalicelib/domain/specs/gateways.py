@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from chalicelib.domain.specs.profiles import Tags
 from chalicelib.domain.specs.providers import HOSTS, BackendName, ProviderUnion
-from chalicelib.domain.specs.reading import Spec, Whole, faults, unset
+from chalicelib.domain.specs.reading import Integer, Spec, faults, unset
 from chalicelib.domain.specs.secrecy import Confidential, Secret
 
-Port = Annotated[Whole, Field(ge=1, le=65_535)]
+Port = Annotated[Integer, Field(ge=1, le=65_535)]
 Fault = tuple[str, str, str, str]  # code, message, hint, field
 
 
@@ -99,7 +99,7 @@ class GatewayConfiguration(Spec):
     certificate: Certificate | None = Field(
         default=LetsEncryptGatewayCertificate(), description="The certificate; null for none."
     )
-    replicas: Whole | None = Field(default=None, description="How many machines; 1 unless set.", ge=1, le=9)
+    replicas: Integer | None = Field(default=None, description="How many machines; 1 unless set.", ge=1, le=9)
     tags: Tags | None = Field(default=None, description="Tags for its resources in the cloud.")
 
     @property
@@ -143,9 +143,9 @@ class GatewayConfiguration(Spec):
             yield "exclusive", "without a certificate there is no https", "remove `https_port`", "https_port"
         if kind == "lets-encrypt" and not self.public_ip:
             yield "exclusive", "Let's Encrypt must reach the gateway", "remove `public_ip`", "public_ip"
-        kept_by = self.certificate if isinstance(self.certificate, ProviderGatewayCertificate) else None
-        if kept_by and kept_by.BACKEND not in ("", self.backend):
-            why = f"`{kind}` is a certificate of {kept_by.OWNER}"
+        provider_kept = self.certificate if isinstance(self.certificate, ProviderGatewayCertificate) else None
+        if provider_kept and provider_kept.BACKEND not in ("", self.backend):
+            why = f"`{kind}` is a certificate of {provider_kept.OWNER}"
             yield "exclusive", why, "use `lets-encrypt`", "certificate"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from chalicelib.domain.specs.reading import TAG, JsonSchema, Looks, Reads, Spec, Whole, fault, faults, is_number
+from chalicelib.domain.specs.reading import TAG, Integer, JsonSchema, Reads, Spec, TextPattern, fault, faults, is_number
 
 _TEXT = {"type": "string"}
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
@@ -18,8 +18,10 @@ _PORTS = re.compile(r"(?:([0-9]{1,9}|\*):)?([0-9]{1,9})")
 class PortMapping(Spec):
     """A port of the container, and the local port it is forwarded to while attached."""
 
-    local_port: Whole | None = Field(default=None, description="The local port; any free one if null.", ge=1, le=65535)
-    container_port: Whole = Field(description="The port in the container.", ge=1, le=65535)
+    local_port: Integer | None = Field(
+        default=None, description="The local port; any free one if null.", ge=1, le=65535
+    )
+    container_port: Integer = Field(description="The port in the container.", ge=1, le=65535)
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
         _PORT,
@@ -70,7 +72,7 @@ def absolute(path: str) -> str:
     return str(PurePosixPath(path))
 
 
-AbsolutePath = Annotated[str, AfterValidator(absolute), Looks("^/")]
+AbsolutePath = Annotated[str, AfterValidator(absolute), TextPattern("^/")]
 
 
 def _mount_halves(written: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.profiles import ProfileParams
-from chalicelib.domain.specs.reading import JsonSchema, Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import Integer, JsonSchema, Spec, fault, faults
 from chalicelib.domain.specs.services import GatewayChoice
 
 _TEXT = {"type": "string"}
@@ -73,20 +73,24 @@ class PresetConfiguration(ProfileParams):
     base: str | None = Field(default=None, description="Short for `model: {base: ...}`.")
     repo: str | None = Field(default=None, description="Short for `model: {repo: ...}`.")
     prompt: PresetPrompt | None = Field(default=None, description="Additional instructions for the agent.")
-    min_context_length: Whole | None = Field(
+    min_context_length: Integer | None = Field(
         default=None, description="The context length it must support, in tokens.", gt=0, le=_MOST
     )
-    max_ttft: Whole | None = Field(
+    max_ttft: Integer | None = Field(
         default=None, description="The longest time to the first token, in milliseconds.", gt=0, le=_MOST
     )
-    trials: Whole | None = Field(default=None, description="How many variants to try.", gt=0, le=_MOST)
-    concurrency: Whole | None = Field(default=None, description="How many concurrent requests.", gt=0, le=_MOST)
+    trials: Integer | None = Field(default=None, description="How many variants to try.", gt=0, le=_MOST)
+    concurrency: Integer | None = Field(default=None, description="How many concurrent requests.", gt=0, le=_MOST)
     previous: tuple[str, ...] = Field(default=(), description="Earlier presets to learn from.")
-    input_tokens: Whole | None = Field(default=None, description="Tokens per request; 1024 unless set.", gt=0, le=_MOST)
-    output_tokens: Whole | None = Field(
+    input_tokens: Integer | None = Field(
+        default=None, description="Tokens per request; 1024 unless set.", gt=0, le=_MOST
+    )
+    output_tokens: Integer | None = Field(
         default=None, description="Tokens per response; 1024 unless set.", ge=2, le=_MOST
     )
-    shared_prefix_tokens: Whole | None = Field(default=None, description="Tokens that requests share.", ge=0, le=_MOST)
+    shared_prefix_tokens: Integer | None = Field(
+        default=None, description="Tokens that requests share.", ge=0, le=_MOST
+    )
     dataset: str | None = Field(default=None, description="Requests to send instead of random ones.")
     baseline: bool = Field(default=True, description="Measure a baseline first.")
     gateway: GatewayChoice | None = Field(default=None, description="As for a service.")

@@ -20,7 +20,7 @@ from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.specs import cron
 from chalicelib.domain.specs.providers import BackendName, ProviderUnion
 from chalicelib.domain.specs.quantities import Duration, IdleDuration, OffableDuration
-from chalicelib.domain.specs.reading import TAG, Number, Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import TAG, Integer, Number, Reads, Spec, fault, faults
 from chalicelib.domain.specs.references import EntityReference, InstanceSelector
 
 SpotPolicy = Literal["spot", "on-demand", "auto"]
@@ -78,7 +78,7 @@ def _window(value: int) -> int:
 class UtilizationPolicy(Spec):
     """Stops a run whose GPUs are underused."""
 
-    min_gpu_utilization: Whole = Field(
+    min_gpu_utilization: Integer = Field(
         description="Percent; a GPU below it for the whole window ends the run.", ge=0, le=100
     )
     time_window: Annotated[Duration, AfterValidator(_window)] = Field(description="How long to look back, at least 5m.")
@@ -115,7 +115,7 @@ class Schedule(Spec):
     )
 
     @model_serializer(mode="wrap")
-    def _as_known(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_unset_zone(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """The genuine client doesn't know `timezone`, so it is there only if it is set."""
         written: dict[str, Any] = write(self)
         if self.timezone is None:

@@ -17,7 +17,7 @@ from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.reading import Reads, fault, is_number
 
 _DURATION = re.compile(r"(\d+) *([smhdw])")
-_WHOLE = re.compile(r"-?\d+")
+_INTEGER = re.compile(r"-?\d+")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(mb|gb|tb)?", re.IGNORECASE)
 _POWER = re.compile(r"\d{1,6}(\.\d{1,6})?e\d", re.IGNORECASE)  # YAML takes `1e3` for text
@@ -62,7 +62,7 @@ def seconds(written: Any) -> int:
         return int(written)
     if isinstance(written, str):
         text = written.strip()
-        if _WHOLE.fullmatch(text) and len(text) < 12:
+        if _INTEGER.fullmatch(text) and len(text) < 12:
             return seconds(int(text))
         if (found := _DURATION.fullmatch(text)) and len(found[1]) < 12:
             return seconds(int(found[1]) * _SECONDS[found[2]])

@@ -84,7 +84,7 @@ class Reads:
 
 
 @dataclass(frozen=True)
-class Looks:
+class TextPattern:
     """An annotation: what valid text looks like, only for the JSON Schema; a validator says what is wrong."""
 
     pattern: str
@@ -102,7 +102,7 @@ def no_switch(written: Any) -> Any:
     return written
 
 
-Whole = Annotated[int, Reads(no_switch)]
+Integer = Annotated[int, Reads(no_switch)]
 Number = Annotated[float, Field(allow_inf_nan=False), Reads(no_switch)]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag
 
-from chalicelib.domain.specs.reading import TAG, JsonSchema, Spec, Whole, fault
+from chalicelib.domain.specs.reading import TAG, Integer, JsonSchema, Spec, fault
 
 _TEXT = {"type": "string", "minLength": 1}
 
@@ -56,7 +56,7 @@ class FleetInstanceSelector(Spec):
     """An instance by its fleet and its number there."""
 
     fleet: EntityReference = Field(description="The fleet.")
-    instance: Whole = Field(description="The instance's number in the fleet.", ge=0, le=2**31)
+    instance: Integer = Field(description="The instance's number in the fleet.", ge=0, le=2**31)
 
 
 def _selector(value: Any) -> str:

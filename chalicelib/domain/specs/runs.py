@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from chalicelib.domain.specs.mounts import PortMapping
 from chalicelib.domain.specs.profiles import Profile
 from chalicelib.domain.specs.quantities import InactivityDuration
-from chalicelib.domain.specs.reading import TAG, Reads, Spec, Whole, unset
+from chalicelib.domain.specs.reading import TAG, Integer, Reads, Spec, unset
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.workloads import Fault, GroupName, RunConfiguration, doubled_names, number_groups
@@ -49,7 +49,7 @@ class NodeGroup(Spec):
     """Identical nodes of a task."""
 
     name: GroupName | None = Field(default=None, description="Its name; its position in the list unless set.")
-    nodes: Whole = Field(default=1, description="How many nodes.", ge=1, le=100_000)
+    nodes: Integer = Field(default=1, description="How many nodes.", ge=1, le=100_000)
     resources: ResourcesSpec = Field(
         default=ResourcesSpec(), description="What each machine must have; nothing is inherited."
     )
@@ -61,7 +61,7 @@ class TaskConfiguration(RunConfiguration):
     """Commands that run to completion, on one machine or several."""
 
     type: Literal["task"] = Field(default="task", description="`task`.")
-    nodes: Whole | None = Field(
+    nodes: Integer | None = Field(
         default=None, description="How many nodes; 1 unless set.", ge=1, le=100_000, exclude_if=unset
     )
     groups: Annotated[tuple[NodeGroup, ...], Field(min_length=1), Reads(number_groups)] | None = Field(

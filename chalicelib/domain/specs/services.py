@@ -14,7 +14,7 @@ from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.mounts import ServicePort
 from chalicelib.domain.specs.profiles import SpotPolicy
 from chalicelib.domain.specs.quantities import Duration
-from chalicelib.domain.specs.reading import TAG, JsonSchema, Looks, Number, Reads, Spec, Whole, fault, unset
+from chalicelib.domain.specs.reading import TAG, Integer, JsonSchema, Number, Reads, Spec, TextPattern, fault, unset
 from chalicelib.domain.specs.references import EntityReference
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.workloads import Fault, GroupName, Python, RunConfiguration, doubled_names, number_groups
@@ -70,7 +70,7 @@ class ProbeConfig(Spec):
     """A request that succeeds if a replica is healthy."""
 
     type: Literal["http"] = Field(description="`http`.")
-    url: Annotated[str, AfterValidator(_probe_url), Looks("^/")] | None = Field(
+    url: Annotated[str, AfterValidator(_probe_url), TextPattern("^/")] | None = Field(
         default=None, description="The path; `/` unless set.", max_length=2048
     )
     method: Literal["get", "post", "put", "delete", "patch", "head"] | None = Field(
@@ -80,7 +80,7 @@ class ProbeConfig(Spec):
     body: str | None = Field(default=None, description="The body to send.", min_length=1, max_length=2048)
     timeout: Patience | None = Field(default=None, description="How long to wait for a response; 10s unless set.")
     interval: Patience | None = Field(default=None, description="The time between probes; 15s unless set.")
-    ready_after: Whole | None = Field(
+    ready_after: Integer | None = Field(
         default=None, description="How many successes in a row make it ready; 1 unless set.", ge=1, le=10_000
     )
     until_ready: bool | None = Field(default=None, description="Stop probing once ready.")
@@ -135,12 +135,12 @@ def _prefix(prefix: str) -> str:
 class RateLimit(Spec):
     """How many requests per second one client may send."""
 
-    prefix: Annotated[str, AfterValidator(_prefix), Looks("^/")] = Field(
+    prefix: Annotated[str, AfterValidator(_prefix), TextPattern("^/")] = Field(
         default="/", description="The paths it applies to; the longest prefix wins.", max_length=4094
     )
     key: PartitioningKey = Field(default=IPAddressPartitioningKey(), description="What tells clients apart.")
     rps: Number = Field(description="Requests per second, at least one a minute.", ge=1 / 60, le=2**63 / 60)
-    burst: Whole = Field(default=0, description="How many extra requests may come at once.", ge=0, le=2**63 - 1)
+    burst: Integer = Field(default=0, description="How many extra requests may come at once.", ge=0, le=2**63 - 1)
 
 
 def _limits(limits: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from chalicelib.domain import names
-from chalicelib.domain.specs.credentials import Confidential, Secret, Word
+from chalicelib.domain.specs.credentials import Confidential, Secret, Text
 from chalicelib.domain.specs.quantities import Duration
 from chalicelib.domain.specs.reading import Spec, fault, faults
 from chalicelib.domain.tenants import ProjectRole
@@ -52,14 +52,14 @@ def _session(seconds: int) -> int:
 class GroupProject(Spec):
     """What a group may do in a project."""
 
-    name: Word = Field(description="The project.")
+    name: Text = Field(description="The project.")
     role: ProjectRole = Field(default=ProjectRole.user, description="`user`, `manager` or `admin`.")
 
 
 class SignOnGroup(Spec):
     """What the members of a group at the provider are here."""
 
-    name: Word = Field(description="The group, as the provider names it.")
+    name: Text = Field(description="The group, as the provider names it.")
     admin: bool = Field(default=False, description="Global admins.")
     projects: tuple[GroupProject, ...] = Field(default=(), description="Members of these projects.")
 
@@ -71,15 +71,15 @@ class SignOnProvider(Confidential):
     issuer: Annotated[str, AfterValidator(_issuer)] = Field(
         description="Its address, without `/.well-known/openid-configuration`."
     )
-    client_id: Word = Field(description="What the provider calls this control plane.")
+    client_id: Text = Field(description="What the provider calls this control plane.")
     client_secret: Secret | None = Field(default=None, description="The client's secret, if it was given one.")
     redirect_url: Annotated[str, AfterValidator(_redirect)] | None = Field(
         default=None, description="Where the provider sends browsers, if it allows one address only."
     )
-    scopes: tuple[Word, ...] = Field(default=("openid", "profile", "email"), description="What is asked for.")
-    username_claim: Word = Field(default="preferred_username", description="The claim that names the user.")
-    groups_claim: Word = Field(default="groups", description="The claim that lists the user's groups.")
-    email_domains: tuple[Word, ...] = Field(
+    scopes: tuple[Text, ...] = Field(default=("openid", "profile", "email"), description="What is asked for.")
+    username_claim: Text = Field(default="preferred_username", description="The claim that names the user.")
+    groups_claim: Text = Field(default="groups", description="The claim that lists the user's groups.")
+    email_domains: tuple[Text, ...] = Field(
         default=(), description="Only accounts with a verified e-mail address of these domains."
     )
     groups: tuple[SignOnGroup, ...] = Field(default=(), description="What groups at the provider are here.")

@@ -54,12 +54,12 @@ class VolumeConfiguration(Spec):
             other = "claim_name" if "claim_name" in fields else "volume_id"
             found.append(("missing", f"a volume needs `size`, or `{other}`", "for example `size: 100GB`", ""))
         if self.external_id is not None:
-            found += [("exclusive", why, f"remove `{field}`", field) for field, why in self._for_new_ones()]
+            found += [("exclusive", why, f"remove `{field}`", field) for field, why in self._new_volume_fields()]
         if found:
             raise faults(found)
         return self
 
-    def _for_new_ones(self) -> Iterator[tuple[str, str]]:
+    def _new_volume_fields(self) -> Iterator[tuple[str, str]]:
         """What is set and can't be for an existing volume, and why."""
         if getattr(self, "size", None):
             yield "size", "an existing volume has a size of its own"

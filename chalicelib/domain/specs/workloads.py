@@ -13,7 +13,7 @@ from chalicelib.domain.bounds import LAST_UNIX_ID
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.mounts import FilePathMapping, MountPoint, RepoSpec
 from chalicelib.domain.specs.profiles import ProfileParams
-from chalicelib.domain.specs.reading import Looks, Reads, Whole, fault, faults, from_file
+from chalicelib.domain.specs.reading import Integer, Reads, TextPattern, fault, faults, from_file
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.secrecy import SECRET, Confidential
 
@@ -106,10 +106,10 @@ class RunConfiguration(ProfileParams):
     entrypoint: Annotated[str, AfterValidator(_entrypoint)] | None = Field(
         default=None, description="Replaces the image's entrypoint; `commands` become its arguments."
     )
-    working_dir: Annotated[str, AfterValidator(_working_dir), Looks("^[/~]")] | None = Field(
+    working_dir: Annotated[str, AfterValidator(_working_dir), TextPattern("^[/~]")] | None = Field(
         default=None, description="An absolute path, or one that begins with `~`."
     )
-    home_dir: Annotated[str, AfterValidator(_home_dir), Looks("^/")] = Field(
+    home_dir: Annotated[str, AfterValidator(_home_dir), TextPattern("^/")] = Field(
         default="/root",
         description="Where `~` and `HOME` are; made if it isn't there. `/root`: the home of the job's user.",
     )
@@ -120,11 +120,11 @@ class RunConfiguration(ProfileParams):
     nvcc: bool | None = Field(default=None, description="Use the default image that has the CUDA compiler.")
     single_branch: bool | None = Field(default=None, description="Clone one branch of the repo only.")
     env: Env = Field(default={}, description="Environment variables.")
-    shell: Annotated[str, AfterValidator(_shell), Looks("^(sh|bash|/.*)$")] | None = Field(
+    shell: Annotated[str, AfterValidator(_shell), TextPattern("^(sh|bash|/.*)$")] | None = Field(
         default=None, description="`sh`, `bash` or an absolute path."
     )
     resources: ResourcesSpec = Field(default=ResourcesSpec(), description="What the machine must have.")
-    priority: Whole | None = Field(default=None, description="0 to 100, higher first; 0 unless set.", ge=0, le=100)
+    priority: Integer | None = Field(default=None, description="0 to 100, higher first; 0 unless set.", ge=0, le=100)
     volumes: tuple[MountPoint, ...] = Field(default=(), description="Volumes and host folders to mount.")
     docker: bool | None = Field(
         default=None, description="Run a Docker engine inside; not with `image`, `python` or `nvcc`."
@@ -193,4 +193,4 @@ def doubled_names(names: list[str | None]) -> list[Fault]:
     return [("duplicate", f"two groups are called `{name}`", "give each a name of its own", "groups") for name in twice]
 
 
-GroupName = Annotated[str, AfterValidator(group_name), Looks(f"^{GROUP_NAME.pattern}$")]
+GroupName = Annotated[str, AfterValidator(group_name), TextPattern(f"^{GROUP_NAME.pattern}$")]

@@ -38,7 +38,7 @@ def _targets(nouns: Sequence[Noun]) -> tuple[Target, ...]:
     found = []
     for noun in nouns:
         found.append(target(noun))
-        if also := noun.known_by():
+        if also := noun.parent():
             kind, id, name = also
             found.append(Target.made(type=kind, id=id, name=name))
     return tuple(found)

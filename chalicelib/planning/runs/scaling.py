@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, clock
-from chalicelib.domain.services import BUCKET, KEPT, STALE, Scale, Traffic
+from chalicelib.domain.services import BUCKET, HISTORY, STALE, Scale, Traffic
 from chalicelib.domain.specs.services import ScalingSpec
 
 WINDOW = 60  # seconds, unless `scaling.window` is set
@@ -166,7 +166,7 @@ def _first(at: Micros, other: Micros | None) -> Micros:
 def _trusted(traffic: Sequence[Traffic]) -> list[Traffic]:
     """Without doors that fell silent so long ago that their clients have gone to another one, heard since."""
     last = max(door.at for door in traffic)
-    return [door for door in traffic if door.quiet or last - door.at <= KEPT]
+    return [door for door in traffic if door.quiet or last - door.at <= HISTORY]
 
 
 @dataclass(frozen=True)

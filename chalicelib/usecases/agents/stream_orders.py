@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.domain.stream_orders import KEPT, StreamOrder
+from chalicelib.domain.stream_orders import TTL, StreamOrder
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Delete, Record
 from chalicelib.usecases.ports import SealedPorts, StreamPorts
@@ -39,7 +39,7 @@ def take_orders(plane: StreamPorts, instance_id: str, stored: Sequence[Record]) 
     found = [nouns.read(StreamOrder, record) for record in stored]
     for start in range(0, len(stored), MAX_CHANGES):
         plane.store.commit([Delete(record.key) for record in stored[start : start + MAX_CHANGES]])
-    late = plane.clock.now() - KEPT
+    late = plane.clock.now() - TTL
     return [orjson.loads(plane.seal.open(each.order, context=_context(each))) for each in found if each.at > late]
 
 

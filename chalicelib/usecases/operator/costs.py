@@ -58,10 +58,10 @@ def report(plane: CostPorts) -> dict[str, Any]:
     shown = [
         {
             "driver": line.driver,
-            "what": line.what,
+            "what": line.item,
             "amount": round(line.amount, 1),
-            "price": PRICES[line.what].dollars,
-            "unit": PRICES[line.what].unit,
+            "price": PRICES[line.item].dollars,
+            "unit": PRICES[line.item].unit,
             "dollars": round(line.dollars, 4),
         }
         for line in lines

@@ -26,7 +26,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.domain.sign_on import Claims, SignOn, check, claims_of, given_by
+from chalicelib.domain.sign_on import Claims, SignOn, check, claims_of, group_rights
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, hash_token
 from chalicelib.errors import Conflict, Contended, NotFound, Refused
 from chalicelib.store import nouns
@@ -185,7 +185,7 @@ def _enter(plane: AccountPorts, provider: SignsOn, account: Mapping[str, Any]) -
     rules = provider.rules
     claims = claims_of(account, rules)
     check(claims, rules)
-    given = given_by(claims, rules)
+    given = group_rights(claims, rules)
     for _ in range(TRIES):
         try:
             user = _user(plane, provider, claims, GlobalRole.admin if given.admin else GlobalRole.user)

@@ -73,7 +73,7 @@ def gateway_certificates(plane: SealedChangePorts, gateway: Gateway, hosts: Iter
     return GatewayCertificates(
         {each.name: _shown(plane, each) for each in existing if each.serves(now)},
         {each.order.token: each.order.answer for each in existing if each.order is not None and each.order.token},
-        tuple(each for each in existing if each.asks and not each.heard),
+        tuple(each for each in existing if each.needs_challenge and not each.heard),
     )
 
 

@@ -12,7 +12,7 @@ from itertools import count
 from chalicelib.domain import keys
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.runs import Run
-from chalicelib.domain.services import BUCKET, KEPT, Bucket, Traffic
+from chalicelib.domain.services import BUCKET, HISTORY, Bucket, Traffic
 from chalicelib.errors import Conflict
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
@@ -82,4 +82,4 @@ def _by_our_clock(reported: Traffic, now: Micros) -> Traffic:
 
 
 def _recent(buckets: Iterable[Bucket], now: Micros) -> tuple[Bucket, ...]:
-    return tuple(bucket for bucket in buckets if now - KEPT - BUCKET < bucket.at <= now)
+    return tuple(bucket for bucket in buckets if now - HISTORY - BUCKET < bucket.at <= now)

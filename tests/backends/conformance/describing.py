@@ -14,7 +14,6 @@ from chalicelib.errors import Gone, InsufficientCapacity, Transient
 from tests.backends.conformance.provider import LetPass, Provider
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import Suite
-from tests.harness.conformance import needs
 
 Run = Callable[[Sequence[Handle]], Machine]
 SOON = 10 * 60.0  # seconds in which whatever is announced has happened
@@ -97,7 +96,6 @@ class Describing(Suite):
         assert told.value.refused is None
         assert "vm" not in {one.handle.kind for one in backend.list_owned()}
 
-    @needs("spot")
     def test_notice_is_passed_on_and_the_machine_goes(
         self, backend: Backend, offers: Sequence[Offer], provider: Provider, run: Run, let_time_pass: LetPass
     ) -> None:
@@ -110,7 +108,6 @@ class Describing(Suite):
         with pytest.raises(Gone):
             backend.describe(handles)
 
-    @needs("spot")
     def test_notice_to_one_is_not_given_to_others(
         self, backend: Backend, offers: Sequence[Offer], provider: Provider, run: Run
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet, FleetStatus
-from chalicelib.domain.instances import GpuSeen, Handle, HostFacts, Instance, InstanceStatus
+from chalicelib.domain.instances import Handle, HostFacts, HostGpu, Instance, InstanceStatus
 from chalicelib.domain.instants import HOUR, Micros
 from chalicelib.domain.jobs import Assignment, Job, JobStatus, Mounted
 from chalicelib.domain.offers import Offer
@@ -257,7 +257,7 @@ def test_the_agents_first_word_makes_it_idle_or_busy(status: str) -> None:
 def test_a_host_is_what_its_agent_found_and_is_cut_as_its_fleet_says(blocks: Any, gpus: int, total: int) -> None:
     unknown: Offer = b.offer("host", 0.0, backend="remote", region="", has=b.resources(cpus=1, gb=1))
     world = World(nodes=None, blocks=blocks, offer=unknown)
-    cards = (GpuSeen(name="T4", memory_mib=15_360, vendor="nvidia", driver="550"),) * gpus
+    cards = (HostGpu(name="T4", memory_mib=15_360, vendor="nvidia", driver="550"),) * gpus
     plan = world.heard(SEEN.with_(gpus=cards)).decide()
     assert world.instance.total_blocks == total
     told = " ".join(event.message for step in plan.steps for event in step.events)

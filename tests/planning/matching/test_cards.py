@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.domain.gpu_names import COMPUTE_CAPABILITY, sold_as
-from chalicelib.domain.instances import GpuSeen
+from chalicelib.domain.instances import HostGpu
 from chalicelib.planning.machines.instance import resources_of
 from chalicelib.planning.matching.fitting import misfits
 from tests.planning.matching.test_offer_book import needs
@@ -55,7 +55,7 @@ def test_a_card_that_isnt_known_keeps_what_its_tool_says(reported: str) -> None:
 
 
 def test_a_host_is_found_by_the_name_its_card_is_sold_under() -> None:
-    seen = GpuSeen(name="H100 80GB HBM3", memory_mib=81_559, vendor="nvidia")
+    seen = HostGpu(name="H100 80GB HBM3", memory_mib=81_559, vendor="nvidia")
     host = resources_of(b.host_facts(gpus=(seen,)))
     wanted = {"name": "H100", "memory": "80GB", "compute_capability": "9.0"}
     assert not list(misfits(needs(gpu=wanted), host, provisioned=False))

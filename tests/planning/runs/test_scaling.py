@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
-from chalicelib.domain.services import BUCKET, KEPT, STALE, Bucket, Scale, Traffic
+from chalicelib.domain.services import BUCKET, HISTORY, STALE, Bucket, Scale, Traffic
 from chalicelib.domain.specs.services import ScalingSpec
 from chalicelib.planning.runs.scaling import GroupState, Scaling, scale
 from tests.harness.examples import many
@@ -163,7 +163,7 @@ class TestKnowingNothing:
         assert ask(rule(), (1, 8), door(*[10] * 6), state=at(1)).check_at == NOW + STALE + 1
 
     def test_one_door_lost_for_good_doesnt_keep_the_count_for_ever(self) -> None:
-        lost = door(*[500] * 6, now=NOW - KEPT - BUCKET, name="old")
+        lost = door(*[500] * 6, now=NOW - HISTORY - BUCKET, name="old")
         assert ask(rule(), (1, 8), lost, door(*[10] * 6), state=at(8)).desired == 1
         assert ask(rule(), (1, 8), lost, state=at(8)).desired == 8
 

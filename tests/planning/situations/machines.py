@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.domain.instances import GpuSeen, InstanceStatus
+from chalicelib.domain.instances import HostGpu, InstanceStatus
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.offers import CONTAINER, OfferTerms
@@ -70,7 +70,7 @@ situation(
     bought=False,
     seen=60,
     blocks="auto",
-    facts=FACTS.with_(gpus=(GpuSeen(name="A100", memory_mib=81920, vendor="nvidia", driver="550"),) * 4),
+    facts=FACTS.with_(gpus=(HostGpu(name="A100", memory_mib=81920, vendor="nvidia", driver="550"),) * 4),
     **YOUNG,
 )
 

@@ -10,7 +10,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.services import BUCKET, KEPT, Bucket, Scale, Traffic
+from chalicelib.domain.services import BUCKET, HISTORY, Bucket, Scale, Traffic
 from chalicelib.errors import Conflict
 from chalicelib.store import nouns
 from chalicelib.usecases.services.traffic import opened, report
@@ -94,7 +94,7 @@ def test_a_door_keeps_no_more_than_the_longest_window(world: World, run: Run) ->
     report(world.plane, "server", [seen(run, world.at, *[1] * 50)])
     found = kept(world, run)
     assert found is not None
-    assert len(found.buckets) == KEPT // BUCKET + 1
+    assert len(found.buckets) == HISTORY // BUCKET + 1
 
 
 def test_nothing_is_kept_of_a_run_that_has_ended_or_never_was(world: World, run: Run) -> None:

@@ -17,9 +17,8 @@ from .facts import FACTS
 
 
 class Nimbus:
-    facts = FACTS
-
     def __init__(self, config: Any) -> None:
+        self.facts = FACTS
         self._url, _, self._key = str(config.creds.api_key).partition("#")
 
     def check(self) -> None:
