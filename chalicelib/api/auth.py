@@ -1,9 +1,9 @@
 """Authentication and authorisation of callers.
 
-Two reads of two or three records each: first the token and the project's name, then what they point at. What both
-pointed to last time is remembered, and then the second read is enough: the user's record says which token is theirs,
-and the project's what it is called and whether it is still there. Where they say otherwise, the names are followed
-again. So nothing that grants access is remembered: revoking a token, deactivating a user or removing a member takes
+This takes two reads of two or three records each: the token and the project's name, then the records that they point
+to. The targets of recent names are cached as hints, with which the second read is enough: the user's record contains
+the hash of their token, and the project's record its name and whether it exists. If these don't match, the names are
+read again. So nothing that grants access is cached: revoking a token, deactivating a user or removing a member takes
 effect at once.
 """
 
@@ -23,7 +23,7 @@ from chalicelib.store.cache import Lru
 from chalicelib.store.port import Record, Store
 from chalicelib.usecases.people import rights_revision
 
-FIRST_MESSAGE = 256 * 1024  # bytes: facts and texts, no output
+FIRST_MESSAGE = 256 * 1024  # bytes: it contains facts and texts, but no output
 _ENOUGH = {
     Access.visitor: frozenset(ProjectRole),
     Access.member: frozenset(ProjectRole),
@@ -54,11 +54,11 @@ def authorise(
     project_name: str | None,
     permissions: Permissions,
     clock: Clock,
-    pointed: Lru[str],
+    name_hints: Lru[str],
 ) -> Caller:
     """The caller of a route, or Forbidden. A project that the caller may not see gets the same answer as one that
-    doesn't exist, so nobody can probe for names; only admins, who see all, get ProjectNotFound. `pointed`: where
-    the names of tokens and projects pointed lately."""
+    doesn't exist, so nobody can probe for names; only admins, who see all, get ProjectNotFound. `name_hints`: recent
+    targets of the names of tokens and projects."""
     token = bearer(headers)
     if access is not Access.public and not token:
         raise Forbidden(_UNKNOWN_CALLER)
@@ -66,7 +66,7 @@ def authorise(
         return Caller()
     hashed = hash_token(token)
     names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
-    who, *where = _remembered(store, pointed, names) or _followed(store, pointed, names)
+    who, *where = _by_hints(store, name_hints, names) or _by_names(store, name_hints, names)
     user = _user(store, who, hashed, clock)
     if access is Access.admin and user.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may do this")
@@ -79,8 +79,8 @@ def authorise(
 
 
 def check_agent(store: Store, headers: Mapping[str, str], size: int) -> None:
-    """Raises Forbidden for a credential that no instance has. A bootstrap token can only be checked together with its
-    message, which says whose it is; so it is let through, with a message of the size that a first one has."""
+    """Raises Forbidden for a credential that no instance has. A bootstrap token can be checked only with its message,
+    which names the instance, so it passes if the message is no larger than a first one."""
     from chalicelib.domain.instances import Presence
     from chalicelib.usecases.agents.credentials import holds, instance_of
 
@@ -93,9 +93,9 @@ def check_agent(store: Store, headers: Mapping[str, str], size: int) -> None:
         raise Forbidden("This credential doesn't belong to an instance")
 
 
-def _remembered(store: Store, pointed: Lru[str], names: Sequence[Key]) -> list[Record | None]:
-    """The records of the user, the project and the membership, if the names still mean what they did; else none."""
-    ids = [pointed.peek(name) for name in names]
+def _by_hints(store: Store, name_hints: Lru[str], names: Sequence[Key]) -> list[Record | None]:
+    """The records of the user, the project and the membership if the hints still hold; otherwise an empty list."""
+    ids = [name_hints.peek(name) for name in names]
     if ids[0] is None or None in ids:
         return []
     found = store.get_many([keys.user(ids[0]), *_in_project(ids[0], *ids[1:])])
@@ -109,8 +109,9 @@ def _remembered(store: Store, pointed: Lru[str], names: Sequence[Key]) -> list[R
     return found if same else []
 
 
-def _followed(store: Store, pointed: Lru[str], names: Sequence[Key]) -> list[Record | None]:
-    """The same, as the names say now. Of tokens only a user's own is remembered: it can be told from the record."""
+def _by_names(store: Store, name_hints: Lru[str], names: Sequence[Key]) -> list[Record | None]:
+    """The same records, found by their names. Of tokens only a user's own gets a hint: the user's record verifies
+    it."""
     ids = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
     if ids[0] is None:
         raise Forbidden(_BAD_TOKEN)
@@ -118,12 +119,12 @@ def _followed(store: Store, pointed: Lru[str], names: Sequence[Key]) -> list[Rec
     if found[0] is not None and keys.token(nouns.read(User, found[0]).token_hash) == names[0]:
         for name, target in zip(names, ids, strict=True):
             if target is not None:
-                pointed.keep(name, target)
+                name_hints.keep(name, target)
     return found
 
 
 def _in_project(user_id: str, project_id: str | None = None) -> list[Key]:
-    """What is read of a project together with the user, because each read is a call of the table's."""
+    """The keys in a project that are read together with the user, because each read is a call to the table."""
     return [] if project_id is None else [keys.project(project_id), keys.member(project_id, user_id)]
 
 
@@ -137,7 +138,7 @@ def _user(store: Store, record: Record | None, hashed: str, clock: Clock) -> Use
 
 
 def _within(user: User, records: Sequence[Record | None], name: str) -> Caller:
-    """`records`: of the project and the user's membership; none of a name that nobody has."""
+    """The user in a project. `records`: the project's and the membership's; None for a name that doesn't exist."""
     project = nouns.read(Project, records[0]) if records and records[0] is not None else None
     if project is not None and not project.deleted:
         role = None if records[1] is None else nouns.read(Member, records[1]).role

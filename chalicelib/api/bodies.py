@@ -19,11 +19,11 @@ from chalicelib.errors import Invalid
 
 M = TypeVar("M", bound=BaseModel)
 
-_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)  # one without an end too, or it would be tried again
-_WINDOW = 16 * 1024  # bytes of a body that are looked at in one go, during which no other thread has its turn
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)  # also one without an end, or it would be tried again
+_WINDOW = 16 * 1024  # bytes of a body that are scanned at a time, during which no other thread runs
 
 MAX_DEPTH = 60  # deeper than any spec; orjson writes 254 levels only
-MAX_ITEMS = 250_000  # values in a body: each costs some 100 bytes and holds up all threads while it is made
+MAX_ITEMS = 250_000  # values in a body: each costs some 100 bytes, and blocks all threads while it is created
 
 
 def parse_body(body: bytes, model: type[M]) -> M:
@@ -51,21 +51,22 @@ def parse_json(body: bytes) -> Any:
 
 
 def _items(body: bytes) -> int:
-    """How many values a JSON text has, roughly: its commas and brackets. Texts are left out only where it matters."""
+    """The approximate number of values in a JSON text: its commas and brackets. Strings are left out only if
+    necessary."""
     count = sum(map(body.count, (b",", b"[", b"{")))
     return count if count <= MAX_ITEMS else outside_texts(body)
 
 
 def outside_texts(body: bytes, at_once: int = _WINDOW) -> int:
-    """The commas and brackets outside the texts of this; counting stops where there are too many of one or the other.
-    So many bytes are looked at in one go."""
+    """The number of commas and brackets outside strings; counting stops when there are too many of these or of strings.
+    `at_once`: the number of bytes to scan at a time."""
     count = texts = at = 0
     within = b""
     while at < len(body) and count <= MAX_ITEMS and texts <= 2 * MAX_ITEMS:  # a value may have a name
         window = within + body[at : at + at_once]
         at += at_once
         backslashes = len(window) - len(window.rstrip(b"\\"))
-        if backslashes % 2:  # what it escapes belongs to it
+        if backslashes % 2:  # an escaped character belongs to its backslash
             window, at = window[:-1], at - 1
         found = list(_TEXT.finditer(window))
         within = b'"' if found and not found[-1][1] else b""

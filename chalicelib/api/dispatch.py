@@ -1,6 +1,6 @@
 """One request in, one response out: version, route, caller, body, handler, encoding, errors.
 
-This is all the HTTP there is. Chalice, the ASGI bridge of the embedded server and the tests all call it, so they can't
+Chalice, the ASGI bridge of the embedded server and the tests all call this module for every request, so they can't
 differ in a status code.
 """
 
@@ -19,8 +19,8 @@ from chalicelib.api.route import Access, Answer, Call, Route
 from chalicelib.errors import Conflict, DstackError, Invalid, Refused
 from chalicelib.usecases.context import Plane
 
-LOOKS = 8  # attempts, before a handler that keeps losing its race gives up
-SERVED = (0, 22)  # the line of clients whose wire this is
+ATTEMPTS = 8  # of a handler that loses its races
+SERVED = (0, 22)  # the line of clients that this API serves
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.\S{1,40})?")
 _JSON = {"Content-Type": "application/json"}
 
@@ -47,7 +47,7 @@ class Match(NamedTuple):
 
 
 class RequestHead(NamedTuple):
-    """What is known of a request before its body: its route, and everything but the body."""
+    """A request without its body, and its route."""
 
     route: Route
     template: str
@@ -79,7 +79,8 @@ def respond(plane: Plane, head: RequestHead) -> Reply:
 
 
 def refusal(plane: Plane, head: RequestHead, size: int) -> Reply | None:
-    """Why a request is refused, whatever its `size` bytes of body say; None if they are worth reading. Never raises."""
+    """The refusal of a request whatever its body of `size` bytes contains; None if the body should be read. Never
+    raises."""
     try:
         _admit(plane, head.route, head.params, head.request)
         if head.route.access is Access.agent:
@@ -90,12 +91,12 @@ def refusal(plane: Plane, head: RequestHead, size: int) -> Reply | None:
 
 
 def refused(error: DstackError) -> Reply:
-    """The response to a request that was refused before it came here."""
+    """The response to a request that was refused before dispatch."""
     return _plain(problems.reply_to(error, "the request"))
 
 
 def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Reply:
-    """The response of a known route. Never raises."""
+    """The response to a request on a known route. Never raises."""
     try:
         caller = _admit(plane, route, params, request)
         call = Call(
@@ -113,12 +114,12 @@ def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Reques
 def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Caller:
     _check(plane, route, params, request)
     name = params.get("project_name")
-    return authorise(plane.store, route.access, request.headers, name, plane.permissions, plane.clock, plane.pointed)
+    return authorise(plane.store, route.access, request.headers, name, plane.permissions, plane.clock, plane.name_hints)
 
 
 def _handle(route: Route, call: Call) -> Any:
-    """Call the handler, again if it lost a race, so that two callers doing the same at once both succeed."""
-    for _ in range(LOOKS - 1):
+    """Call the handler, and again if it loses a race, so that two callers doing the same at once both succeed."""
+    for _ in range(ATTEMPTS - 1):
         try:
             return route.handler(call)
         except Conflict:
@@ -167,7 +168,7 @@ def _table() -> tuple[dict[str, Routes], dict[int, list[tuple[tuple[str, ...], R
         template = tuple(path.split("/"))
         patterns.setdefault(len(template), []).append((template, exact.pop(path)))
     for rows in patterns.values():
-        rows.sort(key=lambda row: [part.startswith("{") for part in row[0]])  # a fixed word before a parameter
+        rows.sort(key=lambda row: [part.startswith("{") for part in row[0]])  # fixed parts before parameters
     return exact, patterns
 
 

@@ -2,9 +2,9 @@
 
 Stored JSON is spliced in as text (`orjson.Fragment`), never parsed. Only a response that would be too large is opened,
 one spec at a time: first the listed runs lose their env, their archives and all but the beginning of their commands
-(clients can't read a task without any), then long values are truncated and old submissions left out. Rows are never
-dropped, as a client that pages by rows would not notice: a response that is still too large is refused, with a hint
-on how to request less. What is too large never exists as a whole.
+(clients can't parse a task without commands), then long values are truncated and old submissions left out. Rows are
+never dropped, as a client that pages by rows would not notice: a response that is still too large is refused, with a
+hint on how to request less. What is too large never exists as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import orjson
 from chalicelib.errors import Refused
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
-_KEPT_TEXT, _KEPT_ITEMS, _KEPT_SUBMISSIONS = 200, 20, 10
+_SHORT_TEXT, _SHORT_LIST, _FEW_SUBMISSIONS = 200, 20, 10
 _SPECS, _PARTS = ("run_spec", "effective_run_spec"), ("jobs", "job_plans")
 _AT_ONCE = 8  # parts of a row that are encoded together
 
@@ -26,7 +26,7 @@ Spec = dict[str, Any]
 
 def encode(value: Any, limit: int) -> bytes:
     text = _within(value, limit)
-    for shorten, submissions in ((_drop_bulk, None), (_cut, _KEPT_SUBMISSIONS)):
+    for shorten, submissions in ((_drop_bulk, None), (_cut, _FEW_SUBMISSIONS)):
         if text is not None:
             break
         value = _shortened(value, shorten, submissions)
@@ -99,8 +99,8 @@ def _drop_bulk(spec: Spec) -> Spec:
 
 def _begun(commands: list[str]) -> str:
     first = commands[0]
-    whole = len(commands) == 1 and len(first) <= _KEPT_TEXT
-    return first if whole else f"{first[: _KEPT_TEXT - 1]}…"
+    is_short = len(commands) == 1 and len(first) <= _SHORT_TEXT
+    return first if is_short else f"{first[: _SHORT_TEXT - 1]}…"
 
 
 def _cut(spec: Spec) -> Spec:
@@ -109,9 +109,9 @@ def _cut(spec: Spec) -> Spec:
 
 def _shorter(value: Any) -> Any:
     if isinstance(value, str):
-        return value[:_KEPT_TEXT]
+        return value[:_SHORT_TEXT]
     if isinstance(value, list):
-        return [_shorter(item) for item in value[:_KEPT_ITEMS]]
+        return [_shorter(item) for item in value[:_SHORT_LIST]]
     if isinstance(value, dict):
-        return {name: _shorter(item) for name, item in list(value.items())[: 5 * _KEPT_ITEMS]}
+        return {name: _shorter(item) for name, item in list(value.items())[: 5 * _SHORT_LIST]}
     return value

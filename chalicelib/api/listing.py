@@ -1,4 +1,4 @@
-"""Pages of lists: by date and id, as clients page through users and projects; by name, where names are the order."""
+"""Pages of lists: by date and id, as clients page through users and projects; or by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class NamedPageBody(RequestBody):
-    """A page of a list in order of names; everything by default, since clients of this line don't page here."""
+    """A page of a list in order of names; by default the whole list, since clients of this line don't page here."""
 
     after: Annotated[str, StringConstraints(max_length=200)] = ""
     limit: Annotated[int, Field(ge=1, le=2000)] | None = None
@@ -30,7 +30,7 @@ class PageBody(RequestBody):
 
 
 def page_of(
-    asked: PageBody,
+    body: PageBody,
     rows: Sequence[T],
     key: Callable[[T], tuple[Micros, str, str]],
     write: Callable[[Sequence[T]], list[Any]],
@@ -38,11 +38,11 @@ def page_of(
 ) -> Any:
     """The requested rows. `key` gives a row's date, id and name, and `write` gets the whole page, so that it can read
     what it needs at once; the total, if requested, comes beside the list."""
-    pattern = asked.name_pattern or ""
+    pattern = body.name_pattern or ""
     matching = [row for row in rows if pattern in key(row)[2]]
-    ordered = sorted(matching, key=lambda row: key(row)[:2], reverse=not asked.ascending)
-    if asked.prev_created_at is not None:
-        last = (asked.prev_created_at, asked.prev_id or ("\uffff" if asked.ascending else ""))
-        ordered = [row for row in ordered if (key(row)[:2] > last) is asked.ascending and key(row)[:2] != last]
-    written = write(ordered[: asked.limit])
-    return {"total_count": len(matching), name: written} if asked.return_total_count else written
+    ordered = sorted(matching, key=lambda row: key(row)[:2], reverse=not body.ascending)
+    if body.prev_created_at is not None:
+        last = (body.prev_created_at, body.prev_id or ("\uffff" if body.ascending else ""))
+        ordered = [row for row in ordered if (key(row)[:2] > last) is body.ascending and key(row)[:2] != last]
+    written = write(ordered[: body.limit])
+    return {"total_count": len(matching), name: written} if body.return_total_count else written

@@ -1,9 +1,9 @@
-"""Errors as clients know them.
+"""Errors in the form that clients know.
 
 Clients print the text of a 400 that has exactly one entry and no keys but `msg`, `code` and `fields`; for 403 and 404
 they print text of their own and expect an object. Anything else shows as a traceback, so we never send anything else.
 
-Texts quote what was sent, so they are cut: a small request must not make a large answer, nor a large one a larger.
+Texts quote what was sent, so they are cut: a small request must not cause a large response.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_LINES, MOST_TEXT, MOST_FIELD = 200, 1_000, 300  # of a text; characters of 
 def reply_to(error: Exception, where: str) -> Failure:
     """The response to a failed call. A failure that isn't the caller's fault is logged under an id in the response."""
     if isinstance(error, StorageFull):
-        log.error("%s: %s", where, error)  # the caller can't fix it; whoever reads the log can
+        log.error("%s: %s", where, error)  # the caller can't fix it, but the operator can
     if isinstance(error, NotDeployed) or (isinstance(error, DstackError) and error.status < 500):
         return _known(error)
     number = secrets.token_hex(4)
@@ -42,7 +42,7 @@ def _known(error: DstackError) -> Failure:
     if error.status in (403, 404):
         return error.status, orjson.dumps({"detail": {"msg": text, "code": None}})
     entry: dict[str, Any] = {"msg": text, "code": error.code}
-    if any(error.fields):  # one for each line of the text, empty where a line is about no field
+    if any(error.fields):  # one for each line of the text, empty for a line about no field
         entry["fields"] = [_cut(field, MOST_FIELD) for field in error.fields[:MOST_LINES]] + ([""] if more else [])
     return error.status, orjson.dumps({"detail": [entry]})
 

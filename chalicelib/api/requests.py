@@ -1,4 +1,4 @@
-"""What request bodies share."""
+"""Common parts of request bodies."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from chalicelib.domain.instants import Micros, from_iso
 
 
 class RequestBody(BaseModel):
-    """A request's envelope: keys we don't know are a later client's own and are ignored."""
+    """A request's envelope. Unknown keys come from later clients and are ignored."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
 def _id(value: Any) -> Any:
-    """UUIDs in any spelling, as the text that keys hold."""
+    """A UUID in any spelling, as the text in keys."""
     if not isinstance(value, str):
         raise ValueError("should be a UUID as text")
     try:

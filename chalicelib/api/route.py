@@ -1,4 +1,4 @@
-"""What a route is. Every route of the API is one row: method, path, who may call it, and the handler.
+"""Routes. Every route of the API is one row: method, path, who may call it, and the handler.
 
 The rows are data, so one generated test tries every role and tenant against every route, and one loop mounts them.
 """
@@ -84,5 +84,5 @@ class Route:
 
 
 def of_agents(route: Route) -> bool:
-    """Is it one that agents call: with their credential, or to download their program?"""
+    """Do agents call the route, with their credential or to download their program?"""
     return route.path.startswith("/agent/")

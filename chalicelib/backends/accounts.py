@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from chalicelib.backends.spi import Backend, CreateRequest, GroupRequest, Machine, Owned, OwnedGroup
+from chalicelib.backends.spi import Backend, CreateRequest, GroupRequest, Machine, Owned, OwnedGroup, facts_of
 from chalicelib.domain.backends import account_key
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
@@ -45,7 +45,7 @@ class Account:
     @classmethod
     def made(cls, backend: Backend, project_id: str | None = None) -> Account:
         """The account of an existing backend."""
-        return cls(backend.facts, lambda: backend, project_id)
+        return cls(facts_of(backend), lambda: backend, project_id)
 
     @property
     def backend(self) -> Backend:

@@ -1,9 +1,10 @@
 """The table of backends: a row for each `type` of `server/config.yml` and of the wire.
 
 A row names its parts by dotted path, so that nothing of a provider is imported before it is needed. The configuration
-model and the facts load without the provider's SDK, and planning, listing and parsing need nothing else. A class
-imports its SDK with its first call, so whether that is installed is asked before there is an object to call. A type
-without a class is parsed and refused by name.
+model and the class load without the provider's SDK, and planning, listing and parsing need nothing else. The class says
+what the backend can do, so its module imports little: its parts come with an object, and the SDK with the first call.
+Whether that is installed is asked before there is an object to call. A type without a class is parsed and refused by
+name.
 
 In AWS, work on a provider's accounts is done by a function of the row's artefact, and `infra` renders the artefacts,
 their functions and these functions' policies from the rows: a provider whose SDK is large has one of its own.
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """The parts of a type, each as `module:name`. A class and its facts come together."""
+    """The parts of a type, each as `module:name`."""
 
     config: str
-    facts: str = ""
     backend: str = ""
     extra: str = ""  # the package extra that brings its SDK,
     sdk: tuple[str, ...] = ()  # and the modules that the provider's package imports from it
@@ -55,7 +55,6 @@ _ROWS: dict[str, Row] = {
         f"{_HERE}.aws.config:AWSBackendConfig",
         volume=f"{_HERE}.aws.specs:AWSVolumeConfiguration",
         certificates={"acm": f"{_HERE}.aws.specs:ACMGatewayCertificate"},
-        facts=f"{_HERE}.aws.facts:FACTS",
         backend=f"{_HERE}.aws.backend:AwsBackend",
         extra="aws",
         sdk=("boto3", "botocore"),
@@ -175,8 +174,9 @@ def permissions_of(name: str, table: Mapping[str, Row] = BACKENDS) -> Sequence[A
 
 def facts_of(name: str, table: Mapping[str, Row] = BACKENDS) -> BackendFacts:
     """What the backend can do. Needs no SDK and no credentials; an alias has the same facts under its own name."""
-    found: BackendFacts = _loaded(_built_row(name, table).facts)
-    return found.with_(name=name)
+    from chalicelib.backends import spi
+
+    return spi.facts_of(_loaded(_built_row(name, table).backend)).with_(name=name)
 
 
 def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backend]:

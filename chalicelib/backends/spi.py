@@ -190,7 +190,7 @@ class OwnedGroup:
 
 @runtime_checkable
 class PlacementGroups(Protocol):
-    """For a backend whose `facts.placement_groups` is set: a group keeps the machines of a cluster close together.
+    """For a backend that has placement groups: a group keeps the machines of a cluster close together.
 
     A machine joins when it is created and leaves when it is gone. The handle's data has the `zone` of a group that is
     bound to one; its machines are created there. A type that can't be in a group raises Unfit, a group that is full
@@ -231,7 +231,7 @@ class OwnedVolume:
 
 @runtime_checkable
 class Volumes(Protocol):
-    """For a backend whose `facts.volumes` is set: disks that outlive the machines they are attached to.
+    """For a backend that has disks which outlive the machines they are attached to.
 
     Each call requests and returns; `describe_volume` shows what has come of it, and alone is proof. All may be
     repeated: a volume that exists under the token is adopted, one that is attached there already stays attached, and
@@ -257,3 +257,12 @@ class Volumes(Protocol):
         """Raises Gone when nothing is left, InUse while it is attached."""
 
     def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]: ...
+
+
+def facts_of(backend: Backend | type[Backend]) -> BackendFacts:
+    """What the backend, or its class, says of itself, and what follows from the methods that it has."""
+
+    def has(capability: type) -> bool:
+        return issubclass(backend, capability) if isinstance(backend, type) else isinstance(backend, capability)
+
+    return backend.facts.with_(volumes=has(Volumes), placement_groups=has(PlacementGroups))

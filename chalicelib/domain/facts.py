@@ -1,4 +1,8 @@
-"""What a backend can do and how long its operations may take. Readable without its SDK or any credentials."""
+"""What a backend can do and how long its operations may take. Readable without its SDK or any credentials.
+
+A backend's class says most of them as `facts`. What follows from the methods that the class has isn't said a second
+time: `spi.facts_of` adds it, and everybody gets facts from there.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,10 @@ class BackendFacts(Value):
     multinode: bool = False  # its machines in one region, and zone if it has zones, reach each other
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
     describes: int = 0  # machines that one call describes, if it describes several (`spi.DescribesSeveral`)
-    placement_groups: bool = False  # keeps a cluster's machines close together (`spi.PlacementGroups`)
+    spot: bool = True  # sells machines that it may take back
+    tags: bool = True  # what it creates carries every tag; otherwise only the name shows whose it is
     reservations: bool = False
     notices: str = ""  # whom a spot machine asks whether it is taken back, as its agent's command line has it
-    volumes: bool = False  # has disks that outlive machines (`spi.Volumes`)
     unique_volumes: bool = False  # no two disks have one id, whatever accounts they are in
     multi_attach: bool = False  # some of them can be attached to several machines at once
     read_only_attach: bool = False  # they can be attached so that nothing on the machine can write them
@@ -27,3 +31,7 @@ class BackendFacts(Value):
     volume_zones: bool = False  # a volume can only be attached to machines in its zone
     gateways: bool = False  # has machines for gateways, with ports that the world can reach
     simulated: bool = False  # nothing is bought; offers say so
+
+    # Derived.
+    volumes: bool = False  # has disks that outlive machines (`spi.Volumes`)
+    placement_groups: bool = False  # keeps a cluster's machines close together (`spi.PlacementGroups`)

@@ -102,12 +102,12 @@ class Sweeper:
 
     def _groups(self, account: Account) -> Iterator[OwnedGroup]:
         backend = account.backend
-        if account.facts.placement_groups and isinstance(backend, PlacementGroups):
+        if isinstance(backend, PlacementGroups):
             yield from backend.list_owned_groups()
 
     def _disks(self, account: Account) -> Iterator[OwnedVolume]:
         backend = account.backend
-        if account.facts.volumes and isinstance(backend, Volumes):
+        if isinstance(backend, Volumes):
             yield from backend.list_owned_volumes()
 
     def _projects(self, account: Account) -> list[str]:

@@ -275,9 +275,10 @@ def _own_functions(settings: LambdaSettings) -> dict[str, str]:
 def _always(settings: LambdaSettings) -> list[Account]:
     if not settings.fake_cloud:
         return []
-    from chalicelib.backends.simulated.cloud import FACTS
+    from chalicelib.backends.simulated.cloud import FakeCloud
+    from chalicelib.backends.spi import facts_of
 
-    facts = FACTS.with_(name=settings.fake_cloud_name)
+    facts = facts_of(FakeCloud).with_(name=settings.fake_cloud_name)
     return [Account(facts, lambda: _simulated(settings, Path(settings.fake_cloud or "")))]
 
 

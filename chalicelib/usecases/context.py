@@ -186,7 +186,9 @@ class Plane(PlanePorts):
     along: tuple[Change, ...] = ()  # committed with the first change through the door, or not at all
     people_url: str = ""  # the address that users open
     announces: bool = False  # whether state changes go to a bus, which is billed
-    pointed: Lru[str] = field(default_factory=lambda: Lru(4096))  # recent targets of names: hints, which are verified
+    name_hints: Lru[str] = field(
+        default_factory=lambda: Lru(4096)
+    )  # recent targets of names: hints, which are verified
 
     @cached_property
     def door(self) -> CommitDoor:

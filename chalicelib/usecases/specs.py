@@ -1,4 +1,4 @@
-"""Specs as clients send them: read, checked and named; and which fields may change in place.
+"""Specs as clients send them: parsing, checks and names, and which fields may change in place.
 
 A spec is stored as sent, with additions only, because clients compare it with what they sent and show every difference
 to the user.
@@ -26,12 +26,12 @@ S = TypeVar("S", RunSpec, FleetSpec)
 
 Raw = dict[str, Any]
 
-MAX_SPEC = 250_000  # bytes of a spec and of all that is derived from it, together one record of the store
+MAX_SPEC = 250_000  # bytes of a spec and all that is derived from it, which are one record of the store
 SHORTER = "Move long commands into a script and upload it with `files:`."
-MAX_SHOWN = 2_000_000  # bytes of the specs of all nodes, which one answer shows
+MAX_SHOWN = 2_000_000  # bytes of the specs of all nodes in one response
 
 RUN_IN_PLACE = ("configuration_path", "configuration.priority")
-SERVICE_IN_PLACE = (  # what of it changes the replicas themselves is rolled out
+SERVICE_IN_PLACE = (  # changes that affect the replicas themselves are rolled out
     *RUN_IN_PLACE,
     *("repo_data", "repo_code_hash", "file_archives"),
     *(f"configuration.{name}" for name in ("replicas", "groups", "scaling", "port", "probes", "gateway")),
@@ -54,7 +54,7 @@ FLEET_IN_PLACE = (
             "instance_types",
             "spot_policy",
             "max_price",
-            "ssh_config",  # what of it can't change is `machines.hosts.obstacles`
+            "ssh_config",  # as far as `machines.hosts.obstacles` permits
         )
     ),
 )
@@ -125,8 +125,8 @@ def text_of(raw: Raw, derived: Iterable[str] = ()) -> str:
 
 
 def refuse_large(written: int, derived: int = 0, shown: int = 0) -> None:
-    """Raises Refused for a spec that, with what is derived from it, has too many bytes for one record, or as `shown`,
-    with what every node gets of it, for an answer."""
+    """Raises Refused for a spec that has too many bytes for one record, together with what is `derived` from it, or for
+    one response, as `shown` with the specs of all nodes."""
     if written + derived > MAX_SPEC:
         more = f", and what its jobs get of it has {derived // 1000} KB" if derived else ""
         text = f"This specification has {written // 1000} KB{more}; the limit is {MAX_SPEC // 1000} KB"
@@ -140,7 +140,7 @@ def refuse_large(written: int, derived: int = 0, shown: int = 0) -> None:
 
 
 def changed_fields(old: RunSpec | FleetSpec, new: RunSpec | FleetSpec) -> list[str]:
-    """Dotted names of what differs; within the configuration field by field. Null and absent are the same."""
+    """The dotted names of changed fields, within the configuration field by field. Null and absent are the same."""
     return list(_changes(_settled(old), _settled(new)))
 
 

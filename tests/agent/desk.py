@@ -27,7 +27,7 @@ class Runtime:
     def storage(self) -> str:
         return ""
 
-    def begin(self, began: Any) -> Any:
+    def begin(self, context: Any) -> Any:
         raise AssertionError("a supervisor's affair")
 
     def network(self, folder: TaskFolder) -> int | None:

@@ -88,7 +88,7 @@ class Engine:
     modes: dict[str, int] = field(default_factory=dict)  # of files that it has
     live_restore: bool = False
     root: str = "/var/lib/docker"
-    began: str = "2026-11-22T10:00:00.123456789+02:00"  # 8:00
+    bridge_created: str = "2026-11-22T10:00:00.123456789+02:00"  # 8:00
     events: list[dict[str, Any]] = field(default_factory=list)  # those of being killed
     everywhere: tuple[str, ...] = ("/bin/sh", "/bin/bash")  # programs that all images have
 
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
             case ["GET", "info"]:
                 self._json({"LiveRestoreEnabled": engine.live_restore, "DockerRootDir": engine.root})
             case ["GET", "networks", "bridge"]:
-                self._json({"Created": engine.began})
+                self._json({"Created": engine.bridge_created})
             case ["GET", "events"]:
                 self._say(200, b"".join(json.dumps(event).encode() + b"\n" for event in engine.events))
             case ["GET", "_ping"]:

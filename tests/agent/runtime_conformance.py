@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.kernel.process_tree import living
+from chalicelib.agent.kernel.process_tree import all_pids
 from chalicelib.agent.kernel.task_runtime import TaskRuntime
 from chalicelib.agent.program import build
 from chalicelib.agent.program.roster import Roster
@@ -47,7 +47,7 @@ class Workshop:
 
     def new_roster(self, users: str = "") -> Roster:
         """As a restarted agent would make it."""
-        runtimes, program = {self.runtime.name: self.runtime}, lambda: build.lay_out(str(self.data))
+        runtimes, program = {self.runtime.name: self.runtime}, lambda: build.unpack(str(self.data))
         return Roster(str(self.data), runtimes, self.runtime.name, program, self.socket, users)
 
     def start(self, script: str, **spec: Any) -> str:
@@ -310,7 +310,7 @@ def seconds() -> str:
 def sleepers(seconds: str) -> list[int]:
     """Processes anywhere on this machine that sleep for just that long."""
     found = []
-    for pid in living():
+    for pid in all_pids():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:

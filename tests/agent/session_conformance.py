@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.kernel.process_tree import descendants, living, read_stat
+from chalicelib.agent.kernel.process_tree import all_pids, descendants, read_stat
 from chalicelib.agent.sessions import logins
 from tests.agent.runtime_conformance import PATIENCE, Workshop, seconds
 from tests.agent.ssh_client import Ssh, key_pair
@@ -222,13 +222,13 @@ class SessionConformance(Conformance):
 
 def children(parent: int) -> list[int]:
     """Those that nobody has waited for, too."""
-    return [pid for pid in living() if (stat := read_stat(pid)) is not None and int(stat[1]) == parent]
+    return [pid for pid in all_pids() if (stat := read_stat(pid)) is not None and int(stat[1]) == parent]
 
 
 def sleeping(seconds: str) -> list[int]:
     """Processes of `sleep SECONDS`."""
     found = []
-    for pid in living():
+    for pid in all_pids():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:

@@ -36,12 +36,12 @@ class Door:
     """One process, which remembers."""
 
     def __init__(self, rig: Rig) -> None:
-        self.plane, self.store, self.pointed = rig.world.plane, Counting(rig.world.plane.store), Lru[str](10)
+        self.plane, self.store, self.name_hints = rig.world.plane, Counting(rig.world.plane.store), Lru[str](10)
 
     def admits(self, token: str, project: str | None = "main", access: Access = Access.member) -> Caller:
         store: Any = self.store
         headers = {"authorization": f"Bearer {token}"}
-        return authorise(store, access, headers, project, self.plane.permissions, self.plane.clock, self.pointed)
+        return authorise(store, access, headers, project, self.plane.permissions, self.plane.clock, self.name_hints)
 
 
 def test_whoever_called_before_is_known_with_one_read(rig: Rig) -> None:

@@ -70,16 +70,15 @@ class NimbusOptions(ProviderOptions):
     green: bool = Field(default=False, description="Only with green power.")
 
 
-class Nimbus:
+class Nimbus(FakeCloud):
     """The backend of a configuration: the account of its key."""
 
-    def __init__(self, config: NimbusBackendConfig, prices: object = None) -> None:
-        self._key = config.creds.api_key
+    facts = FACTS
 
-    def __getattr__(self, name: str) -> Any:
-        if self._key not in ACCOUNTS:
+    def __init__(self, config: NimbusBackendConfig, prices: object = None) -> None:
+        if config.creds.api_key not in ACCOUNTS:
             raise MissingPermission("Nimbus doesn't know this key.")
-        return getattr(ACCOUNTS[self._key], name)
+        self.__dict__ = ACCOUNTS[config.creds.api_key].__dict__
 
     def close(self) -> None:
         """It has nothing open."""
@@ -90,7 +89,6 @@ ROW = Row(
     volume=f"{__name__}:NimbusVolumeConfiguration",
     options=f"{__name__}:NimbusOptions",
     certificates={"nimbus-cert": f"{__name__}:NimbusGatewayCertificate"},
-    facts=f"{__name__}:FACTS",
     backend=f"{__name__}:Nimbus",
 )
 

@@ -17,14 +17,15 @@ import pytest
 
 import chalicelib.backends
 import tests.backends
-from chalicelib.backends import registry
+from chalicelib.backends import registry, spi
 from chalicelib.backends.registry import BACKENDS, Models, Row, backend_class, built, config_models, facts_of
-from chalicelib.backends.simulated.cloud import FACTS
+from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.domain.specs.credentials import types_of
 from chalicelib.domain.specs.gateways import ProviderGatewayCertificate
 from chalicelib.domain.specs.secrecy import secrets_of
 from chalicelib.errors import NotSupported, Refused
 from tests.backends.conformance import BackendConformance
+from tests.backends.kit.backend import CirrusBackend
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -35,7 +36,6 @@ MODELS = {"config", "specs"}
 TABLE = {
     "nimbus": Row(
         "chalicelib.backends.keyed:KeyBackendConfig",
-        "chalicelib.backends.simulated.cloud:FACTS",
         "chalicelib.backends.simulated.cloud:FakeCloud",
         extra="nimbus",
         sdk=("json", "nimbus.sdk"),
@@ -76,7 +76,7 @@ def joined() -> set[str]:
 
 
 def test_every_backend_joins_the_suite() -> None:
-    assert built() | {FACTS.name} <= joined()
+    assert built() | {FakeCloud.facts.name} <= joined()
 
 
 def test_every_package_is_in_the_table() -> None:
@@ -101,7 +101,6 @@ def test_a_row_holds_together(name: str) -> None:
     row = BACKENDS[name]
     (model,) = [model for model in config_models() if name in types_of(model)]
     assert row.config.partition(":")[2] == model.__name__
-    assert bool(row.backend) == bool(row.facts)
 
 
 @pytest.mark.parametrize(("part", "field"), [("volume", "backend"), ("options", "type"), ("certificate", "type")])
@@ -124,7 +123,13 @@ def test_every_class_and_its_facts_are_there() -> None:
 
 
 def test_an_alias_has_its_own_name() -> None:
-    assert facts_of("nimbus", TABLE) == FACTS.with_(name="nimbus")
+    assert facts_of("nimbus", TABLE) == spi.facts_of(FakeCloud).with_(name="nimbus")
+
+
+def test_what_a_class_implements_is_among_its_facts() -> None:
+    cloud, plain = spi.facts_of(FakeCloud), spi.facts_of(CirrusBackend)
+    assert (cloud.volumes, cloud.placement_groups) == (True, True)
+    assert (plain.volumes, plain.placement_groups) == (False, False)
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -206,10 +211,15 @@ for name in built():
         raise AssertionError(f"{name} has a class without its SDK")
 """
 ROWS = """
+import sys
+
 from chalicelib.backends.registry import BACKENDS, built, config_models, facts_of
 from chalicelib.configuration.server import parse_server
 
-print(len(config_models()), [facts_of(name) for name in built()])
+facts = [facts_of(name) for name in built()]
+parts = {name.rpartition(".")[2] for name in sys.modules if name.startswith("chalicelib.backends.aws.")}
+assert parts == {"backend", "facts"}, parts  # a cold start that asks what backends can do loads no more
+print(len(config_models()), facts)
 parse_server("projects: [{name: main, backends: [{type: aws, creds: {type: default}}]}]")
 """
 

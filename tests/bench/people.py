@@ -60,7 +60,7 @@ def listed(plane: Plane, token: str, count: int) -> None:
 def admitted(plane: Plane) -> None:
     headers = {"authorization": "Bearer token-7"}
     for _ in range(CALLS):
-        authorise(plane.store, Access.member, headers, "project-7", plane.permissions, plane.clock, plane.pointed)
+        authorise(plane.store, Access.member, headers, "project-7", plane.permissions, plane.clock, plane.name_hints)
 
 
 def main() -> None:

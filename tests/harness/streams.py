@@ -41,7 +41,7 @@ class Stream:
     def _open(self, url: str, path: str, token: str) -> None:
         parts = urlsplit(url)
         assert parts.hostname and parts.port
-        with networks.held(lambda: self._within) as network:
+        with networks.open_network(lambda: self._within) as network:
             self.sock = networks.connect(network, parts.port)
         self.sock.settimeout(PATIENCE)
         key = websocket.new_key()

@@ -29,7 +29,7 @@ from chalicelib.planning.kernel.purchases import Create
 from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.provider_functions import WAITED, ProviderFunctions, from_wire, perform, to_wire
 
-NIMBUS = Row("a:Config", "a:FACTS", "a:Nimbus", extra="nimbus", sdk=("nimbus.sdk",), artefact="nimbus")
+NIMBUS = Row("a:Config", "a:Nimbus", extra="nimbus", sdk=("nimbus.sdk",), artefact="nimbus")
 TABLE = {**BACKENDS, "nimbus": NIMBUS}
 DEPLOYED = {CLOUDS: "provider_clouds", "nimbus": "provider_nimbus"}
 ASKED = ConfigurationCheck("p", "nimbus", '{"type": "nimbus"}', {"i": "pool-0"})

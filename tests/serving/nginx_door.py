@@ -54,21 +54,21 @@ class NginxDoor:
         self.ends_in: float | None = None  # seconds, whosoever's token it is
         self.away = False  # the control plane can't be asked
         self._word: dict[str, Any] = {}
-        self._had: dict[str, str] = {}
+        self._entries: dict[str, str] = {}
         self._buckets = Buckets()
         user = "root" if os.geteuid() == 0 else ""
         https = [f"{host}:{self.secure[1]}"] if tls else []
         listens = Listens([f"{host}:{self.address[1]}"], https)
         self.nginx = Nginx(str(folder), listens, workers, user)
-        self.asks = WorkerRequests(self.nginx.asks, self._rights, self.woken.append, print)
+        self.worker_requests = WorkerRequests(self.nginx.worker_socket, self._rights, self.woken.append, print)
         self.nginx.start()
-        self.asks.start()
+        self.worker_requests.start()
         self.control = Control(self.nginx.control)
 
     def stop(self) -> None:
         self.control.close()
         self.nginx.stop()
-        self.asks.stop()
+        self.worker_requests.stop()
 
     def empty(self) -> None:
         self.tokens.clear()
@@ -88,9 +88,9 @@ class NginxDoor:
         self._word = word
         wanted = entries.entries(word, self.nginx.relays)
         runs = [each["run_id"] for each in word["services"]]
-        self._buckets.keep(runs, self.control.counts(runs, [])["runs"])
-        self.control.set(entries.difference(self._had, self._had, wanted))
-        self._had = wanted
+        self._buckets.set_services(runs, self.control.counts(runs, [])["runs"])
+        self.control.set(entries.difference(self._entries, self._entries, wanted))
+        self._entries = wanted
         self._sample()
 
     def allow(self, token: str, *projects: str) -> None:

@@ -99,7 +99,7 @@ def test_without_the_plane_all_goes_on(plane: FakePlane, program: Program, repli
     assert status(program, served, bearer("good")) == 200
     answer = ask(program, served, bearer("another"))
     assert (answer.status, answer.header("retry-after")) == (503, "5")  # nobody can say
-    until("a report that fails", lambda: "a report isn't taken: " in program.log(), seconds=20)
+    until("a report that fails", lambda: "a report isn't accepted: " in program.log(), seconds=20)
     before = program.nginx()
     program.kill()
     assert status(program, served, bearer("good")) == 200  # nginx doesn't need the program

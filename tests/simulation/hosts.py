@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.agent.program.commands import Abort, Carry, Command, End, Keep, Remove, Start, Stop
+from chalicelib.agent.program.commands import Abort, Carry, Command, End, Remove, SaveCredential, Start, Stop
 from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.instants import Micros
@@ -250,7 +250,7 @@ class Host:
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def _obey(self, command: Command) -> None:
-        if isinstance(command, Keep):
+        if isinstance(command, SaveCredential):
             self.credential = command.credential
         elif isinstance(command, Start):
             self._start(command)

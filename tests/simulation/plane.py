@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.backends.accounts import Account, Accounts
-from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
+from chalicelib.backends.simulated.cloud import FakeCloud, Launcher
+from chalicelib.backends.spi import facts_of
 from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
@@ -182,7 +183,7 @@ class Site:
         self.store = MemoryStore(clock=world.now, rng=random.Random(rng.random()), max_lag=terms.store_lag)
         self.script = script = ShakyScript(boot=terms.boot, end=terms.end, lag=terms.cloud_lag)
         script.world = world
-        facts = FACTS.with_(
+        facts = facts_of(FakeCloud).with_(
             idempotent_create=terms.idempotent,
             visibility_lag=terms.cloud_lag,
             placement_groups=terms.placement_groups,
@@ -190,7 +191,7 @@ class Site:
         self.cloud = FakeCloud(world.now, launcher=launcher, script=script, facts=facts)
         self.backend = ShakyBackend(self.cloud, world)
         blobs = Blobs()
-        self.accounts = accounts = Accounts([Account.made(self.backend)])
+        self.accounts = accounts = Accounts([Account(facts, lambda: self.backend)])
         self.catalog = StoredCatalog(blobs, world, accounts)
         self.catalog.refresh(accounts.accounts()[0].key)
         self.authority = FakeAuthority(world.now, lambda host, token: "")  # stories say what a gateway's host answers

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import orjson
 
 from chalicelib.agent.program import chunks
-from chalicelib.agent.program.commands import Abort, Carry, Command, End, Keep, PutLog, Remove, Start, Stop
+from chalicelib.agent.program.commands import Abort, Carry, Command, End, PutLog, Remove, SaveCredential, Start, Stop
 from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.agent.runtimes import steps
 from chalicelib.backends.simulated.cloud import Boot
@@ -215,7 +215,7 @@ class Host:
         self.pump()
 
     def _obey(self, command: Command) -> None:
-        if isinstance(command, Keep):
+        if isinstance(command, SaveCredential):
             self.credential = command.credential
         elif isinstance(command, Start):
             begun = self.tasks[command.task] = self.hosts.begin(command.task, command.spec, self.name)

@@ -15,15 +15,15 @@ from .nginx import Listens, Nginx
 from .plane import PlaneClient
 from .program import GatewayProgram
 
-WORKERS = "www-data"  # whom Debian's nginx runs as
+WORKERS = "www-data"  # the user of Debian's nginx
 FILES = 65536
 
 
 def main(arguments: List[str]) -> int:
-    options = parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     folder = os.path.abspath(options.folder or options.data.rstrip("/") + "-gateway")
     os.makedirs(folder, exist_ok=True)
-    if not taken(folder):
+    if not take_folder(folder):
         log("a gateway is already running in %s" % folder)
         return 0
     raise_files()
@@ -36,8 +36,8 @@ def main(arguments: List[str]) -> int:
     return 0
 
 
-def taken(folder: str) -> bool:
-    """Is the folder this process's now, until it ends? Its lock says whom to signal to stop."""
+def take_folder(folder: str) -> bool:
+    """Lock the folder until this process ends; False if another process has it. The lock holds the pid to signal."""
     lock = take_lock(os.path.join(folder, "lock"))
     if lock is None:
         return False
@@ -47,29 +47,31 @@ def taken(folder: str) -> bool:
 
 
 def raise_files() -> None:
-    """Streams to three hundred replicas take more descriptors than programs get unasked."""
+    """Raise the limit of open files: streams to three hundred replicas take more than the default."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    files = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
-def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser("agent gateway", description="Runs a gateway: nginx, configured by the server.")
-    found.add_argument("--data", required=True, help="the folder of this machine's agent, with server and credential")
-    found.add_argument("--folder", help="the gateway's own folder; the agent's with `-gateway` unless given")
-    found.add_argument("--http", action="append", metavar="[ADDRESS:]PORT", help="where to listen; 80 unless given")
-    found.add_argument("--https", action="append", metavar="[ADDRESS:]PORT", help="where to listen with TLS")
-    found.add_argument("--workers", default="auto", help="how many processes of nginx serve; one a core unless given")
-    found.add_argument("--user", type=known, default=default_user(), help="whom they run as if root starts them")
-    return found
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("agent gateway", description="Runs a gateway: nginx, configured by the server.")
+    parser.add_argument("--data", required=True, help="the folder of this machine's agent, with server and credential")
+    parser.add_argument("--folder", help="the gateway's own folder; the agent's with `-gateway` unless given")
+    parser.add_argument("--http", action="append", metavar="[ADDRESS:]PORT", help="where to listen; 80 unless given")
+    parser.add_argument("--https", action="append", metavar="[ADDRESS:]PORT", help="where to listen with TLS")
+    parser.add_argument("--workers", default="auto", help="nginx's worker processes; one a core unless given")
+    parser.add_argument(
+        "--user", type=existing_user, default=default_user(), help="the workers' user if root starts them"
+    )
+    return parser
 
 
 def default_user() -> str:
     return WORKERS if os.geteuid() == 0 else ""
 
 
-def known(name: str) -> str:
+def existing_user(name: str) -> str:
     try:
         pwd.getpwnam(name)
     except KeyError:

@@ -1,4 +1,4 @@
-"""Calls into nginx's shared memory, over its unix socket. One connection, kept."""
+"""Calls into nginx's shared memory, over its unix socket and one persistent connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATIENCE = 10.0
 
 
 class ControlError(Exception):
-    """nginx isn't there, or doesn't do what it is told."""
+    """nginx doesn't answer, or refuses a call."""
 
 
 class _Unix(http.client.HTTPConnection):
@@ -34,14 +34,14 @@ class Control:
         return list(self._call("GET", "/keys")["keys"])
 
     def set(self, entries: Mapping[str, Optional[str]]) -> None:
-        """All of them or none; None removes one."""
+        """Set all entries or none; None removes an entry."""
         self._call("POST", "/set", {key: False if text is None else text for key, text in entries.items()})
 
     def counts(self, runs: List[str], jobs: List[str]) -> Dict[str, Any]:
         return self._call("POST", "/counts", {"runs": runs, "jobs": jobs})
 
     def forget(self) -> None:
-        """Every verdict about tokens."""
+        """Delete every cached verdict about a token."""
         self._call("POST", "/forget", {})
 
     def close(self) -> None:
@@ -50,9 +50,9 @@ class Control:
             self._connection = None
 
     def _call(self, method: str, path: str, body: Any = None) -> Dict[str, Any]:
-        """Once more on a fresh connection if the kept one has ended: every call may be repeated."""
+        """Call nginx; once more on a fresh connection if the open one has ended, since every call may be repeated."""
         data = None if body is None else json.dumps(body).encode("utf-8")
-        for kept in (self._connection is not None, False):
+        for reused in (self._connection is not None, False):
             if self._connection is None:
                 self._connection = _Unix(self._path)
             try:
@@ -62,7 +62,7 @@ class Control:
                 break
             except (OSError, http.client.HTTPException) as problem:
                 self.close()
-                if not kept:
+                if not reused:
                     raise ControlError("nginx doesn't answer at %s: %s" % (self._path, problem)) from None
         if response.status != 200:
             raise ControlError("nginx refuses %s %s: %s" % (method, path, text[:300].decode("utf-8", "replace")))

@@ -1,8 +1,9 @@
-"""Replicas on other hosts of the gateway's network, which nginx reaches by itself wherever that works.
+"""Direct routes to replicas on other hosts of the gateway's network.
 
-The control plane says where such a replica should be, since the hosts of its fleet share a network. Only a try shows
-whether this machine can reach it there: a firewall may be in between, or the replica may listen on loopback only. So
-each is tried before nginx learns of it, and again from time to time. Its streams stay available for when that fails.
+The control plane names the address that such a replica should have, since the hosts of its fleet share a network. Only
+a connection shows whether this machine can reach it: a firewall may be in between, or the replica may listen on
+loopback only. So each address is tried before nginx gets it, and again from time to time. If it can't be reached, the
+replica is reached over its agent's streams.
 """
 
 from __future__ import annotations
@@ -15,63 +16,62 @@ import threading
 import time
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Set, Tuple, cast
 
-PATIENCE = 1.0  # seconds for a connection, which within a network takes a millisecond
-WHILE_GOOD, WHILE_NOT = 10.0, 60.0  # seconds until the next try
+PATIENCE = 1.0  # seconds for a connection, which takes a millisecond within a network
+RECHECK_REACHABLE, RECHECK_UNREACHABLE = 10.0, 60.0  # seconds until the next attempt
 Configuration = Mapping[str, Any]
 Place = Tuple[str, int]  # an address and a port
 
 
-class Tried(NamedTuple):
+class Attempt(NamedTuple):
     place: Place
-    good: bool
-    again: float  # when
+    reachable: bool
+    next_at: float
 
 
-class Direct:
+class DirectRoutes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tried: Dict[str, Tried] = {}  # by job: another's at the same place is tried anew
+        self._attempts: Dict[str, Attempt] = {}  # by job: another job at the same place is tried anew
         self._lock = threading.Lock()
 
-    def look(self, configuration: Configuration) -> bool:
-        """Try what is due. True if another way is taken to one of them from now on."""
+    def refresh(self, configuration: Configuration) -> bool:
+        """Try the replicas that are due. Returns whether the route to one of them has changed."""
         with self._lock:
-            wanted = _places(configuration)
-            known = {job: tried for job, tried in self._tried.items() if wanted.get(job) == tried.place}
+            places = _places(configuration)
+            current = {job: last for job, last in self._attempts.items() if places.get(job) == last.place}
             now = self._clock()
-            due = {job: place for job, place in wanted.items() if job not in known or known[job].again <= now}
-            good = reached(set(due.values())) if due else set()
-            after = dict(known)
+            due = {job: place for job, place in places.items() if job not in current or current[job].next_at <= now}
+            reachable = reachable_of(set(due.values())) if due else set()
             for job, place in due.items():
-                again = self._clock() + (WHILE_GOOD if place in good else WHILE_NOT)
-                after[job] = Tried(place, place in good, again)
-            self._tried, before = after, self._tried
-            return _straight(before) != _straight(after)
+                next_at = self._clock() + (RECHECK_REACHABLE if place in reachable else RECHECK_UNREACHABLE)
+                current[job] = Attempt(place, place in reachable, next_at)
+            before, self._attempts = self._attempts, current
+            return _reachable_places(before) != _reachable_places(current)
 
-    def applied(self, configuration: Configuration) -> Dict[str, Any]:
-        """The configuration with an address for each replica that is reached by itself."""
-        straight = _straight(self._tried)
+    def with_addresses(self, configuration: Configuration) -> Dict[str, Any]:
+        """The configuration with an address for each replica that is reached directly."""
+        places = _reachable_places(self._attempts)
 
-        def found(replica: Mapping[str, Any]) -> Dict[str, Any]:
-            place = straight.get(replica["job_id"])
+        def routed(replica: Mapping[str, Any]) -> Dict[str, Any]:
+            place = places.get(replica["job_id"])
             return {**replica, "address": place[0]} if place and place == _place(replica) else {**replica}
 
         services = [
-            {**service, "replicas": [found(each) for each in service["replicas"]]}
+            {**service, "replicas": [routed(each) for each in service["replicas"]]}
             for service in configuration["services"]
         ]
         return {**configuration, "services": services}
 
 
-def reached(places: Collection[Place]) -> Set[Place]:
-    """Those at which something takes connections. All are tried at once; nothing is sent."""
+def reachable_of(places: Collection[Place]) -> Set[Place]:
+    """The places that accept a connection. All are tried at once; nothing is sent."""
     found: Set[Place] = set()
-    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as made:
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as sockets:
         for place in places:
             family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
-            sock = made.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            sock = sockets.enter_context(socket.socket(family, socket.SOCK_STREAM))
             sock.setblocking(False)
-            with contextlib.suppress(OSError):  # no address of this machine's kind: it isn't reached
+            with contextlib.suppress(OSError):  # not an address, or no route to it
                 if sock.connect_ex(place) in (0, errno.EINPROGRESS):
                     selector.register(sock, selectors.EVENT_WRITE, place)
         until = time.monotonic() + PATIENCE
@@ -92,13 +92,13 @@ def _places(configuration: Configuration) -> Dict[str, Place]:
 
 
 def _is_candidate(replica: Mapping[str, Any]) -> bool:
-    wanted = replica.get("ready") and not replica.get("draining")
-    return bool(wanted and replica.get("nearby") and not replica["address"])
+    usable = replica.get("ready") and not replica.get("draining")
+    return bool(usable and replica.get("nearby") and not replica["address"])
 
 
 def _place(replica: Mapping[str, Any]) -> Place:
     return replica.get("nearby") or "", replica["port"]
 
 
-def _straight(tried: Mapping[str, Tried]) -> Dict[str, Place]:
-    return {job: each.place for job, each in tried.items() if each.good}
+def _reachable_places(attempts: Mapping[str, Attempt]) -> Dict[str, Place]:
+    return {job: each.place for job, each in attempts.items() if each.reachable}

@@ -1,13 +1,13 @@
-"""What the control plane says of the services → the entries of nginx's shared memory. Pure.
+"""The gateway's configuration → the entries of nginx's shared memory. Pure.
 
-What the control plane says is kept on disk as it comes:
+The control plane sends the configuration, which is stored on disk as it is:
 
     version       for the next poll
-    services      each with its `hosts`, and what a door needs to know of it: run_id, project_id, auth, https, body,
-                  rate_limits, model, routed, replicas; `https`: the port to which requests without TLS are sent
-    model_hosts   a host that serves every model of a project: {host: project_id}
+    services      each with its `hosts`, run_id, project_id, auth, body, rate_limits, model, routed, replicas, and
+                  `https`: the port to which requests without TLS are redirected
+    model_hosts   hosts that serve every model of a project: {host: project_id}
     certificates  {host: {certificate, key}}, both PEM
-    challenges    {token: answer} of certificates that are being asked for
+    challenges    {token: answer} for certificates that are being issued
 
 An entry is a key and a text. Only the entries that differ are sent to nginx.
 """
@@ -21,11 +21,11 @@ from .relays import ReplicaAddress, place
 
 HOLD = 30  # seconds that a request may wait for a replica
 Configuration = Mapping[str, Any]
-ROUTED = ("/generate", "/chat/completions", "/health", "/v1/models")  # besides /v1/…: what a router serves
+ROUTED = ("/generate", "/chat/completions", "/health", "/v1/models")  # a router's paths besides /v1/…
 
 
 def entries(configuration: Configuration, relays: str) -> Dict[str, str]:
-    """`relays`: the folder of the sockets behind which replicas are that have no address."""
+    """The entries by key. `relays`: the folder with the sockets of replicas that have no address."""
     found: Dict[str, Any] = {}
     for service in configuration.get("services", ()):
         for host in service["hosts"]:
@@ -39,15 +39,15 @@ def entries(configuration: Configuration, relays: str) -> Dict[str, str]:
     return {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in found.items()}
 
 
-def difference(old: Iterable[str], had: Mapping[str, str], wanted: Mapping[str, str]) -> Dict[str, Optional[str]]:
-    """`old`: the keys that are there; `had`: the texts among them that are known."""
-    changed: Dict[str, Optional[str]] = {key: text for key, text in wanted.items() if had.get(key) != text}
-    changed.update({key: None for key in old if key not in wanted})
+def difference(present: Iterable[str], known: Mapping[str, str], wanted: Mapping[str, str]) -> Dict[str, Optional[str]]:
+    """The entries to set, None to remove one. `present`: nginx's keys; `known`: their texts, as far as known."""
+    changed: Dict[str, Optional[str]] = {key: text for key, text in wanted.items() if known.get(key) != text}
+    changed.update({key: None for key in present if key not in wanted})
     return changed
 
 
 def draining(configuration: Configuration) -> Dict[str, List[str]]:
-    """The jobs of each run that get nothing new."""
+    """The draining jobs of each run, which get no new requests."""
     found = {}
     for service in configuration.get("services", ()):
         jobs = [each["job_id"] for each in service["replicas"] if each.get("draining")]
@@ -57,8 +57,8 @@ def draining(configuration: Configuration) -> Dict[str, List[str]]:
 
 
 def relayed(configuration: Configuration) -> Dict[str, ReplicaAddress]:
-    """The replicas that are reached over their agents' streams only, by job. One that drains isn't forgotten before
-    it is let go."""
+    """The replicas that are reached over their agents' streams only, by job. A draining one stays until it is let
+    go."""
     found = {}
     for service in configuration.get("services", ()):
         for each in service["replicas"]:
@@ -70,7 +70,7 @@ def relayed(configuration: Configuration) -> Dict[str, ReplicaAddress]:
 
 
 def direct(configuration: Configuration) -> Set[str]:
-    """The runs that have a replica which needs no stream."""
+    """The runs with a replica that nginx reaches directly."""
     return {
         service["run_id"] for service in configuration.get("services", ()) if any(map(_is_direct, service["replicas"]))
     }
@@ -122,8 +122,8 @@ def _models(project: str, services: Iterable[Mapping[str, Any]]) -> Dict[str, An
     for service in services:
         if service["project_id"] == project and service.get("model"):
             created = service["since"] // 1000000
-            made = models.setdefault(service["model"]["name"], {"hosts": [], "created": created})
-            made["created"] = min(made["created"], created)
-            made["hosts"].append(service["hosts"][0].lower())
+            entry = models.setdefault(service["model"]["name"], {"hosts": [], "created": created})
+            entry["created"] = min(entry["created"], created)
+            entry["hosts"].append(service["hosts"][0].lower())
             owner = service["project_name"]
     return {"project": project, "owner": owner, "models": models}

@@ -1,7 +1,7 @@
 """nginx as this program's child: its files, its start, and its end.
 
-It outlives the program, as tasks outlive the agent: whoever starts next finds it by its pid file and goes on with it.
-All that it needs is in one folder: `control/` is for the program alone, `asks/` for it and nginx's workers.
+nginx outlives the program, as tasks outlive the agent: the next program finds it by its pid file. All its files are in
+one folder: `control/` is for the program alone, `asks/` for the program and nginx's workers.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ LUA = (
     "access", "callers", "certificates", "control", "counting", "dead_hosts", "door", "headers", "heads",
     "holding", "limits", "models", "problems", "questions", "replicas", "services", "states",
 )  # fmt: skip
-OURS = (  # what says who asked, and how: the server's door has the same (chalicelib/serving/headers.py)
+FORWARDED = (  # headers that describe the client and its request; chalicelib/serving/headers.py has the same
     "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Forwarded-Port",
     "X-Forwarded-Server", "X-Forwarded-Scheme", "X-Forwarded-Ssl", "X-Forwarded-By", "X-Forwarded-Protocol",
     "X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Real-IP",
     "X-Request-Id",
 )  # fmt: skip
-SET = ("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "X-Request-Id")  # by nginx.conf
+SET = ("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "X-Request-Id")  # in nginx.conf
 HOP = (
     "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer",
     "Transfer-Encoding", "Upgrade", "HTTP2-Settings", "Expect",
 )  # fmt: skip
 HANDLED = ("Connection", "Keep-Alive", "TE", "Transfer-Encoding", "Upgrade", "Expect")  # by nginx itself
-LARGEST = 13  # the largest body that may come in chunks is 2^13 MB
+LARGEST = 13  # the largest chunked body is 2^13 MB
 START_SECONDS = 10.0
-NOBODY = "nobody.pem"  # the certificate for handshakes that name no host of ours, agents' among them, and its key
+NOBODY = "nobody.pem"  # certificate and key for handshakes without a known host name, such as agents'
 LOG_BYTES = 16 * 1024 * 1024
 
 
 class NginxError(Exception):
-    """nginx can't be started; the words say why, and what to do."""
+    """nginx can't be started; the message says why, and what to do."""
 
 
 class Listens(NamedTuple):
-    http: Sequence[str]  # as nginx has them: a port, or an address and a port
+    http: Sequence[str]  # in nginx's form: a port, or an address and a port
     https: Sequence[str] = ()
 
 
 class Nginx:
     def __init__(self, folder: str, listens: Listens, workers: str = "auto", user: str = "") -> None:
-        """`user`: whom root's workers run as."""
+        """`user`: the workers' user if root starts nginx."""
         self._folder, self._listens, self._workers, self._user = os.path.abspath(folder), listens, workers, user
-        self.pin = ""  # of the certificate that agents know it by; empty without https
+        self.pin = ""  # SHA-256 of the certificate by which agents identify it; empty without https
         self.group = grp.getgrnam(user).gr_gid if user else -1
         self.control = os.path.join(self._folder, "control", "control.sock")
         self.relays = os.path.join(self._folder, "relays")
-        self.asks = os.path.join(self._folder, "asks", "asks.sock")
+        self.worker_socket = os.path.join(self._folder, "asks", "asks.sock")
 
     def start(self) -> bool:
-        """Have it running, with these files. False if it was running with them already. Raises NginxError."""
+        """Start nginx with the current files. False if it was running with them already. Raises NginxError."""
         changed = self._write()
         pid = self.pid()
         if pid and changed:
-            self._stop_now(pid)  # modules and listening addresses change only with a new process
+            self._stop_master(pid)  # modules and listening addresses change only with a new process
             pid = 0
         if pid:
             return False
@@ -75,20 +75,20 @@ class Nginx:
             raise NginxError(
                 "nginx with its Lua module is needed: `apt-get install nginx libnginx-mod-http-lua lua-cjson`"
             )
-        for worker in self.orphans():  # they have the ports; what they serve, they end first
+        for worker in self.orphans():  # they hold the ports, and finish their requests before they end
             os.kill(worker, signal.SIGQUIT)
-        with contextlib.suppress(FileNotFoundError):  # of one that was killed; it would be in the way
+        with contextlib.suppress(FileNotFoundError):  # left by an nginx that was killed
             os.unlink(self.control)
         command = [found, "-c", self._path("nginx.conf"), "-e", self._path("error.log")]
         ended = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         if ended.returncode:
-            raise NginxError("nginx doesn't start: " + why(ended.stdout.decode("utf-8", "replace")))
+            raise NginxError("nginx doesn't start: " + start_problem(ended.stdout.decode("utf-8", "replace")))
         return True
 
     def pid(self) -> int:
-        """The master's; 0 if it isn't running."""
+        """The master's pid; 0 if nginx isn't running."""
         try:
             with open(self._path("nginx.pid")) as file:
                 pid = int(file.read())
@@ -99,39 +99,39 @@ class Nginx:
         return pid if self._path("nginx.conf").encode() in command else 0
 
     def pids(self) -> List[int]:
-        """The master's and its workers'."""
+        """The pids of the master and its workers."""
         pid = self.pid()
         if not pid:
             return []
         with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
-            return [pid] + [int(word) for word in file.read().split()]
+            return [pid] + [int(child) for child in file.read().split()]
 
     def orphans(self) -> List[int]:
-        """Workers whose master was killed: they go on, and nobody tells them anything. Known by the log they write."""
+        """Workers whose master was killed. They go on without control, and are identified by the log they write."""
         found = []
         for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()] if not self.pid() else []:
-            with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
                 with open("/proc/%d/comm" % pid) as file:
-                    ours = file.read().strip() == "nginx" and self._path("error.log") in _open_files(pid)
-                if ours:
+                    is_worker = file.read().strip() == "nginx" and self._path("error.log") in _open_files(pid)
+                if is_worker:
                     found.append(pid)
         return found
 
     def cut_log(self) -> None:
-        """What clients and replicas do wrong is written there, so it mustn't grow for ever."""
+        """Rotate the error log, which grows with errors of clients and replicas."""
         log, pid = self._path("error.log"), self.pid()
         if pid and os.stat(log).st_size > LOG_BYTES:
             os.rename(log, log + ".1")
-            os.kill(pid, signal.SIGUSR1)  # opens it anew
+            os.kill(pid, signal.SIGUSR1)  # nginx reopens it
 
     def stop(self) -> None:
         pid = self.pid()
         if pid:
-            self._stop_now(pid)
+            self._stop_master(pid)
         for worker in self.orphans():
             os.kill(worker, signal.SIGTERM)
 
-    def _stop_now(self, pid: int) -> None:
+    def _stop_master(self, pid: int) -> None:
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + START_SECONDS
         while self.pid():
@@ -145,7 +145,7 @@ class Nginx:
         return os.path.join(self._folder, name)
 
     def _write(self) -> bool:
-        """Has anything changed?"""
+        """Write the files; returns whether one has changed."""
         for name in ("", "lua", "temporary", "control", "asks"):
             os.makedirs(self._path(name), exist_ok=True)
         self._admit_workers()
@@ -195,31 +195,29 @@ class Nginx:
         return lines
 
     def _have_certificate(self) -> bool:
-        """Nobody's, without which nginx doesn't start. Was it made just now?"""
+        """Make the certificate without a name if it is missing; returns whether it was made now."""
         try:
             self.pin = pin_of(_read(self._path(NOBODY)).decode("ascii"))
-        except ValueError:  # it isn't there, or is broken
+        except ValueError:  # it is missing or broken
             self._make_certificate()
             self.pin = pin_of(_read(self._path(NOBODY)).decode("ascii"))
             return True
         return False
 
     def _make_certificate(self) -> None:
-        made = self._path(NOBODY + ".new")
-        os.close(
-            os.open(made, os.O_CREAT | os.O_WRONLY, 0o600)
-        )  # nobody else's from the first byte, whatever openssl does
+        path = self._path(NOBODY + ".new")
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # private before openssl writes the key
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        command += ["-subj", "/CN=nobody", "-days", "36500", "-keyout", made, "-out", made + ".crt"]
+        command += ["-subj", "/CN=nobody", "-days", "36500", "-keyout", path, "-out", path + ".crt"]
         ended = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         if ended.returncode:
             raise NginxError("openssl makes no certificate: " + ended.stdout.decode("utf-8", "replace")[-500:])
-        with open(made, "ab") as file:
-            file.write(_read(made + ".crt"))
-        os.unlink(made + ".crt")
-        os.replace(made, self._path(NOBODY))
+        with open(path, "ab") as file:
+            file.write(_read(path + ".crt"))
+        os.unlink(path + ".crt")
+        os.replace(path, self._path(NOBODY))
 
 
 def pin_of(pem: str) -> str:
@@ -228,12 +226,12 @@ def pin_of(pem: str) -> str:
     return hashlib.sha256(der).hexdigest()
 
 
-def why(said: str) -> str:
-    """nginx's last words; it tries a port that somebody else has five times."""
-    taken = re.search(r"bind\(\) to (\S+) failed \(98:", said)
+def start_problem(output: str) -> str:
+    """The reason in nginx's output, which reports a taken port once for each of five attempts."""
+    taken = re.search(r"bind\(\) to (\S+) failed \(98:", output)
     if taken:
         return "something else on this machine listens at %s; stop that, or choose another port" % taken.group(1)
-    return said.strip()[-2000:]
+    return output.strip()[-2000:]
 
 
 STREAMED = """location @streamed_%d {
@@ -245,17 +243,17 @@ STREAMED = """location @streamed_%d {
 
 
 def masked() -> List[str]:
-    """What isn't passed on of a request: what clients say in a proxy's place, what is of one hop, and these two, or a
-    length, with a `_` for some `-`, as many applications read them."""
-    spelt = [each for name in (*OURS, *HOP, "Content-Length") for each in spellings(name)]
+    """The headers that aren't passed on: those of proxies and of one hop, and their spellings (and Content-Length's)
+    with a `_` for some `-`, which many applications read as the same header."""
+    spelt = [each for name in (*FORWARDED, *HOP, "Content-Length") for each in spellings(name)]
     return [name for name in spelt if name not in (*SET, *HANDLED, "Content-Length")]
 
 
 def spellings(name: str) -> List[str]:
-    words = name.split("-")
-    found = [words[0]]
-    for word in words[1:]:
-        found = [before + sign + word for before in found for sign in "-_"]
+    first, *parts = name.split("-")
+    found = [first]
+    for part in parts:
+        found = [before + sign + part for before in found for sign in "-_"]
     return found
 
 

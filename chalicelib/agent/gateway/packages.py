@@ -1,10 +1,10 @@
 """nginx and its Lua module, from Debian's packages.
 
-Debian starts nginx with a page of its own on port 80 as soon as it is installed, and at every boot. Where we install
-it, that must not happen: port 80 is the gateway's. An nginx that was there before us is somebody else's: we don't touch
-it, and if it has the gateway's port, nginx says so when the gateway starts.
+Debian starts nginx with a default page on port 80 as soon as it is installed, and at every boot. That must not happen
+where the agent installs it, because port 80 is the gateway's. An nginx that was installed before isn't touched; if it
+has the gateway's port, nginx reports that when the gateway starts.
 
-The mark stays from before the first step until after the last: an installation that was cut off is done again.
+A mark file exists from before the first step until after the last, so that an interrupted installation is repeated.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Run = Callable[[List[str], Dict[str, str]], Tuple[int, str]]
 
 
 class InstallError(Exception):
-    """nginx can't be installed; the words say why, and what to do."""
+    """nginx can't be installed; the message says why, and what to do."""
 
 
 def run(command: List[str], more: Dict[str, str]) -> Tuple[int, str]:
-    """Its exit status and what it said."""
+    """The command's exit status and output."""
     try:
         ended = subprocess.run(
             command,
@@ -59,7 +59,7 @@ class Packages:
 
     def missing(self) -> bool:
         """Is there anything to install, or an installation to complete?"""
-        return not self._there() or os.path.exists(self._mark)
+        return not self._installed() or os.path.exists(self._mark)
 
     def install(self) -> None:
         """Raises InstallError."""
@@ -71,31 +71,32 @@ class Packages:
             raise InstallError(text + "run `sudo apt-get install %s` on the host" % " ".join(NAMES))
         if not os.path.exists(self._mark) and _nginx() is None:
             write_atomic(self._mark, "ours\n", durable=True)
-        ours, controlled = os.path.exists(self._mark), os.path.isdir(self._systemd)
-        if ours and controlled:
+        marked, controlled = os.path.exists(self._mark), os.path.isdir(self._systemd)
+        if marked and controlled:
             self._run(["systemctl", "mask", "--runtime", "--quiet", UNIT], {})
         try:
             self._apt()
         finally:
-            if ours and controlled:
+            if marked and controlled:
                 self._run(["systemctl", "unmask", "--runtime", "--quiet", UNIT], {})
-        if ours and controlled:
-            status, said = self._run(["systemctl", "disable", "--now", "--quiet", UNIT], {})
+        if marked and controlled:
+            status, output = self._run(["systemctl", "disable", "--now", "--quiet", UNIT], {})
             if status:
-                raise InstallError("Debian's own nginx can't be disabled: " + _last(said))
-        if ours:
+                raise InstallError("Debian's own nginx can't be disabled: " + _last_lines(output))
+        if marked:
             os.unlink(self._mark)
 
     def _apt(self) -> None:
-        status, said = self._run(["apt-get", "update", "-qq"], QUIET)
-        patient = ["-o", "DPkg::Lock::Timeout=300"]  # others install on a new machine, too
+        status, updated = self._run(["apt-get", "update", "-qq"], QUIET)
+        patient = ["-o", "DPkg::Lock::Timeout=300"]  # a new machine may be running another installation
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *patient, *NAMES]
-        failed, words = self._run(command, QUIET)
+        failed, installed = self._run(command, QUIET)
         if failed:
-            because = _last(words) or _last(said) if not status else "%s; %s" % (_last(said), _last(words))
+            before, after = _last_lines(updated), _last_lines(installed)
+            because = "%s; %s" % (before, after) if status else after or before
             raise InstallError("`apt-get install %s` fails: %s" % (" ".join(NAMES), because))
 
-    def _there(self) -> bool:
+    def _installed(self) -> bool:
         return _nginx() is not None and os.path.exists(os.path.join(self._modules, LUA))
 
 
@@ -103,6 +104,6 @@ def _nginx() -> Optional[str]:
     return shutil.which("nginx", path=os.environ.get("PATH", "") + PATHS)
 
 
-def _last(said: str) -> str:
-    """The last lines that say something."""
-    return "; ".join([line.strip() for line in said.splitlines() if line.strip()][-3:])[-600:]
+def _last_lines(output: str) -> str:
+    """The last three lines that aren't blank."""
+    return "; ".join([line.strip() for line in output.splitlines() if line.strip()][-3:])[-600:]

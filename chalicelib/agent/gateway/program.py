@@ -1,8 +1,8 @@
 """The loop of a gateway's control program.
 
-It asks the control plane what to serve and tells nginx what has changed; every second it looks at what nginx has
-counted, and reports it every ten, or at once if somebody waits for a replica. The last word of the control plane is
-kept on disk: without the control plane, and after a restart of the machine, the gateway serves what it knew.
+It polls the control plane for the gateway's configuration and sends the changes to nginx. Every second it reads nginx's
+counts, and reports them every ten seconds, or at once if a request waits for a replica. The latest configuration is on
+disk, so that the gateway also serves without the control plane and after a restart of the machine.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ..kernel.tasks import read_text, write_atomic
 from . import entries
 from .buckets import Buckets
 from .control import Control, ControlError
-from .direct import Direct
+from .direct import DirectRoutes
 from .nginx import Nginx, NginxError
 from .relays import GatewayRelays, Order
 from .worker_requests import TokenVerdict, WorkerRequests
 
-LOOK = 1.0  # seconds
-AGAIN, SELDOM = 1.0, 10.0  # seconds between calls to a control plane that is away: at first, at last
+CHECK_EVERY = 1.0  # seconds
+RETRY_FIRST, RETRY_MOST = 1.0, 10.0  # seconds between polls of an unreachable control plane: at first, at most
 STORED = "word.json"  # the name that the programs of earlier agents gave it
 EMPTY: Dict[str, Any] = {"version": "", "services": []}
 
 
 class Source(Protocol):
-    """The control plane (plane.Plane)."""
+    """The control plane (`plane.PlaneClient`)."""
 
     def configuration(self, since: str) -> Dict[str, Any]: ...
 
@@ -53,80 +53,83 @@ class GatewayProgram:
     ) -> None:
         self._folder, self._nginx, self._plane, self._log, self._clock = folder, nginx, plane, log, clock
         self._control = Control(nginx.control)
-        self._asks = WorkerRequests(nginx.asks, plane.rights, lambda run: self._look_now.set(), log, nginx.group)
+        self._worker_requests = WorkerRequests(
+            nginx.worker_socket, plane.rights, lambda run: self._report_now.set(), log, nginx.group
+        )
         self._orders: "queue.SimpleQueue[List[Order]]" = queue.SimpleQueue()
         self._relays = GatewayRelays(nginx.relays, self._orders.put, nginx.group)
         self._buckets = Buckets()
-        self._direct = Direct()
+        self._direct = DirectRoutes()
         self._configuration = self._stored()
-        self._had: Dict[str, str] = {}  # what nginx was told
+        self._entries: Dict[str, str] = {}  # those of nginx, as far as known
         self._lock = threading.Lock()  # around the three above
-        self._look_now, self._over = threading.Event(), threading.Event()
-        self._gone = False  # the control plane knows this gateway no more
+        self._report_now, self._over = threading.Event(), threading.Event()
+        self._deleted = False  # the control plane no longer knows this gateway
 
     def run(self) -> bool:
-        """Until it is stopped; True if the control plane says that there is no such gateway any more."""
-        os.makedirs(os.path.dirname(self._nginx.asks), exist_ok=True)
-        self._asks.start()
+        """Run until stopped, or until the gateway is deleted: then nginx is stopped and True is returned."""
+        os.makedirs(os.path.dirname(self._nginx.worker_socket), exist_ok=True)
+        self._worker_requests.start()
         self._relays.start()
         self._serve()
         for task in (self._poll, self._report, self._order):
             threading.Thread(target=task, name=task.__name__, daemon=True).start()
-        pause = LOOK
+        pause = CHECK_EVERY
         while not self._over.wait(pause):
             if self._nginx.pid():
                 self._nginx.cut_log()
-                self._try_again()
-                pause = LOOK
+                self._refresh_routes()
+                pause = CHECK_EVERY
                 continue
             self._log("nginx isn't running; it is started again")
             self._serve()
-            pause = min(SELDOM, 2 * pause)
-        if self._gone:
+            pause = min(RETRY_MOST, 2 * pause)
+        if self._deleted:
             self._nginx.stop()
-        return self._gone
+        return self._deleted
 
     def stop(self) -> None:
-        """nginx goes on."""
+        """End the loop; nginx goes on."""
         self._over.set()
-        self._look_now.set()
+        self._report_now.set()
 
-    # What to serve ------------------------------------------------------------------------------------------------
+    # Configuration ------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Have nginx running, and serving what is known."""
+        """Start nginx if necessary, and set all its entries."""
         try:
             if self._nginx.start():
                 self._log("nginx serves %d services" % len(self._configuration["services"]))
-            self._direct.look(self._configuration)
+            self._direct.refresh(self._configuration)
             with self._lock:
-                self._had = {}
-                self._tell(self._configuration, self._control.keys())
+                self._entries = {}
+                self._apply(self._configuration, self._control.keys())
         except (NginxError, ControlError) as problem:
-            self._log(str(problem))  # tried again at the next look: it isn't running
-            self._say("failed", str(problem))
+            self._log(str(problem))  # retried at the next check, which finds that nginx isn't running
+            self._write_state("failed", str(problem))
         else:
-            self._say("running")
+            self._write_state("running")
 
-    def _tell(self, configuration: Dict[str, Any], there: List[str]) -> None:
-        applied = self._direct.applied(configuration)
-        wanted = entries.entries(applied, self._nginx.relays)
-        changed = entries.difference(there, self._had, wanted)
+    def _apply(self, configuration: Dict[str, Any], present: List[str]) -> None:
+        """Send nginx the entries that differ. `present`: the keys of those that it has."""
+        routed = self._direct.with_addresses(configuration)
+        wanted = entries.entries(routed, self._nginx.relays)
+        changed = entries.difference(present, self._entries, wanted)
         runs = [each["run_id"] for each in configuration["services"]]
-        self._buckets.keep(runs, self._control.counts(runs, [])["runs"])
-        self._relays.keep(entries.relayed(configuration), entries.direct(applied))
+        self._buckets.set_services(runs, self._control.counts(runs, [])["runs"])
+        self._relays.set_replicas(entries.relayed(configuration), entries.direct(routed))
         if changed:
             self._control.set(changed)
-        self._had, self._configuration = wanted, configuration
+        self._entries, self._configuration = wanted, configuration
 
     def take(self, configuration: Dict[str, Any]) -> bool:
-        """Serve what the control plane says. False if it makes no sense, or nginx doesn't take it."""
+        """Serve this configuration. False if it makes no sense, or nginx refuses it."""
         try:
-            self._direct.look(configuration)
+            self._direct.refresh(configuration)
             with self._lock:
-                self._tell(configuration, list(self._had))
+                self._apply(configuration, list(self._entries))
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
-            self._log("what the control plane says makes no sense, and the last word before counts: %r" % problem)
+            self._log("the control plane's configuration makes no sense, so the one before stays: %r" % problem)
             return False
         except ControlError as problem:
             self._log(str(problem))
@@ -135,48 +138,48 @@ class GatewayProgram:
         self._log("version %s: %d services" % (configuration.get("version"), len(configuration["services"])))
         return True
 
-    def _try_again(self) -> None:
-        """Replicas that nginx reaches by itself from now on, or doesn't any more."""
-        if not self._direct.look(self._configuration):
+    def _refresh_routes(self) -> None:
+        """Try the direct routes to replicas, and send nginx the changes."""
+        if not self._direct.refresh(self._configuration):
             return
         try:
             with self._lock:
-                self._tell(self._configuration, list(self._had))
+                self._apply(self._configuration, list(self._entries))
         except ControlError as problem:
             self._log(str(problem))
 
     def _poll(self) -> None:
-        pause = AGAIN
+        pause = RETRY_FIRST
         while not self._over.is_set():
             began = self._clock()
             try:
                 configuration = self._plane.configuration(self._configuration.get("version", ""))
                 good = "services" not in configuration or self.take(configuration)
-                pause = max(AGAIN, float(configuration.get("ask_in", 0))) if good else min(SELDOM, 2 * pause)
+                pause = max(RETRY_FIRST, float(configuration.get("ask_in", 0))) if good else min(RETRY_MOST, 2 * pause)
             except LinkError as problem:
                 if problem.status == 410:
-                    self._log("the control plane knows this gateway no more: %s" % problem)
-                    self._gone = True
+                    self._log("the control plane no longer knows this gateway: %s" % problem)
+                    self._deleted = True
                     self.stop()
                     return
                 self._log("the control plane: %s" % problem)
-                pause = min(SELDOM, 2 * pause)
-            self._over.wait(max(0.0, began + pause - self._clock()))  # it may have waited itself
+                pause = min(RETRY_MOST, 2 * pause)
+            self._over.wait(max(0.0, began + pause - self._clock()))  # the call itself may have taken that long
 
-    # What was counted ---------------------------------------------------------------------------------------------
+    # Traffic ------------------------------------------------------------------------------------------------------
 
     def _report(self) -> None:
         while not self._over.is_set():
-            self._look_now.wait(LOOK)
-            self._look_now.clear()
+            self._report_now.wait(CHECK_EVERY)
+            self._report_now.clear()
             try:
                 if self._nginx.pid():
-                    self.look(time.time_ns() // 1000)
+                    self.report_traffic(time.time_ns() // 1000)
             except ControlError as problem:
                 self._log(str(problem))
 
-    def look(self, now: int) -> None:
-        """Take what nginx has counted, and report what is due."""
+    def report_traffic(self, now: int) -> None:
+        """Read nginx's counts, and send the reports that are due."""
         with self._lock:
             configuration = self._configuration
             draining = entries.draining(configuration)
@@ -189,17 +192,17 @@ class GatewayProgram:
         try:
             self._plane.report(reports)
         except LinkError as problem:
-            self._log("a report isn't taken: %s" % problem)
+            self._log("a report isn't accepted: %s" % problem)
             with self._lock:
-                self._buckets.unsent(reports)
+                self._buckets.mark_unsent(reports)
 
     def _order(self) -> None:
         while not self._over.is_set():
             orders = self._orders.get()
             try:
                 self._plane.streams(orders, self._nginx.pin)
-            except LinkError as problem:  # the relays ask again for what doesn't come
-                self._log("streams can't be asked for: %s" % problem)
+            except LinkError as problem:  # the relays repeat orders for streams that don't come
+                self._log("streams can't be ordered: %s" % problem)
 
     # On disk ------------------------------------------------------------------------------------------------------
 
@@ -211,12 +214,15 @@ class GatewayProgram:
             configuration: Optional[Dict[str, Any]] = json.loads(text)
             entries.entries(configuration or {}, "")
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
-            self._log("%s can't be read: %r; the control plane will say it again" % (self._path(STORED), problem))
+            self._log(
+                "%s can't be read: %r; the control plane will send the configuration again"
+                % (self._path(STORED), problem)
+            )
             return EMPTY
         return configuration or EMPTY
 
-    def _say(self, state: str, message: str = "") -> None:
-        """How it is, for this machine's agent, which tells the control plane."""
+    def _write_state(self, state: str, message: str = "") -> None:
+        """Write the gateway's state for this machine's agent, which reports it to the control plane."""
         write_atomic(self._path("state.json"), json.dumps({"state": state, "message": message}))
 
     def _path(self, name: str) -> str:

@@ -1,14 +1,14 @@
-"""The way to a replica off the gateway's network: a unix socket for nginx, whose connections are joined to streams that
-the replica's agent dials.
+"""The route to a replica off the gateway's network: a unix socket for nginx, whose connections are joined to streams
+that the replica's agent dials.
 
-For each stream the gateway makes a ticket and asks the control plane to pass it on to the agent, which dials the
-gateway's own address with it; nginx brings that here. So that a request needn't wait for an agent to dial, a few
-streams are opened in advance: more once a request has found none, and again only a few after a quiet minute. All this
-is on the thread of one `stream_loop.Loop`.
+For each stream the gateway makes a ticket and orders the stream from the control plane, which passes the order on to
+the agent. The agent dials the gateway's own address with the ticket; nginx forwards that connection to the socket
+`agents.sock`. So that requests needn't wait for an agent to dial, a few streams are opened in advance: more after a
+request has found none, and again only a few after a quiet minute. All this runs on the thread of one `StreamLoop`.
 
-A host may die at any moment, so a replica counts as connected only while it has a stream and answers. As long as
-another replica of its service is connected, one that isn't refuses nginx's connections, so that nginx turns to the
-other before it has sent anything; and a stream that has been silent must answer a ping before it gets a request.
+A host may die at any moment, so a replica counts as connected only while it has a stream and answers. While another
+replica of its service is connected, one that isn't refuses nginx's connections, so that nginx turns to the other before
+it has sent anything; and a stream that has been silent must answer a ping before it gets a request.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from ..streams import websocket
 from ..streams.stream_loop import Joined, StreamLoop, receive
 from ..streams.websocket import Peer
 
-Order = Dict[str, Any]  # what the control plane passes on to an agent
+Order = Dict[str, Any]  # for a stream; the control plane passes it on to an agent
 AT_FIRST, MOST = 2, 32  # streams of a replica that wait for a request
 BACKLOG = 1024
-PATIENCE = 10.0  # seconds that a request waits for a stream, and somebody may take for the head of a request
-REMIND = 2.0  # seconds after which a stream that hasn't come is asked for once more, at the next look
-DIALLED = 15.0  # seconds after which a stream that was asked for isn't expected any more
-QUIET = 60.0  # seconds without a shortage after which the first few are enough
-PING_EVERY = 10.0  # the agent gives a silent stream up after two minutes …
-ALIVE_FOR = 30.0  # … and the gateway one on which no answer comes
-FRESH = 1.0  # seconds of silence after which a stream must prove that its agent is there …
-PROOF = 0.6  # … within so many
+PATIENCE = 10.0  # seconds that a request waits for a stream, and that a caller has for the head of its request
+REMIND = 2.0  # seconds after which the order for a stream that hasn't come is repeated, at the next check
+DIALLED = 15.0  # seconds after which an ordered stream isn't expected any more
+QUIET = 60.0  # seconds without a shortage after which `AT_FIRST` streams are enough
+PING_EVERY = 10.0  # seconds; the agent gives up a silent stream after two minutes
+ALIVE_FOR = 30.0  # seconds without an answer after which the gateway gives up a stream
+FRESH = 1.0  # seconds of silence after which a stream must answer a ping before it gets a request
+PROOF = 0.6  # seconds for that answer
 HEAD_BYTES, ARRIVALS = 16 * 1024, 256
 PATH = "/agent/streams/"
 
@@ -50,7 +50,7 @@ class ReplicaAddress(NamedTuple):
 
 
 def place(folder: str, job: str) -> str:
-    """Where nginx finds a replica."""
+    """The path of a replica's socket."""
     return os.path.join(folder, hashlib.sha256(job.encode("utf-8")).hexdigest()[:16] + ".sock")
 
 
@@ -68,7 +68,7 @@ def listening(path: str, group: int) -> socket.socket:
 
 
 class RequestedStream:
-    """A stream that was asked for, and when it was last."""
+    """A stream that was ordered, and when it was first and last."""
 
     def __init__(self, order: Order, now: float) -> None:
         self.order, self.begun, self.ordered_at = order, now, now
@@ -76,10 +76,10 @@ class RequestedStream:
 
 class GatewayRelays:
     def __init__(self, folder: str, order: Callable[[List[Order]], None], group: int = -1) -> None:
-        """`order`: has the control plane pass these on, soon and without waiting. `group`: nginx's workers'."""
+        """`order` has the control plane pass orders on, and returns at once. `group`: that of nginx's workers."""
         self.folder, self.order, self.group = folder, order, group
         self.loop = StreamLoop()
-        self.expected: Dict[str, Tuple[str, GatewayRelay]] = {}  # by stream: its ticket, and whom it is for
+        self.expected: Dict[str, Tuple[str, GatewayRelay]] = {}  # by stream: its ticket and its replica's relay
         self._relays: Dict[str, GatewayRelay] = {}
         self._direct: AbstractSet[str] = frozenset()
         self._arrivals: Set[Arrival] = set()
@@ -95,17 +95,17 @@ class GatewayRelays:
         door = self._door
         self.loop.call(lambda: self.loop.watch(door, selectors.EVENT_READ, self._arrive))
 
-    def keep(self, replicas: Mapping[str, ReplicaAddress], direct: AbstractSet[str] = frozenset()) -> None:
-        """There are these, by job, and no others. `direct`: runs that have a replica which needs no stream."""
-        self.loop.call(lambda: self._keep(replicas, direct))
+    def set_replicas(self, replicas: Mapping[str, ReplicaAddress], direct: AbstractSet[str] = frozenset()) -> None:
+        """Relay to these replicas, by job, and no others. `direct`: runs with a replica that needs no stream."""
+        self.loop.call(lambda: self._set_replicas(replicas, direct))
 
     def close(self) -> None:
-        self.keep({})
+        self.set_replicas({})
         self.loop.close()
         if self._door is not None:
             self._door.close()
 
-    def _keep(self, replicas: Mapping[str, ReplicaAddress], direct: AbstractSet[str]) -> None:
+    def _set_replicas(self, replicas: Mapping[str, ReplicaAddress], direct: AbstractSet[str]) -> None:
         self._direct = direct
         for job in [job for job, relay in self._relays.items() if replicas.get(job) != relay.replica]:
             self._relays.pop(job).close()
@@ -116,17 +116,17 @@ class GatewayRelays:
             self.settle(run)
 
     def settle(self, run: str) -> None:
-        """Let nginx connect to this service's replicas that are connected themselves; to all of them if none is."""
+        """Let nginx connect to this service's connected replicas only, or to all of them if none is connected."""
         relays = [each for each in self._relays.values() if each.replica.run == run]
-        other = run in self._direct or any(each.connected for each in relays)
+        available = run in self._direct or any(each.connected for each in relays)
         for each in relays:
-            each.listen(each.connected or not other)
+            each.listen(each.connected or not available)
 
-    def elsewhere(self, relay: GatewayRelay) -> bool:
+    def has_alternative(self, relay: GatewayRelay) -> bool:
         """Is another replica of the same service connected?"""
         run = relay.replica.run
-        others = (each for each in self._relays.values() if each is not relay and each.replica.run == run)
-        return run in self._direct or any(each.connected for each in others)
+        alternatives = (each for each in self._relays.values() if each is not relay and each.replica.run == run)
+        return run in self._direct or any(each.connected for each in alternatives)
 
     def _arrive(self, _: int) -> None:
         assert self._door is not None, "it is watched"
@@ -137,16 +137,16 @@ class GatewayRelays:
             else:
                 near.close()
 
-    def left(self, arrival: Arrival) -> None:
+    def forget(self, arrival: Arrival) -> None:
         self._arrivals.discard(arrival)
 
 
 class Arrival:
-    """Somebody who says to be an agent, until the head of the request is there."""
+    """A connection that should be an agent's, until the head of its request has arrived."""
 
     def __init__(self, relays: GatewayRelays, near: socket.socket) -> None:
         near.setblocking(False)
-        self._relays, self._near, self._said = relays, near, b""
+        self._relays, self._near, self._received = relays, near, b""
         self._until = relays.loop.clock() + PATIENCE
         relays.loop.watched.add(self)
         relays.loop.watch(near, selectors.EVENT_READ, self._read)
@@ -158,7 +158,7 @@ class Arrival:
     def _leave(self) -> None:
         self._relays.loop.watched.discard(self)
         self._relays.loop.watch(self._near, 0, self._read)
-        self._relays.left(self)
+        self._relays.forget(self)
 
     def _refuse(self, status: str) -> None:
         self._leave()
@@ -171,19 +171,19 @@ class Arrival:
             data = receive(self._near)
         except OSError:
             data = b""
-        self._said += data or b""
-        if b"\r\n\r\n" in self._said:
-            self._welcome(*self._said.split(b"\r\n\r\n", 1))
-        elif data == b"" or len(self._said) > HEAD_BYTES:
+        self._received += data or b""
+        if b"\r\n\r\n" in self._received:
+            self._admit(*self._received.split(b"\r\n\r\n", 1))
+        elif data == b"" or len(self._received) > HEAD_BYTES:
             self._refuse("400 Bad Request")
 
-    def _welcome(self, head: bytes, early: bytes) -> None:
+    def _admit(self, head: bytes, early: bytes) -> None:
         first, headers = websocket.parse_head(head)
-        words = first.split(" ")
-        stream = words[1][len(PATH) :] if len(words) == 3 and words[1].startswith(PATH) else ""
+        parts = first.split(" ")
+        stream = parts[1][len(PATH) :] if len(parts) == 3 and parts[1].startswith(PATH) else ""
         ticket, relay = self._relays.expected.get(stream, ("", None))
-        given = headers.get("authorization", "").encode("latin-1")
-        if relay is None or not hmac.compare_digest(given, b"Bearer " + ticket.encode("ascii")):
+        authorization = headers.get("authorization", "").encode("latin-1")
+        if relay is None or not hmac.compare_digest(authorization, b"Bearer " + ticket.encode("ascii")):
             self._refuse("403 Forbidden")
             return
         try:
@@ -192,13 +192,13 @@ class Arrival:
             self._refuse("400 Bad Request")
             return
         self._leave()
-        del self._relays.expected[stream]  # a ticket is good for once
+        del self._relays.expected[stream]  # a ticket is valid once
         self._near.send(websocket.welcome(key))
-        relay.came(stream, self._near, early)
+        relay.add_stream(stream, self._near, early)
 
 
 class WaitingStream(Joined):
-    """A stream that waits for a request, and then is its connection."""
+    """A stream that waits for a request, and then carries its connection."""
 
     dialled = False
     alive_for = ALIVE_FOR
@@ -206,7 +206,7 @@ class WaitingStream(Joined):
     def __init__(self, relay: GatewayRelay, near: socket.socket) -> None:
         super().__init__(relay.relays.loop, near, Peer(client=False), None)
         self._relay, self._pinged = relay, relay.relays.loop.clock()
-        self._challenged_at: Optional[float] = None  # since when the agent is to prove that it is there
+        self._challenged_at: Optional[float] = None  # when the agent was pinged for an answer
 
     @property
     def received_at(self) -> float:
@@ -234,12 +234,12 @@ class WaitingStream(Joined):
     def _take(self, data: bytes) -> None:
         self._challenged_at = None
         super()._take(data)
-        self._relay.answers()
+        self._relay.mark_alive()
 
     def _read_far(self) -> None:
-        """A request stays where another replica may still get it until the agent is known to be there."""
+        """Leave a request unread, so that another replica may still get it, until the agent is known to be alive."""
         silent = self._loop.clock() - self._received_at >= FRESH
-        if silent and self._begins_request() and self._relay.relays.elsewhere(self._relay):
+        if silent and self._begins_request() and self._relay.relays.has_alternative(self._relay):
             challenged = self._challenged_at = self._loop.clock()
             self._out.put(self._peer.ping())
             self._loop.call_later(PROOF, lambda: self._judge(challenged))
@@ -247,7 +247,7 @@ class WaitingStream(Joined):
             super()._read_far()
 
     def _begins_request(self) -> bool:
-        """Two capitals begin a request, and never what a client sends over a WebSocket that it has."""
+        """A request begins with two capitals; data of an open WebSocket never does."""
         assert self._far is not None, "it is watched"
         try:
             return self._far.recv(2, socket.MSG_PEEK).isupper()
@@ -256,7 +256,7 @@ class WaitingStream(Joined):
 
     def _judge(self, challenged: float) -> None:
         if self._challenged_at == challenged and not self._over:
-            self._relay.is_silent(challenged)
+            self._relay.mark_silent(challenged)
             self.end()
 
 
@@ -271,15 +271,15 @@ class GatewayRelay:
         self.connected = False
         self._spare: Deque[WaitingStream] = deque()
         self._used: Set[WaitingStream] = set()
-        self._waiting: Deque[Tuple[socket.socket, float]] = deque()  # each with when it came
+        self._waiting: Deque[Tuple[socket.socket, float]] = deque()  # each with its time of arrival
         self._dialling: Dict[str, RequestedStream] = {}
-        self._wanted, self._short = AT_FIRST, self._loop.clock()
+        self._target, self._short_at = AT_FIRST, self._loop.clock()
         self._loop.watched.add(self)
         self.listen(True)
         self._fill()
 
     def listen(self, wanted: bool) -> None:
-        """May nginx connect? If not, whoever waits is turned away, too."""
+        """Let nginx connect, or not: then the waiting connections are closed, too."""
         if wanted and self._socket is None:
             self._socket = listening(self._path, self.relays.group)
             self._loop.watch(self._socket, selectors.EVENT_READ, self._accept)
@@ -293,13 +293,13 @@ class GatewayRelay:
         while self._waiting:
             self._waiting.popleft()[0].close()
 
-    def answers(self) -> None:
-        """Something has come from its agent."""
+    def mark_alive(self) -> None:
+        """The agent has sent something."""
         self._silent = False
         self._settle()
 
-    def is_silent(self, since: float) -> None:
-        """Its agent was asked for a sign then, and has given none."""
+    def mark_silent(self, since: float) -> None:
+        """The agent hasn't answered a ping sent at `since`: end the spare streams that were silent since."""
         self._silent = True
         for line in [line for line in self._spare if line.received_at < since]:
             line.end()
@@ -311,26 +311,26 @@ class GatewayRelay:
             self.relays.settle(self.replica.run)
 
     def close(self) -> None:
-        """Nobody new comes through; what is under way ends by itself, as nginx drains it."""
+        """Accept no new connections; those in progress end by themselves, as nginx drains them."""
         self._loop.watched.discard(self)
         self.listen(False)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
         for stream in self._dialling:
             self.relays.expected.pop(stream, None)
-        self._wanted = 0
+        self._target = 0
         while self._spare:
             self._spare.popleft().end()
 
-    def came(self, stream: str, near: socket.socket, early: bytes) -> None:
-        """An agent has dialled."""
+    def add_stream(self, stream: str, near: socket.socket, early: bytes) -> None:
+        """Add a stream that the agent has dialled."""
         self._dialling.pop(stream, None)
         line = WaitingStream(self, near)
         self._used.add(line)
         line.begin(early)
         if line not in self._used:
             return  # it ended at once
-        self.answers()
+        self.mark_alive()
         if self._waiting:
             line.join(self._waiting.popleft()[0])
         else:
@@ -348,13 +348,13 @@ class GatewayRelay:
             self.relays.expected.pop(stream, None)
         self._remind(now)
         while self._waiting and now - self._waiting[0][1] >= PATIENCE:
-            self._waiting.popleft()[0].close()  # nginx tries another replica, or says that this one can't be reached
-        if now - self._short >= QUIET:
-            self._wanted = AT_FIRST
+            self._waiting.popleft()[0].close()  # nginx tries another replica, or answers that this one can't be reached
+        if now - self._short_at >= QUIET:
+            self._target = AT_FIRST
         self._fill()
 
     def _remind(self, now: float) -> None:
-        """Whoever was to pass an order on, or to dial, may have been cut off meanwhile."""
+        """Repeat orders that are late: the control plane or the agent may have been cut off."""
         late = [each for each in self._dialling.values() if now - each.ordered_at >= REMIND]
         for each in late:
             each.ordered_at = now
@@ -370,14 +370,14 @@ class GatewayRelay:
                     self._spare.popleft().join(caller)
                 else:
                     self._waiting.append((caller, self._loop.clock()))
-                    self._short = self._loop.clock()
-                    self._wanted = min(MOST, self._wanted * 2)
+                    self._short_at = self._loop.clock()
+                    self._target = min(MOST, self._target * 2)
         self._fill()
 
     def _fill(self) -> None:
-        """Ask for as many streams as are missing."""
+        """Order as many streams as are missing."""
         orders = []
-        for _ in range(self._wanted + len(self._waiting) - len(self._spare) - len(self._dialling)):
+        for _ in range(self._target + len(self._waiting) - len(self._spare) - len(self._dialling)):
             order = {"id": secrets.token_hex(16), "ticket": secrets.token_urlsafe(32), "lazily": True}
             order.update(instance=self.replica.instance, task=self.replica.job, target="port:%d" % self.replica.port)
             self.relays.expected[str(order["id"])] = (str(order["ticket"]), self)

@@ -1,11 +1,10 @@
-"""This machine as a gateway's: if the server wants that, nginx and the gateway's program run here; if not, neither
-does.
+"""The agent's part of a gateway: installing nginx and keeping the gateway's program running, if the server orders one.
 
 The program is a process of its own, as supervisors are: it outlives the agent, and the next agent finds it by its lock
-and keeps it if it runs what it should. What is wanted is on disk, so that after a reboot the gateway serves without the
-server. Installing takes a minute and stopping seconds, so a thread does them, one step at each look.
+and goes on with it if its command line is right. The order is on disk, so that after a reboot the gateway serves
+without the server. Installing takes a minute and stopping seconds, so a thread does them, one step at a time.
 
-The gateway's folder isn't inside the agent's, which is closed to everybody else: nginx's workers must be able to enter.
+The gateway's folder isn't inside the agent's, which only the agent's user may enter: nginx's workers must get there.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ else:
     shutil = LazyModule("shutil")
     subprocess = LazyModule("subprocess")
 
-LOOK = 1.0  # seconds between looks at the program
-AGAIN, SELDOM = 5.0, 300.0  # seconds until the next try of what failed: at first, at last
+CHECK_EVERY = 1.0  # seconds between checks of the program
+RETRY_FIRST, RETRY_MOST = 5.0, 300.0  # seconds until a failed step is retried: at first, at most
 TO_END = 15.0  # seconds for the program to end before it is killed
 MOST_LOG = 4 * 1024 * 1024  # bytes of the program's own log
-ORDER = "gateway.json"  # in the agent's folder: what is wanted
-STATE = "state.json"  # in the gateway's: what its program says of itself
-PARTS = ("id", "num", "http", "https")  # of what the server wants
+ORDER = "gateway.json"  # in the agent's folder: the server's order
+STATE = "state.json"  # in the gateway's folder: the program's own report
+PARTS = ("id", "num", "http", "https")  # the fields of an order
 
 Body = Dict[str, Any]
 
@@ -49,20 +48,20 @@ class Changed(Protocol):
 
 
 def folder_of(data: str) -> str:
-    """Root's is where others may pass, whatever the agent's own folder."""
+    """The gateway's folder; if root runs the agent, it is where other users may enter, unlike the agent's folder."""
     if os.geteuid():
         return data.rstrip("/") + "-gateway"
     return "/var/lib/dstack-gateway-" + hashlib.sha256(os.path.abspath(data).encode()).hexdigest()[:8]
 
 
 def carries(data: str) -> bool:
-    """Is this machine to carry a gateway?"""
+    """Has the server ordered a gateway on this machine?"""
     return os.path.exists(os.path.join(data, ORDER))
 
 
 def remove(data: str, folder: Optional[str] = None, patience: float = TO_END) -> None:
-    """End the program and its nginx, and delete all that is theirs. What is wanted is forgotten last, so that this is
-    done again if it is cut off."""
+    """End the program and its nginx, and delete their files; the order last, so that an interrupted removal is
+    repeated."""
     folder = folder or folder_of(data)
     if os.path.isdir(folder):
         from .nginx import Listens, Nginx
@@ -85,58 +84,58 @@ class GatewayRole:
         packages: "Optional[Packages]" = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`program`: writes the agent's modules and says where. `changed`: told of every change; None when nothing is
-        left of a gateway here."""
+        """`program` returns the path of the agent's program. `changed` is called with every new report, and with None
+        when the gateway has been removed."""
         self._data, self._program, self._changed, self._log = data, program, changed, log
-        self._given_folder, self._packages = folder, packages
+        self._folder_option, self._packages = folder, packages
         self._clock = clock
-        self._wanted: Optional[Body] = read_json(os.path.join(data, ORDER))
+        self._order: Optional[Body] = read_json(os.path.join(data, ORDER))
         self._reported: Optional[Body] = None
-        self._lock = threading.Lock()  # around what is wanted and told
-        self._news, self._over = threading.Event(), threading.Event()
+        self._lock = threading.Lock()  # around the order and the report
+        self._wake, self._over = threading.Event(), threading.Event()
         self._thread: Optional[threading.Thread] = None
         self._child: "Optional[subprocess.Popen[bytes]]" = None
-        self._failures, self._again_at = 0, float("-inf")
+        self._failures, self._retry_at = 0, float("-inf")
 
     @property
     def _folder(self) -> str:
-        return self._given_folder or folder_of(self._data)
+        return self._folder_option or folder_of(self._data)
 
     # On the agent's own thread ------------------------------------------------------------------------------------
 
     def begin(self) -> Optional[Body]:
-        """Go on with what an earlier agent of this machine was told. Returns what to tell of it: in the first message,
-        because one that says nothing of a gateway says that nothing is left of it."""
-        if self._wanted is not None:
-            said = self._said() if running(self._folder) else None
-            self._reported = _report_of(self._wanted, said or {"state": "starting"})
+        """Go on with the order that an earlier agent stored. Returns the report for the first message, in which a
+        missing gateway would mean that it has been removed."""
+        if self._order is not None:
+            state = self._program_state() if running(self._folder) else None
+            self._reported = _report_of(self._order, state or {"state": "starting"})
             self._work()
         return self._reported
 
     def want(self, order: Optional[Body]) -> None:
-        """None: no gateway. What is wanted already changes nothing."""
+        """Take the server's order; None removes the gateway. A repeated order changes nothing."""
         wanted = None if order is None else {name: order.get(name) for name in PARTS}
         with self._lock:
-            if wanted == self._wanted:
+            if wanted == self._order:
                 return
-            self._wanted, self._failures, self._again_at = wanted, 0, float("-inf")
+            self._order, self._failures, self._retry_at = wanted, 0, float("-inf")
         if wanted is not None:
             write_atomic(os.path.join(self._data, ORDER), json.dumps(wanted), durable=True)
-            self._tell("starting")
+            self._report("starting")
         self._work()
 
-    def gone(self) -> bool:
-        """Is nothing wanted, and nothing left?"""
+    def removed(self) -> bool:
+        """Has the gateway been removed entirely, or was there none?"""
         with self._lock:
-            return self._wanted is None and self._reported is None
+            return self._order is None and self._reported is None
 
     def close(self) -> None:
-        """The program and nginx go on."""
+        """End the thread; the program and nginx go on."""
         self._over.set()
-        self._news.set()
+        self._wake.set()
 
     def _work(self) -> None:
-        self._news.set()
+        self._wake.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="gateway-role", daemon=True)
             self._thread.start()
@@ -145,26 +144,26 @@ class GatewayRole:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            self._news.clear()
+            self._wake.clear()
             try:
-                self.look()
+                self.step()
             except Exception as problem:  # a thread that died silently would leave the gateway as it is for ever
                 self._failed("the agent: %r" % problem)
-            self._news.wait(LOOK)
+            self._wake.wait(CHECK_EVERY)
 
-    def look(self) -> None:
-        """Take one step towards what is wanted."""
+    def step(self) -> None:
+        """Take one step towards what the server ordered."""
         with self._lock:
-            wanted, reported = self._wanted, self._reported
+            wanted, reported = self._order, self._reported
         if wanted is None:
             if reported is not None:
                 remove(self._data, self._folder)
                 self._child = None
-                self._settle(None, wanted)
-        elif self._clock() >= self._again_at:
-            self._have(wanted)
+                self._publish(None, wanted)
+        elif self._clock() >= self._retry_at:
+            self._ensure_running(wanted)
 
-    def _have(self, wanted: Body) -> None:
+    def _ensure_running(self, wanted: Body) -> None:
         from .packages import InstallError
 
         command = self._command(wanted)
@@ -179,18 +178,18 @@ class GatewayRole:
             _end(self._folder, TO_END)
         elif self._reported is not None and self._reported["state"] == "running":
             self._log("the gateway's program has ended: it is started again")
-        packages = self._needed()
+        packages = self._make_packages()
         if packages.missing():
-            self._tell("installing")
+            self._report("installing")
             try:
                 packages.install()
             except InstallError as problem:
                 self._failed(str(problem))
                 return
-        self._tell("starting")
+        self._report("starting")
         self._start(command)
 
-    def _needed(self) -> "Packages":
+    def _make_packages(self) -> "Packages":
         if self._packages is None:
             from .packages import Packages
 
@@ -203,73 +202,73 @@ class GatewayRole:
         return command + (["--https", str(wanted["https"])] if wanted.get("https") else [])
 
     def _start(self, command: List[str]) -> None:
-        """If it ends at once, or never gets to serving, its last words are the reason, and it is tried again later."""
+        """Start the program. If it ends before it has reported its state, the last line of its log is the reason."""
         os.makedirs(self._folder, exist_ok=True)
-        said = os.path.join(self._folder, "program.log")
+        log = os.path.join(self._folder, "program.log")
         if os.path.exists(os.path.join(self._folder, STATE)):
             os.unlink(os.path.join(self._folder, STATE))
-        with open(said, "ab") as out:
+        with open(log, "ab") as out:
             self._child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/"
             )
         until = time.monotonic() + TO_END
         while time.monotonic() < until and not self._over.is_set():
             if self._child.poll() is not None:
-                words = (read_text(said) or "").strip().splitlines()
-                self._failed("its program ends: " + (words or ["it says nothing"])[-1])
+                lines = (read_text(log) or "").strip().splitlines()
+                self._failed("its program ends: " + (lines or ["it says nothing"])[-1])
                 return
             if self._report_state():
                 return
             time.sleep(0.05)
 
     def _report_state(self) -> bool:
-        """Tell what the program says of itself. False if it hasn't said anything yet."""
+        """Pass on the program's own report. False if there is none yet."""
         _cut(os.path.join(self._folder, "program.log"))
-        said = self._said()
-        if said is None:
+        state = self._program_state()
+        if state is None:
             return False
         self._failures = 0
-        self._tell(said["state"], said.get("message", ""))
+        self._report(state["state"], state.get("message", ""))
         return True
 
-    def _said(self) -> Optional[Body]:
+    def _program_state(self) -> Optional[Body]:
         return read_json(os.path.join(self._folder, STATE))
 
     def _failed(self, message: str) -> None:
         self._log("the gateway: " + message)
-        pause = min(SELDOM, AGAIN * 2.0 ** min(self._failures, 16))
-        self._failures, self._again_at = self._failures + 1, self._clock() + pause
-        self._tell("failed", message)
+        pause = min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(self._failures, 16))
+        self._failures, self._retry_at = self._failures + 1, self._clock() + pause
+        self._report("failed", message)
 
-    def _tell(self, state: str, message: str = "") -> None:
+    def _report(self, state: str, message: str = "") -> None:
         with self._lock:
-            wanted = self._wanted
+            wanted = self._order
         if wanted is not None:
-            self._settle(_report_of(wanted, {"state": state, "message": message}), wanted)
+            self._publish(_report_of(wanted, {"state": state, "message": message}), wanted)
 
-    def _settle(self, report: Optional[Body], wanted: Optional[Body]) -> None:
-        """What is true now, unless something else is wanted meanwhile."""
+    def _publish(self, report: Optional[Body], wanted: Optional[Body]) -> None:
+        """Report a change, unless the order is another one by now."""
         with self._lock:
-            if self._wanted != wanted or report == self._reported:
+            if self._order != wanted or report == self._reported:
                 return
             self._reported = report
         self._changed(report)
 
 
-def _report_of(wanted: Body, said: Body) -> Body:
-    """What the server is told of it."""
-    return dict(wanted, state=said["state"], message=said.get("message", "")[: TEXT_MOST["message"]])
+def _report_of(order: Body, state: Body) -> Body:
+    """The report for the server: the order, and the program's state."""
+    return dict(order, state=state["state"], message=state.get("message", "")[: TEXT_MOST["message"]])
 
 
 def _cut(log: str) -> None:
-    """The program has it open, and goes on at its beginning."""
+    """Rotate the log that the program has open."""
     if os.path.exists(log) and os.path.getsize(log) > MOST_LOG:
         shutil.copyfile(log, log + ".1")
         os.truncate(log, 0)
 
 
 def running(folder: str) -> int:
-    """The process of the program that has this folder; 0 if there is none."""
+    """The pid of the program that runs in this folder; 0 if there is none."""
     path = os.path.join(folder, "lock")
     if not os.path.exists(path):
         return 0
@@ -290,16 +289,16 @@ def _command_of(pid: int) -> List[str]:
 
 
 def _end(folder: str, patience: float) -> None:
-    """The program alone; nginx goes on."""
-    deadline, asked = time.monotonic() + patience, signal.SIGTERM
+    """End the program; nginx goes on."""
+    deadline, number = time.monotonic() + patience, signal.SIGTERM
     while True:
         pid = running(folder)
         if not pid:
             return
         try:
-            os.kill(pid, asked)
+            os.kill(pid, number)
         except ProcessLookupError:
             return
         if time.monotonic() > deadline:
-            asked = signal.SIGKILL
+            number = signal.SIGKILL
         time.sleep(0.05)

@@ -1,7 +1,7 @@
-"""What nginx's workers ask of this program: lines of JSON over a unix socket, each answered by one.
+"""Requests of nginx's workers to this program: lines of JSON over a unix socket, each answered by one.
 
-{"ask": "rights", "token": …, "project": …, "run": …}   → {"status": 200 or 403}; 503 if nobody can say; with
-                                                            "ends_in": seconds until the token ends, if it does
+{"ask": "rights", "token": …, "project": …, "run": …}   → {"status": 200 or 403}; 503 if nobody can tell; with
+                                                            "ends_in", seconds, if the token expires
 {"ask": "wake", "run": …}                               → {}
 """
 
@@ -16,10 +16,10 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 
 
 class TokenVerdict(NamedTuple):
-    """On a token, for a project's service, or for all."""
+    """Whether a token may call a project's service, or all of them."""
 
-    status: int  # as of HTTP
-    ends_in: Optional[float] = None  # seconds until the token ends by itself, if it does
+    status: int  # an HTTP status
+    ends_in: Optional[float] = None  # seconds until the token expires; None if it doesn't
 
 
 Rights = Callable[[str, str, str], TokenVerdict]
@@ -29,7 +29,7 @@ LONGEST = 64 * 1024  # bytes of a line
 
 class WorkerRequests:
     def __init__(self, path: str, rights: Rights, wake: Wake, log: Callable[[str], None], group: int = -1) -> None:
-        """`group`: whom nginx's workers run as."""
+        """`group`: that of nginx's workers."""
         self._path, self._rights, self._wake, self._log, self._group = path, rights, wake, log, group
         self._server: Any = None
 
@@ -57,18 +57,18 @@ class WorkerRequests:
         os.chmod(self._path, 0o660)
         if self._group >= 0:
             os.chown(self._path, -1, self._group)
-        threading.Thread(target=self._server.serve_forever, name="asks", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, name="worker-requests", daemon=True).start()
 
     def answer(self, line: bytes) -> Dict[str, Any]:
         try:
-            asked = json.loads(line)
-            if asked["ask"] == "wake":
-                self._wake(str(asked["run"]))
+            request = json.loads(line)
+            if request["ask"] == "wake":
+                self._wake(str(request["run"]))
                 return {}
-            verdict = self._rights(str(asked["token"]), str(asked["project"]), str(asked["run"]))
+            verdict = self._rights(str(request["token"]), str(request["project"]), str(request["run"]))
             return {name: value for name, value in verdict._asdict().items() if value is not None}
-        except Exception as problem:  # a thread's, which nobody else would hear of
-            self._log("nginx asked %r: %r" % (line[:80].split(b'"token"')[0], problem))
+        except Exception as problem:  # it would be lost in this thread otherwise
+            self._log("nginx's request %r failed: %r" % (line[:80].split(b'"token"')[0], problem))
             return {"status": 503}
 
     def stop(self) -> None:

@@ -1,1 +1,1 @@
-"""What every room stands on: tasks on disk, processes and namespaces, the connection to the server."""
+"""The base of the other rooms: tasks on disk, processes and namespaces, the connection to the server."""

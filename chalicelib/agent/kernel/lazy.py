@@ -1,6 +1,6 @@
-"""Modules that only tasks need, or few machines: each is imported when something in it is first used.
+"""Lazy imports, for modules that only tasks or few machines need: each is imported when it is first used.
 
-An agent's start is most of what adding a host costs that host, and the imports are most of the start.
+Most of what adding a host costs that host is the agent's start, and most of the start is imports.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ _ROOT = __package__.rpartition(".")[0]  # the agent's package, which has another
 
 
 class LazyModule:
-    """Stands for a module; for the type checker it is that module. `name`: one of ours begins with a dot and its room,
-    such as `.volumes.disks`."""
+    """A stand-in for a module; the type checker sees the module itself. The `name` of one of the agent's own modules
+    begins with a dot and its room, such as `.volumes.disks`."""
 
     def __init__(self, name: str) -> None:
         self._name, self._module = name, None  # type: str, Any
@@ -34,6 +34,6 @@ def loaded(lazy: LazyModule) -> Any:
 
 
 def load_all() -> None:
-    """Before a process takes on a task's user or its view of the files: it can't import any more then."""
+    """Import every lazy module, before a process loses access to the sources by becoming a task's user."""
     while pending:
         loaded(pending.pop())

@@ -1,5 +1,5 @@
-"""HTTP requests to the server, one at a time over a kept connection. There are two links in two threads, because one
-may be waiting in a poll."""
+"""HTTP requests to the server, one at a time over a persistent connection. There are two links in two threads, because
+one may be waiting in a poll."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PROBLEMS = {401: "refused", 403: "refused", 413: "unacceptable", 422: "unaccepta
 
 
 class LinkError(Exception):
-    """No usable response. `problem` is `refused` for 401 and 403, `unacceptable` if the same message would never be
-    accepted, else `network`. `status`: of the response, 0 if there was none."""
+    """No usable response. `problem` is `refused` for 401 and 403, `unacceptable` if the server would never accept the
+    message, else `network`. `status` is the response's, 0 if there was none."""
 
     def __init__(self, message: str, problem: str = "network", retry_after: float = 0.0, status: int = 0) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class _Secure(http.client.HTTPConnection):
 
 
 class Link:
-    def __init__(self, via: route.Via = route.straight) -> None:
+    def __init__(self, via: route.Via = route.direct) -> None:
         self._via = via
         self._connection: Optional[http.client.HTTPConnection] = None
         self._base = ""
@@ -45,7 +45,7 @@ class Link:
     def call(
         self, base: str, method: str, path: str, body: Optional[Dict[str, Any]], credential: str, wait: float = 0.0
     ) -> Dict[str, Any]:
-        """`wait`: how long the server may take its time, in seconds. Empty for a response without content."""
+        """The JSON object of the response, empty for 204. `wait`: seconds for which the server may hold the request."""
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
         headers = {"Authorization": "Bearer " + credential, "Content-Type": "application/json"}
         response = self._request(base, method, path, data, headers, wait + CONNECT_SECONDS)
@@ -53,21 +53,21 @@ class Link:
         if response.status == 204:
             return {}
         if response.status != 200:
-            raise self._unwelcome(response, text)
+            raise self._error(response, text)
         try:
-            answer = json.loads(text)
+            value = json.loads(text)
         except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
+            value = None
+        if not isinstance(value, dict):
             raise LinkError("%s answered %s with something that isn't a JSON object" % (base, path.partition("?")[0]))
-        return answer
+        return value
 
     def fetch(self, base: str, path: str, credential: str, out: BinaryIO) -> None:
         # API gateways send raw bytes only to clients that accept them.
         headers = {"Authorization": "Bearer " + credential, "Accept": "application/octet-stream"}
         response = self._request(base, "GET", path, None, headers, 60.0)
         if response.status != 200:
-            raise self._unwelcome(response, response.read())
+            raise self._error(response, response.read())
         try:
             shutil.copyfileobj(response, out)
             if response.length:  # shorter than announced, which isn't an error when read in pieces
@@ -75,7 +75,7 @@ class Link:
         except (http.client.HTTPException, OSError) as problem:
             if isinstance(problem, OSError) and problem.filename:
                 raise
-            raise LinkError("%s broke off in %s: %s" % (base, path, problem)) from None
+            raise LinkError("%s closed the connection during %s: %s" % (base, path, problem)) from None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -85,9 +85,9 @@ class Link:
     def _request(
         self, base: str, method: str, path: str, data: Optional[bytes], headers: Dict[str, str], timeout: float
     ) -> http.client.HTTPResponse:
-        """If the server has closed the kept connection meanwhile, repeat the request on a fresh one. That is safe: a
-        message is accepted only once, by its `seq`."""
-        kept = self._connection is not None and self._base == base
+        """Send a request. If the server has closed the persistent connection meanwhile, repeat it on a fresh one, which
+        is safe: the server accepts a message only once, by its `seq`."""
+        reused = self._connection is not None and self._base == base
         while True:
             try:
                 connection = self._connected(base, timeout)
@@ -95,8 +95,8 @@ class Link:
                 return connection.getresponse()
             except (http.client.HTTPException, OSError, ValueError) as problem:
                 self.close()
-                if kept and isinstance(problem, (ConnectionError, http.client.BadStatusLine)):
-                    kept = False
+                if reused and isinstance(problem, (ConnectionError, http.client.BadStatusLine)):
+                    reused = False
                     continue
                 raise LinkError("%s: %s" % (base, problem or type(problem).__name__)) from None
 
@@ -105,7 +105,7 @@ class Link:
             self._connection.sock.settimeout(timeout)
             return self._connection
         self.close()
-        parts, sock = urlsplit(base), route.connected(base, self._via(), CONNECT_SECONDS)
+        parts, sock = urlsplit(base), route.connect(base, self._via(), CONNECT_SECONDS)
         kind = _Secure if parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(parts.hostname or "", parts.port)
         connection.sock = sock
@@ -114,9 +114,9 @@ class Link:
         return connection
 
     @staticmethod
-    def _unwelcome(response: http.client.HTTPResponse, text: bytes) -> LinkError:
+    def _error(response: http.client.HTTPResponse, text: bytes) -> LinkError:
         problem = PROBLEMS.get(response.status, "network")
         after = response.headers.get("Retry-After") or ""
-        said = text[:300].decode("utf-8", "replace")
-        again = float(after) if after.isdigit() else 0.0
-        return LinkError("HTTP %d %s" % (response.status, said), problem, again, response.status)
+        excerpt = text[:300].decode("utf-8", "replace")
+        retry_after = float(after) if after.isdigit() else 0.0
+        return LinkError("HTTP %d %s" % (response.status, excerpt), problem, retry_after, response.status)

@@ -1,4 +1,4 @@
-"""What the agent writes to its log: lines on stderr, each with the time."""
+"""The agent's log: lines on stderr, each with the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is mounted, according to /proc/self/mountinfo."""
+"""The mounts that a process sees, from /proc/PID/mountinfo."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import List, NamedTuple
 
 
 class MountEntry(NamedTuple):
-    number: str  # the device, major:minor; btrfs has numbers of its own
-    root: str  # what of the filesystem is mounted
+    number: str  # the device's major:minor; btrfs has numbers of its own
+    root: str  # the folder of the filesystem that is mounted
     place: str
     read_only: bool
     filesystem: str
@@ -16,11 +16,11 @@ class MountEntry(NamedTuple):
 
 
 def parse(text: str) -> List[MountEntry]:
-    """In the order of mounting: of several at one place, the last one is seen."""
+    """The entries in the order of mounting: of several at one place, the last is visible."""
     found = []
     for line in text.splitlines():
-        own, _, common = line.partition(" - ")
-        fields, more = own.split(" "), common.split(" ")
+        left, _, right = line.partition(" - ")
+        fields, more = left.split(" "), right.split(" ")
         options = fields[5].split(",") + more[2].split(",")
         found.append(
             MountEntry(fields[2], _plain(fields[3]), _plain(fields[4]), "ro" in options, more[0], _plain(more[1]))
@@ -29,7 +29,7 @@ def parse(text: str) -> List[MountEntry]:
 
 
 def _plain(text: str) -> str:
-    """Blanks, tabs, line ends and backslashes are written as octal numbers."""
+    """Decode the octal numbers that stand for blanks, tabs, line ends and backslashes."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), text)
 
 

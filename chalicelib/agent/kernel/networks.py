@@ -1,7 +1,7 @@
-"""Sockets in the network of a job: to reach a port there, or to serve one.
+"""Sockets in a job's network, to connect to a port there or to listen on one.
 
-A container has a network namespace of its own, whose 127.0.0.1 nobody else reaches. A thread may enter it by itself,
-and a socket stays where it was made; so a thread enters, makes the socket, and ends.
+A container has a network namespace of its own, whose 127.0.0.1 can't be reached from outside. A single thread can enter
+the namespace, and a socket stays in the one where it was created; so a thread enters, creates the socket, and ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     ctypes = LazyModule("ctypes")
 
-LOG_PORT = 10999  # where a job's log is served in its network (`log_stream`)
+LOG_PORT = 10999  # of the job's log in its network (`log_stream`)
 LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 CLONE_NEWNET = 0x40000000
 CONNECT_SECONDS = 5.0
@@ -34,10 +34,9 @@ def _libc() -> Any:
 
 
 @contextlib.contextmanager
-def held(pid_of: Callable[[], Optional[int]]) -> Iterator[Optional[int]]:
-    """A job's network, open until it was used; None is the machine's own. `pid_of` says which process is there, or
-    None, and is asked twice: the job may end meanwhile, and its number may be that of a process of the machine's by
-    then. Raises OSError."""
+def open_network(pid_of: Callable[[], Optional[int]]) -> Iterator[Optional[int]]:
+    """A descriptor of a job's network; None for the machine's own. `pid_of` returns a process in that network, or None.
+    It is called twice, because the job may end in between and its pid be reused. Raises OSError."""
     pid = pid_of()
     if pid is None:
         yield None
@@ -52,13 +51,13 @@ def held(pid_of: Callable[[], Optional[int]]) -> Iterator[Optional[int]]:
 
 
 def connect(network: Optional[int], port: int) -> socket.socket:
-    """A blocking connection to what listens on this loopback port, in this network (`held`). Raises OSError."""
+    """A blocking connection to this loopback port in a network (`open_network`). Raises OSError."""
     return _within(network, lambda: _connected(port))
 
 
-def connecting(network: Optional[int], port: int, place: int) -> socket.socket:
-    """A connection that doesn't block, on its way to this port at a place of `LOOPBACK`. Raises OSError."""
-    return _within(network, lambda: _on_its_way(LOOPBACK[place], port))
+def start_connecting(network: Optional[int], port: int, place: int) -> socket.socket:
+    """Start a non-blocking connection to this port at an address of `LOOPBACK`. Raises OSError."""
+    return _within(network, lambda: _start_connecting(LOOPBACK[place], port))
 
 
 def listen(network: Optional[int], port: int, address: str = "127.0.0.1") -> socket.socket:
@@ -67,9 +66,9 @@ def listen(network: Optional[int], port: int, address: str = "127.0.0.1") -> soc
 
 
 def log_port(port: int = LOG_PORT) -> Optional[socket.socket]:
-    """Take the port in the machine's own network before there are jobs; None: somebody has it. A client on this very
-    machine that follows a run looks for a free port to read the log at, and sends what comes there to this one: two it
-    must be. Raises OSError."""
+    """Listen on the log's port in the machine's own network before there are jobs; None if the port is taken. A client
+    on this machine that follows a run forwards a free local port to this one, so it must find this one occupied. Raises
+    OSError."""
     try:
         return listen(None, port)
     except OSError as problem:
@@ -78,18 +77,18 @@ def log_port(port: int = LOG_PORT) -> Optional[socket.socket]:
         raise
 
 
-def arrived(pid: int, caller: Tuple[str, int]) -> bool:
-    """Is the connection whose near end has this address known in the network of that process? What answers at an
-    address of a container may be something else: another's container behind an address alike, or a proxy."""
+def has_connection(pid: int, caller: Tuple[str, int]) -> bool:
+    """Does the network of this process have the connection that comes from `caller`? What answers at a container's
+    address may be something else, such as a proxy, or a container of another network with the same address."""
     address, port = caller
-    wanted = "%08X:%04X" % (struct.unpack("=I", socket.inet_aton(address))[0], port)
-    for name in ("tcp", "tcp6"):  # the latter has those to sockets that take both
+    remote = "%08X:%04X" % (struct.unpack("=I", socket.inet_aton(address))[0], port)
+    for name in ("tcp", "tcp6"):  # tcp6 has those to sockets that accept both families
         try:
             with open("/proc/%d/net/%s" % (pid, name), encoding="ascii") as table:
-                if any(line.split()[2].endswith(wanted) for line in table):
+                if any(line.split()[2].endswith(remote) for line in table):
                     return True
         except FileNotFoundError:
-            continue  # no IPv6, or the process has ended
+            continue  # the machine has no IPv6, or the process has ended
     return False
 
 
@@ -106,45 +105,45 @@ def _connected(port: int) -> socket.socket:
 
 
 def _connected_to(family: int, address: str, port: int) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.settimeout(CONNECT_SECONDS)
-        made.connect((address, port))
-        made.settimeout(None)
+        sock.settimeout(CONNECT_SECONDS)
+        sock.connect((address, port))
+        sock.settimeout(None)
     except OSError:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
-def _on_its_way(place: Tuple[int, str], port: int) -> socket.socket:
-    made = socket.socket(place[0], socket.SOCK_STREAM)
+def _start_connecting(place: Tuple[int, str], port: int) -> socket.socket:
+    sock = socket.socket(place[0], socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
-        problem = made.connect_ex((place[1], port))
+        sock.setblocking(False)
+        problem = sock.connect_ex((place[1], port))
         if problem not in (0, errno.EINPROGRESS):
             raise OSError(problem, os.strerror(problem))
     except OSError:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 def _listening(port: int, address: str) -> socket.socket:
-    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, port))
-        made.listen(64)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        sock.listen(64)
     except OSError:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 def _within(network: Optional[int], make: Callable[[], socket.socket]) -> socket.socket:
     if network is None or os.path.samestat(os.fstat(network), os.stat("/proc/self/ns/net")):
-        return make()  # which needs no privilege
+        return make()  # without a namespace to enter, which would need privileges
     return _in_thread(network, make)
 
 

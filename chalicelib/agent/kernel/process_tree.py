@@ -1,7 +1,7 @@
-"""The processes of a task, found through /proc: who they are, what they use, how to end them all.
+"""A task's processes, through /proc: finding them, measuring their usage, ending them all.
 
 A supervisor is the "subreaper" of its descendants: a process that daemonises, changes its session or loses its parent
-stays below it, so none escapes. On systems without subreapers, a mark in the environment finds them.
+stays below the supervisor, so none escapes. On systems without subreapers, a mark in the environment identifies them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def become_subreaper() -> bool:
 
 
 def prctl(option: int) -> bool:
-    """Switch on one of this process's traits; False where it doesn't exist."""
+    """Switch on an attribute of this process; False if the system doesn't have it."""
     try:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(option, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
@@ -41,7 +41,7 @@ def read_stat(pid: int) -> Optional[List[str]]:
 
 
 def boot() -> str:
-    """Which start of this machine this is; in a container or a machine that shares its kernel, of that one."""
+    """An id of the machine's current boot; within a container, of the container's start."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             kernel = file.read().strip()
@@ -51,7 +51,7 @@ def boot() -> str:
     return "%s-%s" % (kernel, first[19] if first else "")
 
 
-def living() -> Iterable[int]:
+def all_pids() -> Iterable[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
@@ -59,7 +59,7 @@ def descendants(root: int) -> List[int]:
     """All processes below `root`, parents before children, without zombies."""
     children: Dict[int, List[int]] = {}
     dead = set()
-    for pid in living():
+    for pid in all_pids():
         stat = read_stat(pid)
         if stat is None:
             continue
@@ -73,16 +73,16 @@ def descendants(root: int) -> List[int]:
 
 
 def below(root: int) -> Iterator[int]:
-    """The same one after the other, zombies too, without a look at all of the machine's processes, if its kernel tells
-    children. One whose siblings end at this moment may be missed."""
+    """Iterate over the processes below `root`, including zombies; without reading every process of the machine, if the
+    kernel lists children. A process whose siblings end at this moment may be missed."""
     if not os.path.exists("/proc/%d/task/%d/children" % (os.getpid(), os.getpid())):
         yield from descendants(root)
         return
-    left = collections.deque([root])
-    while left:
-        found = _children(left.popleft())
+    pending = collections.deque([root])
+    while pending:
+        found = _children(pending.popleft())
         yield from found
-        left.extend(found)
+        pending.extend(found)
 
 
 def _children(pid: int) -> List[int]:
@@ -99,20 +99,20 @@ def _children(pid: int) -> List[int]:
 def marked(task: str) -> List[int]:
     mark = ("%s=%s" % (MARK, task)).encode()
     found = []
-    for pid in living():
+    for pid in all_pids():
         try:
             with open("/proc/%d/environ" % pid, "rb") as file:
                 if mark in file.read().split(b"\0"):
                     found.append(pid)
         except OSError:
-            continue  # gone, or another user's: not ours to end
+            continue  # gone, or another user's, which the agent may not end
     return found
 
 
 def of_user(uid: int) -> List[int]:
-    """The processes with any right of this user, without zombies."""
+    """The processes of which any user id is this one, without zombies."""
     found = []
-    for pid in living():
+    for pid in all_pids():
         try:
             with open("/proc/%d/status" % pid, "rb") as file:
                 fields = dict(line.split(b":", 1) for line in file if line.startswith((b"Uid:", b"State:")))
@@ -125,8 +125,8 @@ def of_user(uid: int) -> List[int]:
 
 def usage(root: int) -> Tuple[int, int]:
     """CPU microseconds used so far by all processes below `root`, including dead ones, and resident bytes now."""
-    own = read_stat(root)
-    ticks = int(own[13]) + int(own[14]) if own else 0  # what root reaped
+    stat = read_stat(root)
+    ticks = int(stat[13]) + int(stat[14]) if stat else 0  # of the children that `root` reaped
     resident = 0
     for pid in descendants(root):
         stat = read_stat(pid)
@@ -141,11 +141,11 @@ def send(pids: Iterable[int], number: int) -> None:
         try:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
-            continue  # already gone; or now another user's (sudo), which only root can end
+            continue  # gone already, or another user's by now (sudo), which only root can end
 
 
 def stopped(root: int) -> List[int]:
-    """`root` and all processes below it, which can begin no other any more."""
+    """Stop `root` and all processes below it, so that they can't start others; returns their pids."""
     found: List[int] = []
     while True:
         fresh = [pid for pid in [root, *descendants(root)] if pid not in found]
@@ -173,11 +173,11 @@ def polite_signal(pid: int) -> Optional[int]:
     return int(signal.SIGINT)
 
 
-def ask_to_end(pids: Iterable[int]) -> None:
-    """Descendants of a process that handles SIGTERM get it too: a shell whose child dies of SIGINT gives up before its
-    own trap runs."""
-    wanted = {pid: polite_signal(pid) for pid in pids}
-    heirs = {below for pid, number in wanted.items() if number == signal.SIGTERM for below in descendants(pid)}
-    for pid, number in wanted.items():
+def end_politely(pids: Iterable[int]) -> None:
+    """Send each process its `polite_signal`; but descendants of a process that handles SIGTERM get SIGTERM, because a
+    shell whose child dies of SIGINT gives up before its own trap runs."""
+    signals = {pid: polite_signal(pid) for pid in pids}
+    heirs = {below for pid, number in signals.items() if number == signal.SIGTERM for below in descendants(pid)}
+    for pid, number in signals.items():
         if number is not None:
             send([pid], signal.SIGTERM if pid in heirs else number)

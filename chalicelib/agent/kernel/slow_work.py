@@ -1,6 +1,4 @@
-"""A few threads for slow work, as many as there is work for. The library's own pool takes longer to import than all of
-the agent's loop.
-"""
+"""A small thread pool for slow work. The standard library's takes longer to import than the agent's whole loop."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ class SlowWork:
         self._lock = threading.Lock()
 
     def submit(self, action: Callable[..., object], *arguments: Any) -> None:
-        """Have a thread do this. Nobody hears what it raises, and the thread is lost."""
+        """Run this in a thread. An exception isn't reported, and ends the thread."""
         with self._lock:
             if self._idle:
                 self._idle -= 1

@@ -1,14 +1,14 @@
 """A task's output on disk: every byte with the time it was read, addressed by its offset in the whole log.
 
 A spool is a folder of segments named by the offset of their first byte; a segment is a row of frames (microseconds,
-length, bytes). One supervisor writes, one agent reads, and what the server holds is deleted segment by segment. A
-frame cut short by a crash or a full disk was never announced to anybody: the writer cuts it off, a reader stops
-before it.
+length, bytes). One supervisor writes, one agent reads, and what the server has stored is deleted segment by segment. A
+frame that a crash or a full disk cut short was never announced: the writer removes it, a reader stops before it.
 
-The writer counts what is on disk, the reader what is in the log: where output was left out (`gaps`), the two differ.
+The writer counts bytes on disk, the reader bytes of the log: where output was left out (`gaps`), the two differ.
 
-What the server holds isn't needed here any more, but whoever attaches wants to see the log from its beginning: some
-megabytes of it stay in the folder `replay`, beside the spool and its quota. A disk that is short of room has none.
+Output that the server has stored is still useful to clients that attach, which show the log from its beginning: some
+megabytes of it stay in the folder `replay`, which doesn't count towards the spool's limit. It is emptied when the disk
+is short of space.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .tasks import FULL
 FRAME = struct.Struct("<QI")
 SEGMENT_BYTES = 4 << 20
 REPLAY_BYTES = 16 << 20
-SHORT_BYTES = 64 << 20  # with less than this free, nothing stays here that the server holds
-SEGMENTS_KEPT = 2  # the oldest: the server may hold part of it, if its acknowledgement was lost
+SHORT_BYTES = 64 << 20  # with less free space than this, output that the server has stored is deleted
+FIRST_SEGMENTS = 2  # the oldest, never left out: the server may have part of it, if its acknowledgement was lost
 
 
 def segments(folder: str) -> List[int]:
@@ -47,8 +47,8 @@ def free_bytes(folder: str) -> int:
 
 
 class SpoolWriter:
-    """Appends; OSError (a full disk) leaves the spool as it was before the call. Where the disk is full a new segment
-    begins, because only whole ones can be freed."""
+    """Appends output. An OSError, such as a full disk, leaves the spool as it was before the call. On a full disk a new
+    segment begins, because only closed segments can be freed."""
 
     def __init__(self, folder: str, segment_bytes: int = SEGMENT_BYTES) -> None:
         os.makedirs(folder, exist_ok=True)
@@ -80,7 +80,7 @@ class SpoolWriter:
         except OSError as problem:
             os.ftruncate(self._fd, self._size)
             if problem.errno in FULL and self.end > self._start:
-                with contextlib.suppress(OSError):  # there isn't even room for that: the next call tries again
+                with contextlib.suppress(OSError):  # no space even for a new segment: the next call tries again
                     self._rotate()
             raise
         self._size += len(frame)
@@ -96,10 +96,10 @@ class SpoolWriter:
 
 
 class SpoolReader:
-    """Reads while the writer writes. It remembers its position, so reading on needs no scan."""
+    """Reads while the writer writes. It stores its position, so the next read needs no scan."""
 
     def __init__(self, folder: str, free: Callable[[str], int] = free_bytes) -> None:
-        """`free`: how many bytes the disk under a folder still takes."""
+        """`free` returns the free bytes of the disk under a folder."""
         self._folder, self._gaps, self._free = folder, Gaps(folder), free
         self._replay = os.path.join(folder, "replay")
         self._held = 0
@@ -130,7 +130,7 @@ class SpoolReader:
         return self._gaps.in_log(self._end)
 
     def read(self, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
-        """At most `limit` bytes from `offset` on, or from where the log begins if later: the first value says."""
+        """At most `limit` bytes from `offset` on, or from the log's first byte if that is later; returns where from."""
         starts = self._starts()
         if not starts:
             return offset, []
@@ -147,10 +147,10 @@ class SpoolReader:
             self._start, self._position, self._offset = segment, 0, segment
         while True:
             room = self._read_segment(offset, limit, records)
-            later = [start for start in starts if start > (self._start or 0)]
-            if room <= 0 or len(records) >= RECORDS_A_READ or not later or self._offset < later[0]:
+            following = [start for start in starts if start > (self._start or 0)]
+            if room <= 0 or len(records) >= RECORDS_A_READ or not following or self._offset < following[0]:
                 break
-            self._start, self._position, self._offset = later[0], 0, later[0]
+            self._start, self._position, self._offset = following[0], 0, following[0]
         return records
 
     def _read_segment(self, offset: int, limit: int, records: List[Tuple[int, bytes]]) -> int:
@@ -167,31 +167,31 @@ class SpoolReader:
                 if len(data) < length:
                     break
                 skipped = max(0, offset - self._offset)
-                wanted = data[skipped:][:room]
-                if wanted:
-                    records.append((at, wanted))
-                    room -= len(wanted)
-                if skipped + len(wanted) < length:
+                part = data[skipped:][:room]
+                if part:
+                    records.append((at, part))
+                    room -= len(part)
+                if skipped + len(part) < length:
                     break  # cut inside this frame: the next read begins with it again
                 self._position += FRAME.size + length
                 self._offset += length
         return room
 
     def trim(self, offset: int) -> None:
-        """The server holds what is before `offset`: segments that lie wholly there go, but for the writer's."""
+        """Retire the segments that the server has stored, which is all output before `offset`; not the writer's."""
         self._held = offset
         held = self._held_segments()
-        if held and not self.ease():
+        if held and not self.make_room():
             for start in held:
                 self._retire(start)
 
-    def ease(self) -> bool:
-        """Is the disk short of room? Then nothing stays that the server holds; the oldest goes first, because a reader
-        must not find a gap."""
+    def make_room(self) -> bool:
+        """On a disk that is short of space, delete what the server has stored, the oldest first so that a reader never
+        finds a gap. Returns whether the disk is short of space."""
         short = os.path.isdir(self._folder) and self._free(self._folder) < SHORT_BYTES
         if short:
-            for old in segments(self._replay):
-                os.unlink(segment_path(self._replay, old))
+            for start in segments(self._replay):
+                os.unlink(segment_path(self._replay, start))
             for start in self._held_segments():
                 os.unlink(segment_path(self._folder, start))
         return short
@@ -199,16 +199,16 @@ class SpoolReader:
     def _held_segments(self) -> List[int]:
         place = self._gaps.place(self._held)
         position = place.position if place.gap is None else place.gap.start
-        return [start for start, end in self._whole() if end <= position]
+        return [start for start, end in self._closed_segments() if end <= position]
 
     def _retire(self, start: int) -> None:
         os.makedirs(self._replay, mode=0o700, exist_ok=True)
         os.rename(segment_path(self._folder, start), segment_path(self._replay, start))
         size = 0
-        for old in reversed(segments(self._replay)):
-            size += os.path.getsize(segment_path(self._replay, old))
+        for replayed in reversed(segments(self._replay)):
+            size += os.path.getsize(segment_path(self._replay, replayed))
             if size > REPLAY_BYTES:
-                os.unlink(segment_path(self._replay, old))
+                os.unlink(segment_path(self._replay, replayed))
 
     def _starts(self) -> List[int]:
         return segments(self._folder)
@@ -216,37 +216,37 @@ class SpoolReader:
     def _open(self, start: int) -> BinaryIO:
         return open(segment_path(self._folder, start), "rb")
 
-    def _whole(self) -> List[Tuple[int, int]]:
-        """The segments that aren't written to any more, each with where the next one begins."""
+    def _closed_segments(self) -> List[Tuple[int, int]]:
+        """The segments that the writer has finished, each with the offset of the next."""
         starts = segments(self._folder)
         return [(start, starts[place + 1]) for place, start in enumerate(starts[:-1])]
 
-    def keep_within(self, most: int, at: int) -> int:
-        """Leave out the oldest output that nobody can have yet, until the folder has at most `most` bytes; answers how
-        many bytes of output that were."""
-        whole = self._whole()
+    def shrink_to(self, most: int, at: int) -> int:
+        """Leave out the oldest output that the server can't have yet, until the folder has at most `most` bytes.
+        Returns how many bytes of output were dropped."""
+        closed = self._closed_segments()
         over = sum(self._size(start) for start in segments(self._folder)) - most
         dropped = 0
-        while over > 0 and dropped < len(whole) - SEGMENTS_KEPT:
-            over -= self._size(whole[SEGMENTS_KEPT + dropped][0])
+        while over > 0 and dropped < len(closed) - FIRST_SEGMENTS:
+            over -= self._size(closed[FIRST_SEGMENTS + dropped][0])
             dropped += 1
         if not dropped:
             return 0
-        start, end = whole[SEGMENTS_KEPT][0], whole[SEGMENTS_KEPT + dropped - 1][1]
+        start, end = closed[FIRST_SEGMENTS][0], closed[FIRST_SEGMENTS + dropped - 1][1]
         self._gaps.add(start, end, at, AWAY)
         self._clear()
         return end - start
 
     def skip(self, offset: int, end: int, at: int) -> None:
-        """Skip this part of the log, which the server can't accept."""
+        """Leave out this part of the log, which the server can't accept."""
         first, last = self._gaps.place(offset), self._gaps.place(end)
         if first.gap is None and last.gap is None and first.position < last.position:
             self._gaps.add(first.position, last.position, at, REFUSED)
             self._clear()
 
     def _clear(self) -> None:
-        """Delete the skipped segments; a crash may have left some."""
-        for start, end in self._whole():
+        """Delete the segments in gaps; a crash may have left some."""
+        for start, end in self._closed_segments():
             if self._gaps.covers(start, end):
                 os.unlink(segment_path(self._folder, start))
 
@@ -255,33 +255,33 @@ class SpoolReader:
 
 
 class ReplayReader(SpoolReader):
-    """Reads the log from as far back as it is still here, beside the agent's own reader: it changes nothing, and sees
-    what that leaves out meanwhile."""
+    """Reads the log from the oldest byte that is still on disk. It changes nothing, and follows the gaps that the
+    agent's own reader adds meanwhile."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
-        self._seen = self._noted()
+        self._version = self._gaps_version()
 
     def read(self, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
-        noted = self._noted()
-        if noted != self._seen:
-            self._seen, self._gaps, self._start = noted, Gaps(self._folder), None
+        version = self._gaps_version()
+        if version != self._version:
+            self._version, self._gaps, self._start = version, Gaps(self._folder), None
         try:
             return super().read(offset, limit)
         except FileNotFoundError:  # dropped at this moment
             self._start = None
             return offset, []
 
-    def _noted(self) -> Tuple[int, ...]:
+    def _gaps_version(self) -> Tuple[int, ...]:
         try:
-            noted = os.stat(os.path.join(self._folder, gaps.FILE))
+            found = os.stat(os.path.join(self._folder, gaps.FILE))
         except FileNotFoundError:
             return ()
-        return noted.st_ino, noted.st_mtime_ns, noted.st_size
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _starts(self) -> List[int]:
-        kept = segments(self._replay)  # first: a segment may move there, but not back
-        return sorted({*kept, *segments(self._folder)})
+        replayed = segments(self._replay)  # read first: a segment may move there, but not back
+        return sorted({*replayed, *segments(self._folder)})
 
     def _open(self, start: int) -> BinaryIO:
         try:
@@ -290,4 +290,4 @@ class ReplayReader(SpoolReader):
             return open(segment_path(self._replay, start), "rb")
 
     def _clear(self) -> None:
-        """Another reader's task."""
+        """Only the agent's reader deletes."""

@@ -1,7 +1,7 @@
-"""What a task's supervisor needs from the runtime that runs it. There are two: `process` and `docker`.
+"""The port of the runtimes that run tasks. There are two: `process` and `docker`.
 
-A runtime is used from two sides. The supervisor calls `begin` and drives the Work it gets; the agent calls `usage` and
-`remove`. They share only the task's folder, so either may be killed and started again.
+A task's supervisor calls `begin` and drives the Work that it gets; the agent calls `usage` and `remove`. The two share
+only the task's folder, so either may be killed and started again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ else:
 
 Spec = Dict[str, Any]
 
-COLUMNS, ROWS = 120, 40  # of a task's terminal
-READ_BYTES = 65536  # of its output, at once
+COLUMNS, ROWS = 120, 40  # the size of a task's terminal
+READ_BYTES = 65536  # the most output to read at once
 
-# What separates the tasks of a machine from each other and from the agent.
+# Isolation: what separates a machine's tasks from each other and from the agent.
 CONTAINER, OWN_USER, NO_ISOLATION = "container", "user", "none"
 ALONE = "machine"  # nothing needs to: the machine, itself a container, is for one task, and goes with it
 
 
 class TaskError(Exception):
-    """A task can't run; the message is for its user. `reason` is one of the protocol's."""
+    """A task can't run. The message is for its user; `reason` is one of the protocol's reasons."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class Interrupted(Exception):
 
 
 class VolumeUser(Protocol):
-    """The user of a plain process (`accounts`)."""
+    """The user that a plain process runs as (`accounts`)."""
 
     @property
     def held(self) -> object:
@@ -57,32 +57,32 @@ class MountedVolumes(Protocol):
     """A task's disks and folders, once its disks are mounted (`volumes`)."""
 
     def enter(self, account: VolumeUser) -> None:
-        """For a plain process: from now on this process, and what it starts, finds the volumes at their paths."""
+        """For a plain process: make the volumes visible at their paths, to this process and its children."""
         ...
 
     def for_container(self) -> List[Dict[str, Any]]:
-        """The mounts for the engine's create call. Missing folders are made, and given to the job's user by
-        `hand_over`."""
+        """The mounts for the engine's create call. Missing folders are created; `hand_over` gives them to the job's
+        user."""
         ...
 
     def hand_over(self, owner: Callable[[], Tuple[int, int]]) -> None: ...
 
-    def unseen(self, mode: Callable[[str], Optional[int]]) -> None:
-        """Refuses a container whose engine doesn't see the disks. `mode`: that of a path in the container."""
+    def check_visible(self, mode: Callable[[str], Optional[int]]) -> None:
+        """Raise TaskError if the engine doesn't see the disks. `mode` returns the mode of a path in the container."""
         ...
 
 
 @record
-class Began:
-    """What the supervisor passes to `begin`."""
+class TaskContext:
+    """The task that a runtime is to begin, and what it may use of the supervisor."""
 
     folder: TaskFolder
     spec: Spec
     state: Dict[str, Any]  # as an earlier supervisor of this task left it; empty the first time
     spooled: int  # bytes of output already on disk
-    report: Callable[..., None]  # report(state, **fields): writes the state and notifies the agent
-    pause: Callable[[float], None]  # wait so many seconds, or raise Interrupted when the task should end
-    volumes: MountedVolumes  # its disks are mounted; the runtime shows them to the task
+    report: Callable[..., None]  # report(state, **fields): write the state and notify the agent
+    pause: Callable[[float], None]  # wait that many seconds; raises Interrupted when the task should end
+    volumes: MountedVolumes
     gpus: Sequence[str] = ()  # ids of the GPUs given to this task
 
     @property
@@ -95,43 +95,43 @@ class Work(Protocol):
     """A running task."""
 
     def fileno(self) -> int:
-        """What to select on for output; -1 if there is nothing now."""
+        """The descriptor to select on for output; -1 if there is none at the moment."""
         ...
 
     def read(self) -> bytes:
-        """Output that is ready, or b"" if there is none (never blocks)."""
+        """Return the output that is ready, b"" if there is none. Never blocks."""
         ...
 
     def ended(self) -> Optional[int]:
-        """The exit status once it is over (128 + signal for a death by signal), else None."""
+        """The exit status once the task is over (128 + signal for a death by signal), else None."""
         ...
 
     def wake_at(self) -> float:
-        """When (monotonic) to call `ended` even though nothing can be read; infinity for never."""
+        """The monotonic time at which to call `ended` even though nothing can be read; infinity for never."""
         ...
 
     def signal_politely(self) -> None:
-        """Ask every process to end, with the signal that it handles."""
+        """Send every process the signal on which it ends in good order."""
         ...
 
     def signal_firmly(self) -> None:
-        """SIGTERM to the processes that are left."""
+        """Send SIGTERM to the remaining processes."""
         ...
 
     def kill(self) -> None:
-        """End everything now."""
+        """Kill every process."""
         ...
 
     def out_of_memory(self) -> bool:
-        """After the end: was it killed for exceeding its memory limit?"""
+        """After the end: was the task killed for exceeding its memory limit?"""
         ...
 
     def step(self) -> str:
-        """After the end: what the task's shell wrote about the command that it began last (`steps`)."""
+        """After the end: the task's shell's record of the commands that it began (`steps`)."""
         ...
 
     def finish(self) -> bytes:
-        """After the end: leave no process behind, return the last of the output."""
+        """After the end: leave no process behind, and return the rest of the output."""
         ...
 
 
@@ -149,29 +149,29 @@ class TaskRuntime(Protocol):
     def isolation(self) -> str: ...
 
     def problem(self) -> str:
-        """Why it can't be used here; empty if it can."""
+        """Why the runtime can't be used here; empty if it can."""
         ...
 
     def storage(self) -> str:
-        """The folder where it keeps what tasks run from; empty if there is none, or it doesn't tell now."""
+        """The folder where the runtime stores images and containers; empty if it has none, or can't be reached."""
         ...
 
-    def begin(self, began: Began) -> Work: ...
+    def begin(self, context: TaskContext) -> Work: ...
 
     def usage(self, folder: TaskFolder) -> Optional[TaskUsage]: ...
 
     def network(self, folder: TaskFolder) -> Optional[int]:
-        """A process in the network of a running task, or None if that is the machine's own (`networks`). Raises OSError
-        if the task doesn't run."""
+        """A process in a running task's network (`networks`); None if the task shares the machine's. Raises OSError if
+        the task doesn't run."""
         ...
 
     def address(self, folder: TaskFolder) -> str:
-        """The IPv4 address of a running task in a network that its host may reach; empty if that is the host's own, or
-        nobody knows. Raises OSError if the task doesn't run."""
+        """A running task's IPv4 address in a network of its own that the host may reach; empty if it has none. Raises
+        OSError if the task doesn't run."""
         ...
 
     def remove(self, folder: TaskFolder) -> None:
-        """Delete what the task left outside its folder, if anything."""
+        """Delete what the task left outside its folder."""
         ...
 
     def sweep(self, known: Set[str]) -> None:

@@ -1,15 +1,15 @@
-"""A folder for each task: all that agent and supervisor know about it, so that either may be killed and started again.
+"""A folder for each task with all that the agent and its supervisor know, so that either may be killed and restarted.
 
 spec.json      the task as the server wants it, with the runtime and GPUs chosen here     (agent writes)
-access.json    which keys may log in, and the server's name for that state of them        (agent writes)
+access.json    which keys may log in, and the server's id for this set of keys            (agent writes)
 request.json   `stop` with its grace, or `abort`                                          (agent writes)
-state.json     preparing, pulling, running, exited, and all that goes with it             (supervisor writes)
+state.json     preparing, pulling, running or exited, with its details                    (supervisor writes)
 log/           the output (see `spool`)                                                   (supervisor writes)
-lock           held by the living supervisor: a lock can't be left behind, a pid file can
-wake           a pipe on which the agent says that request.json changed
-home/          the task's own folder, its home and working directory unless the spec says otherwise
+lock           held by the living supervisor; unlike a pid file, a lock can't be left behind
+wake           a pipe on which the agent notifies the supervisor of a new request.json
+home/          the task's home and working directory unless the spec names others
 files/         archives, and the code of a repository, fetched before the start
-repository-credentials   until it is cloned                                              (agent writes)
+repository-credentials   deleted when the repository is cloned                         (agent writes)
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ else:
 FINAL = "exited"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 SLOT_BYTES = 4000
-KEYS_BYTES = 16000  # of keys: those that are removed must go even if the disk is full
+KEYS_BYTES = 16000  # of access.json: it must be possible to revoke keys even if the disk is full
 
 
 def write_atomic(path: str, text: str, mode: int = 0o600, durable: bool = False) -> None:
-    """Readers see the old text or the new one, never half of it; a full disk leaves the old one."""
+    """Replace a file's text in one step: readers see the old text or the new one. A full disk leaves the old one."""
     partial = "%s.%d" % (path, os.getpid())
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
@@ -55,7 +55,7 @@ def write_atomic(path: str, text: str, mode: int = 0o600, durable: bool = False)
 
 
 def write_slot(path: str, value: Dict[str, Any], room: int = SLOT_BYTES) -> None:
-    """Write a small record that can be replaced even on a full disk: there it is overwritten in place."""
+    """Write a small record that can be replaced even on a full disk, where it is overwritten in place."""
     text = json.dumps(value).ljust(room)
     try:
         write_atomic(path, text)
@@ -83,7 +83,7 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
         return None
     try:
         value = json.loads(text)
-    except ValueError:  # read while it was overwritten in place, which happens on a full disk only: once more
+    except ValueError:  # read while it was overwritten in place, as happens on a full disk: read it again
         value = json.loads(read_text(path) or "null")
     return value if isinstance(value, dict) else None
 
@@ -99,8 +99,8 @@ def make_pipe(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def tell(path: str, line: str) -> None:
-    """Wake the reader of the pipe at `path`. No reader, or a full pipe, is fine: the news is on disk."""
+def notify(path: str, line: str) -> None:
+    """Wake the reader of the pipe at `path`. Does nothing without a reader or on a full pipe: the change is on disk."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as problem:
@@ -128,7 +128,7 @@ class TaskFolder:
         return read_json(os.path.join(self.path, "spec.json")) or {}
 
     def create(self, launch: Dict[str, Any]) -> None:
-        """The spec is written last: a folder without one is an unfinished creation, and the server asks again."""
+        """Write the spec last: a folder without one is an unfinished creation, and the server repeats its order."""
         os.makedirs(self.path, mode=0o711, exist_ok=True)
         self.write_state({})
         write_slot(os.path.join(self.path, "request.json"), {})
@@ -141,7 +141,7 @@ class TaskFolder:
         return read_json(os.path.join(self.path, "state.json")) or {}
 
     def over(self) -> bool:
-        """Has it ended, with nothing left mounted?"""
+        """Has the task ended, with nothing left mounted?"""
         state = self.state()
         return state.get("state") == FINAL and not state.get("held")
 
@@ -153,25 +153,25 @@ class TaskFolder:
 
     def write_request(self, request: Dict[str, Any]) -> None:
         write_slot(os.path.join(self.path, "request.json"), request)
-        tell(self.wake, "request")
+        notify(self.wake, "request")
 
     def access(self) -> Dict[str, Any]:
-        """`access` and `keys`; none in a task of an agent that couldn't change them."""
+        """`access` and `keys`; empty for a task that an agent created before keys could change."""
         return read_json(os.path.join(self.path, "access.json")) or {}
 
     def write_access(self, access: str, keys: List[str]) -> None:
         write_slot(os.path.join(self.path, "access.json"), {"access": access, "keys": keys}, KEYS_BYTES)
 
-    def let_in(self) -> List[str]:
-        """Who may log in, now."""
-        known = self.access()
-        return known["keys"] if known else self.launch()["spec"].get("authorized_keys") or []
+    def authorized_keys(self) -> List[str]:
+        """The public keys that may log in now."""
+        access = self.access()
+        return access["keys"] if access else self.launch()["spec"].get("authorized_keys") or []
 
-    def tell_agent(self) -> None:
-        tell(os.path.join(self.data, "wake"), self.task)
+    def notify_agent(self) -> None:
+        notify(os.path.join(self.data, "wake"), self.task)
 
     def take_lock(self) -> Optional[int]:
-        """The supervisor's lock, held while the descriptor is open; None if a living supervisor has it."""
+        """Take the supervisor's lock, which is held while the descriptor is open; None if a supervisor has it."""
         return take_lock(os.path.join(self.path, "lock"))
 
     def supervised(self) -> bool:
@@ -182,7 +182,7 @@ class TaskFolder:
         return False
 
     def delete(self) -> None:
-        """Move the folder away in one step, then delete it: a half-deleted task must not look like a living one."""
+        """Move the folder to the trash in one step, then delete it: a half-deleted task must not look alive."""
         trash = os.path.join(self.data, "trash", "%s.%d" % (self.task, os.getpid()))
         os.makedirs(os.path.dirname(trash), exist_ok=True)
         try:
@@ -203,10 +203,10 @@ def take_lock(path: str) -> Optional[int]:
 
 
 def delete_tree(path: str) -> None:
-    """Delete a folder even if the task made parts of it read-only. Root may do that as it is, and changes no modes: the
-    task's user might put a link there meanwhile."""
+    """Delete a folder even if the task made parts of it read-only. Root needs no other modes, and changes none, because
+    the task's user might put a link in a file's place meanwhile."""
 
-    def again(function: Any, name: str, _: Any) -> None:
+    def make_writable(function: Any, name: str, _: Any) -> None:
         if function in (os.scandir, os.listdir, os.open, os.lstat, os.rmdir, os.unlink) and not os.path.islink(name):
             os.chmod(os.path.dirname(name), 0o700)
             if os.path.isdir(name):
@@ -217,12 +217,12 @@ def delete_tree(path: str) -> None:
 
     root = os.geteuid() == 0
     if os.path.lexists(path):
-        shutil.rmtree(path, ignore_errors=root, onerror=None if root else again)
+        shutil.rmtree(path, ignore_errors=root, onerror=None if root else make_writable)
 
 
 def tidy(data: str, program: Callable[[], str]) -> None:
-    """Delete what earlier agents left: folders that they were deleting, and programs that no supervisor runs any more.
-    `program` tells this agent's own folder, which takes time. A supervisor may still load modules from its agent's."""
+    """Delete what earlier agents left: folders in the trash, and programs that no supervisor runs any more; while there
+    are tasks, a supervisor may still load modules from one. `program` finds this agent's own folder, which is slow."""
     delete_tree(os.path.join(data, "trash"))
     for name in [] if list_tasks(data) else os.listdir(data):
         path = os.path.join(data, name)

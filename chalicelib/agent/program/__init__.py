@@ -1,1 +1,1 @@
-"""The agent's process and the supervisors that it starts: the loop, what is sent to the server, the machine's facts."""
+"""The agent's process and the tasks' supervisors: the loop, messages to the server, the machine's facts and health."""

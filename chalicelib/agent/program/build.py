@@ -1,9 +1,9 @@
 """The agent as one file: `python -m chalicelib.agent.program.build OUT` writes a zip that any Python ≥ 3.8 runs.
 
 The same sources and the same Python give the same bytes, so a digest identifies the file. Compiling takes longer than
-the rest of an agent's start, and Python doesn't cache what it compiles from a zip. So the file holds each module both
-as source and compiled; a Python of the version that built it uses the compiled one. With its first task, an agent also
-unpacks everything into a folder, where any Python caches what it compiles: a supervisor is started for every task.
+the rest of an agent's start, and Python doesn't cache modules that it compiles from a zip. So the file holds each
+module both as source and compiled, for a Python of the version that built it. Because a supervisor is started for every
+task, an agent with a task also unpacks the program into a folder, where any Python caches what it compiles.
 """
 
 from __future__ import annotations
@@ -20,31 +20,30 @@ import types
 from typing import Any, Dict
 
 NAME = "dstack_agent"
-# Modules are no garbage: to look for some after every 700 new objects is a fifth of what a start costs. Later, too, it
-# is looked for less often.
+# Imports leave no garbage; looking for some after every 700 new objects would be a fifth of an agent's start.
 ENTRY = f"import gc, sys\ngc.set_threshold(10000)\nfrom {NAME}.program.main import main\nsys.exit(main(sys.argv[1:]))\n"
 SHEBANG = b"#!/usr/bin/env python3\n"
 SHIPPED = (".py", ".lua", ".conf")
 _WRITING = threading.Lock()  # several tasks may be launched at once
-UNCHECKED = importlib.util.MAGIC_NUMBER + b"\1\0\0\0"  # the head of compiled code that no later source replaces
+UNCHECKED = importlib.util.MAGIC_NUMBER + b"\1\0\0\0"  # the header of a .pyc that isn't compared with its source
 
 
 def sources() -> Dict[str, bytes]:
-    """The agent's files by their path in the program, whether it runs from a folder or from the one file."""
+    """The agent's files by their path in the program, whether the agent runs from a folder or from the one file."""
     found = {"__main__.py": ENTRY.encode("ascii")}
     archive = getattr(globals().get("__loader__"), "archive", None)
     if archive:
-        import zipfile  # which takes time, and an agent without tasks does without
+        import zipfile  # here, because it takes time and an agent without tasks doesn't need it
 
         with zipfile.ZipFile(archive) as program:
             for name in program.namelist():
                 found[name] = program.read(name)
         return found
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for folder, _, names in os.walk(here):
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for folder, _, names in os.walk(root):
         for name in names:
             path = os.path.join(folder, name)
-            inside = os.path.join(NAME, os.path.relpath(path, here))
+            inside = os.path.join(NAME, os.path.relpath(path, root))
             if name.endswith(SHIPPED) and inside != NAME + "/__main__.py":
                 with open(path, "rb") as source:
                     found[inside] = source.read()
@@ -54,29 +53,29 @@ def sources() -> Dict[str, bytes]:
 
 
 def compiled(path: str, inside: str) -> bytes:
-    """A module's code, from Python's cache if it is there. `inside`: its path in the program, for tracebacks."""
+    """A module's code, from Python's cache if possible. `inside` is its path in the program, for tracebacks."""
     code = importlib.machinery.SourceFileLoader("module", path).get_code("module")
     assert code is not None, "it has a source"
-    return marshal.dumps(_placed(code, inside), 2)  # later formats depend on what else the process holds
+    return marshal.dumps(_relocated(code, inside), 2)  # later formats depend on what else the process holds
 
 
-def _placed(code: types.CodeType, inside: str) -> types.CodeType:
-    def placed(constant: Any) -> Any:
-        return _placed(constant, inside) if isinstance(constant, types.CodeType) else constant
+def _relocated(code: types.CodeType, inside: str) -> types.CodeType:
+    def relocated(constant: Any) -> Any:
+        return _relocated(constant, inside) if isinstance(constant, types.CodeType) else constant
 
-    return code.replace(co_filename=inside, co_consts=tuple(map(placed, code.co_consts)))
+    return code.replace(co_filename=inside, co_consts=tuple(map(relocated, code.co_consts)))
 
 
 @functools.lru_cache(maxsize=None)
 def build() -> bytes:
-    """Once in a process, whose sources stay what they were when it began."""
+    """The file's content, built once per process."""
     import zipfile
 
     out = io.BytesIO()
     out.write(SHEBANG)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(sources().items()):
-            entry = zipfile.ZipInfo(name)  # with the same date at any time
+            entry = zipfile.ZipInfo(name)  # its date is constant
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data)
@@ -84,7 +83,7 @@ def build() -> bytes:
 
 
 def write(path: str) -> None:
-    """Atomic: a starting agent never reads half a file."""
+    """Write the file in one step, because an agent may be starting from it."""
     partial = "%s.%d" % (path, os.getpid())
     try:
         with open(partial, "wb") as file:
@@ -97,9 +96,9 @@ def write(path: str) -> None:
         raise
 
 
-def place(folder: str) -> str:
-    """Where `lay_out` writes it: a folder below `folder`, named after its digest."""
-    import hashlib  # which takes time, too
+def unpacked_path(folder: str) -> str:
+    """The folder that `unpack` writes to, below `folder` and named after the program's digest."""
+    import hashlib  # here, because it takes time
 
     archive = getattr(globals().get("__loader__"), "archive", None)
     digest = hashlib.sha256()
@@ -112,14 +111,14 @@ def place(folder: str) -> str:
     return os.path.join(folder, "program-" + digest.hexdigest()[:16])
 
 
-def lay_out(folder: str) -> str:
-    """Write it to its place below `folder`, unless it is there; `python PLACE` runs it."""
-    there = place(folder)
+def unpack(folder: str) -> str:
+    """Unpack the program below `folder`, unless that is done already. Returns its path, which `python PATH` runs."""
+    path = unpacked_path(folder)
     with _WRITING:
-        if not os.path.isdir(there):
-            _write_below("%s.%d" % (there, os.getpid()))
-            os.rename("%s.%d" % (there, os.getpid()), there)
-    return there
+        if not os.path.isdir(path):
+            _write_below("%s.%d" % (path, os.getpid()))
+            os.rename("%s.%d" % (path, os.getpid()), path)
+    return path
 
 
 def _write_below(folder: str) -> None:
@@ -127,7 +126,7 @@ def _write_below(folder: str) -> None:
         path = os.path.join(folder, name)
         if name.endswith(".pyc"):
             if not data.startswith(importlib.util.MAGIC_NUMBER):
-                continue  # of another Python; ours makes its own
+                continue  # compiled by another Python version
             path = importlib.util.cache_from_source(path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:

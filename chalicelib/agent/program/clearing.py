@@ -1,6 +1,6 @@
-"""Clearing a machine: end every task, delete what tasks left outside their folders, then all in the agent's own folder.
+"""Clearing a machine: end every task, delete what tasks left outside their folders, then empty the agent's folder.
 
-It can be repeated, even after being killed half-way. It runs only while no agent does.
+It can be repeated, even after being killed half-way. It runs only while no agent is running.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEP = 0.05
 
 
 def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
-    """Empties the data folder. Returns why it couldn't; empty if nothing is left."""
+    """End all tasks and empty the data folder. Returns what prevented that; empty if nothing is left."""
     problem = end_tasks(data, runtimes, roster, patience)
     if not problem:
         wipe(data)
@@ -30,27 +30,27 @@ def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience:
 
 
 def end_tasks(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
-    """Ends every task, with all that they left outside, and the gateway. Returns why it couldn't."""
+    """End the gateway and every task, and delete what they left outside the folder. Returns what prevented that."""
     gateway_role.remove(data)
-    left = _ended(roster, patience)
-    if left:
-        return "these tasks don't end: %s" % ", ".join(_with_reason(roster, task) for task in left)
+    running = _end_all(roster, patience)
+    if running:
+        return "these tasks don't end: %s" % ", ".join(_with_reason(roster, task) for task in running)
     for runtime in runtimes.values():
         runtime.sweep(set())
-    kept = volumes.sweep(data)
+    problems = volumes.sweep(data)
     Holds().tidy()
     accounts.tidy()
-    return "; ".join(kept)
+    return "; ".join(problems)
 
 
 def _with_reason(roster: Roster, task: str) -> str:
-    """A disk that somebody uses keeps its task."""
-    said = roster.report(task)
-    return "%s (%s)" % (task, said.get("held_by")) if said.get("held") else task
+    """A task's id, with the users of its disk if they prevent its removal."""
+    report = roster.report(task)
+    return "%s (%s)" % (task, report.get("held_by")) if report.get("held") else task
 
 
 def wipe(data: str) -> None:
-    """Deletes what is in the data folder."""
+    """Delete everything in the data folder."""
     for name in os.listdir(data):
         path = os.path.join(data, name)
         if os.path.isdir(path) and not os.path.islink(path):
@@ -59,26 +59,26 @@ def wipe(data: str) -> None:
             os.unlink(path)
 
 
-def _ended(roster: Roster, patience: float) -> List[str]:
-    """Ends and removes every task. Returns those that don't end."""
-    left, deadline = roster.tasks(), time.monotonic() + patience
-    for task in left:
+def _end_all(roster: Roster, patience: float) -> List[str]:
+    """End and remove every task. Returns those that don't end."""
+    remaining, deadline = roster.tasks(), time.monotonic() + patience
+    for task in remaining:
         if not roster.over(task):
             roster.abort(task)
             if roster.orphaned(task):  # a new supervisor finds the abort request and carries it out
-                roster.launch(task, _nothing)
-    while left:
+                roster.launch(task, _fetch_nothing)
+    while remaining:
         roster.reap()
-        roster.end_logins(left)
-        for task in [task for task in left if roster.over(task)]:
+        roster.end_logins(remaining)
+        for task in [task for task in remaining if roster.over(task)]:
             roster.remove(task)
-            left.remove(task)
-        if left and time.monotonic() > deadline:
-            return left
-        if left:
+            remaining.remove(task)
+        if remaining and time.monotonic() > deadline:
+            return remaining
+        if remaining:
             time.sleep(STEP)
     return []
 
 
-def _nothing(url: str, place: str) -> None:
-    """A task that is about to end needs no files."""
+def _fetch_nothing(url: str, place: str) -> None:
+    """Stand in for `fetch`: a task that is about to end needs no files."""

@@ -1,4 +1,4 @@
-"""What a session has its agent do: the server's wishes, each passed on once."""
+"""The commands of a session to its agent: the server's orders, each passed on once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Skip:
 
 @record(frozen=True)
 class PutLog:
-    """Put this part of a log there, and say how that went (`put_done`)."""
+    """Upload this part of a log to `url`, and report the outcome (`put_done`)."""
 
     chunk: Chunk
     url: str
@@ -60,7 +60,7 @@ class PutLog:
 
 @record(frozen=True)
 class Rekey:
-    """From now on these keys may log in to this task, and no others."""
+    """Let these keys log in to this task from now on, and no others."""
 
     task: str
     access: str
@@ -69,7 +69,7 @@ class Rekey:
 
 @record(frozen=True)
 class Reroute:
-    """From now on these are the workers of this router's task."""
+    """Make these the workers of this router's task."""
 
     task: str
     workers: str
@@ -77,7 +77,7 @@ class Reroute:
 
 
 @record(frozen=True)
-class Keep:
+class SaveCredential:
     """Save this credential; every later message uses it."""
 
     credential: str
@@ -85,21 +85,21 @@ class Keep:
 
 @record(frozen=True)
 class Dial:
-    """The server wants an end of a stream: {id, ticket, task, target, …}."""
+    """Connect this machine's end of a stream: {id, ticket, task, target, …}."""
 
     order: Body
 
 
 @record(frozen=True)
 class Carry:
-    """Carry this replica of a gateway: {id, num, http, https}. None: no gateway any more."""
+    """Run this replica of a gateway: {id, num, http, https}; None: remove the gateway."""
 
     gateway: Optional[Body]
 
 
 @record(frozen=True)
 class End:
-    """The instance is no longer wanted: end every task, leave nothing, stop."""
+    """End every task, delete everything, stop: the instance is no longer wanted."""
 
 
-Command = Union[Start, Stop, Abort, Remove, Rekey, Reroute, Trim, Skip, PutLog, Keep, Dial, Carry, End]
+Command = Union[Start, Stop, Abort, Remove, Rekey, Reroute, Trim, Skip, PutLog, SaveCredential, Dial, Carry, End]

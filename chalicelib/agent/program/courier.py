@@ -1,4 +1,4 @@
-"""A thread that talks to the server. There are two, because one may be waiting in a poll."""
+"""A thread that sends messages to the server. There are two, because one may be waiting in a poll."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .session import Message
 
 
 class Courier(threading.Thread):
-    """Sends one kind of message (polls or pushes), one at a time."""
+    """Sends messages of one kind (polls or pushes), one at a time."""
 
     def __init__(self, name: str, deliver: Callable[[Message, Any], None], via: Via) -> None:
         super().__init__(name=name, daemon=True)
         self._deliver, self._link = deliver, Link(via)
-        self._errands: "queue.Queue[Tuple[str, Message]]" = queue.Queue()
+        self._queue: "queue.Queue[Tuple[str, Message]]" = queue.Queue()
 
     def send(self, base: str, message: Message) -> None:
-        self._errands.put((base, message))
+        self._queue.put((base, message))
 
     def run(self) -> None:
         while True:
-            base, message = self._errands.get()
+            base, message = self._queue.get()
             try:
                 outcome: Any = self._link.sync(base, message.body, message.credential, message.wait)
             except LinkError as problem:

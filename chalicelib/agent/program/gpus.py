@@ -1,4 +1,4 @@
-"""Which GPUs a machine has, according to the vendors' tools. Parsers take text; `facts` runs the tools."""
+"""A machine's GPUs and their usage, parsed from the output of the vendors' tools. `inventory` runs the tools."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 else:
     csv = LazyModule("csv")
 
-Gpu = Dict[str, Any]  # name, memory_mib, vendor, driver, id; bus (its PCI address) where devices are found by it
+Gpu = Dict[str, Any]  # name, memory_mib, vendor, driver, id; bus (the PCI address) if devices are found by it
 Usage = Dict[str, int]
 
 NVIDIA = ["nvidia-smi", "--query-gpu=uuid,name,memory.total,driver_version", "--format=csv,noheader,nounits"]
-NVIDIA_USE = ["nvidia-smi", "--query-gpu=uuid,memory.used,utilization.gpu", "--format=csv,noheader,nounits"]
+NVIDIA_USAGE = ["nvidia-smi", "--query-gpu=uuid,memory.used,utilization.gpu", "--format=csv,noheader,nounits"]
 AMD = ["amd-smi", "static", "--asic", "--vram", "--driver", "--bus", "--json"]
-AMD_USE = ["amd-smi", "metric", "--usage", "--mem-usage", "--json"]
+AMD_USAGE = ["amd-smi", "metric", "--usage", "--mem-usage", "--json"]
 INTEL = ["hl-smi", "-Q", "name,memory.total,driver_version,bus_id", "-f", "csv,noheader,nounits"]
-INTEL_USE = ["hl-smi", "-Q", "bus_id,memory.used,utilization.aip", "-f", "csv,noheader,nounits"]
+INTEL_USAGE = ["hl-smi", "-Q", "bus_id,memory.used,utilization.aip", "-f", "csv,noheader,nounits"]
 TENSTORRENT = ["tt-smi", "-s"]
 
 TENSTORRENT_MIB = {
@@ -46,23 +46,24 @@ def mib(text: Any) -> Optional[int]:
 
 
 def count(text: Any) -> int:
-    """A number of errors; one that isn't known counts as none."""
+    """A number of errors; 0 if the tool doesn't know it."""
     return int(text) if str(text).isdigit() else 0
 
 
-def known(text: Any) -> str:
+def value_of(text: Any) -> str:
+    """A tool's value; empty for `N/A` and the like."""
     text = str(text or "").strip()
     return "" if text.strip("[]").upper() in ("N/A", "UNKNOWN", "NOT SUPPORTED", "") else text
 
 
 def bus_of(text: Any) -> str:
-    """A PCI address as the kernel writes it, `0000:05:00.0`; tools vary in its case and digits. Empty: none."""
+    """A PCI address as the kernel writes it, `0000:05:00.0`: tools vary in case and digits. Empty if it is none."""
     match = re.match(r"\s*(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s*$", str(text), re.IGNORECASE)
     return ("%04x:%s" % (int(match.group(1) or "0", 16), match.group(2))).lower() if match else ""
 
 
 def rows(text: str, columns: int) -> List[List[str]]:
-    """The lines of a tool's CSV that have all columns; headers, messages and MIG lines don't."""
+    """The rows of a tool's CSV with this many columns, without headers, messages and MIG lines."""
     found = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), skipinitialspace=True)]
     return [row for row in found if len(row) == columns]
 
@@ -71,10 +72,10 @@ def nvidia(text: str) -> List[Gpu]:
     found: List[Gpu] = []
     for uuid, name, memory, driver in rows(text, 4):
         size = mib(memory)
-        if not uuid.startswith("GPU-") or not known(name) or size is None:
+        if not uuid.startswith("GPU-") or not value_of(name) or size is None:
             continue  # a header, or a card that doesn't respond and can't take a job
         short = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", name))
-        found.append({"name": short, "memory_mib": size, "vendor": "nvidia", "driver": known(driver), "id": uuid})
+        found.append({"name": short, "memory_mib": size, "vendor": "nvidia", "driver": value_of(driver), "id": uuid})
     return found
 
 
@@ -89,10 +90,10 @@ def amd(text: str) -> List[Gpu]:
         vram = card.get("vram") if isinstance(card.get("vram"), dict) else {}
         size = vram.get("size", vram.get("vram_size")) if isinstance(vram, dict) else None
         text_size = "%s %s" % (size.get("value"), size.get("unit") or "MB") if isinstance(size, dict) else size
-        name = known((card.get("asic") or {}).get("market_name")) if isinstance(card.get("asic"), dict) else ""
+        name = value_of((card.get("asic") or {}).get("market_name")) if isinstance(card.get("asic"), dict) else ""
         memory = mib(text_size)
         if name and memory is not None:
-            driver = known((card.get("driver") or {}).get("version")) if isinstance(card.get("driver"), dict) else ""
+            driver = value_of((card.get("driver") or {}).get("version")) if isinstance(card.get("driver"), dict) else ""
             name = re.sub(r"^(AMD\s+)?(Instinct\s+|Radeon\s+)?", "", name).split(" OAM")[0]
             found.append(
                 {
@@ -111,7 +112,7 @@ def intel(text: str) -> List[Gpu]:
     found: List[Gpu] = []
     for name, memory, driver, bus in rows(text, 4):
         size = mib(memory)
-        if not known(name) or size is None:
+        if not value_of(name) or size is None:
             continue
         model = GAUDI.get(name[:6].upper(), name)
         found.append(
@@ -119,8 +120,8 @@ def intel(text: str) -> List[Gpu]:
                 "name": model,
                 "memory_mib": size,
                 "vendor": "intel",
-                "driver": known(driver),
-                "id": known(bus) or str(len(found)),
+                "driver": value_of(driver),
+                "id": value_of(bus) or str(len(found)),
                 "bus": bus_of(bus),
             }
         )
@@ -128,8 +129,8 @@ def intel(text: str) -> List[Gpu]:
 
 
 def tenstorrent(text: str) -> List[Gpu]:
-    """One entry per board: a chip without a PCI address of its own is reached through the board's other one, so they
-    are given together. A chip that hangs has no board type and isn't counted."""
+    """One GPU per board: a chip without a PCI address of its own is reached through the board's other chip, so a job
+    gets both. A chip that hangs has no board type and isn't counted."""
     snapshot = load(text)
     if not isinstance(snapshot, dict):
         return []
@@ -137,24 +138,24 @@ def tenstorrent(text: str) -> List[Gpu]:
     boards: Dict[str, Gpu] = {}
     for number, chip in enumerate(snapshot.get("device_info") or ()):
         board = chip.get("board_info") if isinstance(chip, dict) else None
-        if not isinstance(board, dict) or not known(board.get("board_type")):
+        if not isinstance(board, dict) or not value_of(board.get("board_type")):
             continue
-        kind = known(board["board_type"])
+        kind = value_of(board["board_type"])
         name = kind.split()[0].lower()
         memory = next((size for start, size in TENSTORRENT_MIB.items() if name.startswith(start)), 0)
-        bus, serial = bus_of(board.get("bus_id")), known(board.get("board_id"))
+        bus, serial = bus_of(board.get("bus_id")), value_of(board.get("board_id"))
         if not bus and serial in boards:
             boards[serial]["memory_mib"] += memory
             continue
-        driver = known((snapshot.get("host_info") or {}).get("Driver", "")).replace("TT-KMD ", "")
+        driver = value_of((snapshot.get("host_info") or {}).get("Driver", "")).replace("TT-KMD ", "")
         gpu = {"name": name, "memory_mib": memory, "vendor": "tenstorrent", "driver": driver, "id": str(number)}
         found.append(dict(gpu, bus=bus))
         boards[serial] = found[-1]
     return found
 
 
-def used(memory: Any, percent: Any) -> Usage:
-    """What a card reports: it is never taken for 0 where it reports nothing, as with MIG."""
+def usage(memory: Any, percent: Any) -> Usage:
+    """A card's usage. A value that the card doesn't report, as with MIG, is absent, not 0."""
     found: Usage = {}
     size, busy = mib(memory), str(percent).rstrip(" %")
     if size is not None:
@@ -164,29 +165,29 @@ def used(memory: Any, percent: Any) -> Usage:
     return found
 
 
-def nvidia_use(text: str) -> Dict[str, Usage]:
-    """Memory and load by GPU id."""
-    return {uuid: used(memory, busy) for uuid, memory, busy in rows(text, 3) if uuid.startswith("GPU-")}
+def nvidia_usage(text: str) -> Dict[str, Usage]:
+    """Memory and utilisation by GPU id."""
+    return {uuid: usage(memory, busy) for uuid, memory, busy in rows(text, 3) if uuid.startswith("GPU-")}
 
 
-def intel_use(text: str) -> Dict[str, Usage]:
-    return {bus: used(memory, busy) for bus, memory, busy in rows(text, 3) if known(bus)}
+def intel_usage(text: str) -> Dict[str, Usage]:
+    return {bus: usage(memory, busy) for bus, memory, busy in rows(text, 3) if value_of(bus)}
 
 
-def amd_use(text: str) -> Dict[str, Usage]:
+def amd_usage(text: str) -> Dict[str, Usage]:
     cards = load(text)
     if isinstance(cards, dict):
         cards = cards.get("gpu_data")
     found: Dict[str, Usage] = {}
     for number, card in enumerate(cards if isinstance(cards, list) else ()):
         if isinstance(card, dict):
-            memory = plain(card.get("mem_usage"), "used_vram")
-            found[str(card.get("gpu", number))] = used(memory, plain(card.get("usage"), "gfx_activity"))
+            memory = field_of(card.get("mem_usage"), "used_vram")
+            found[str(card.get("gpu", number))] = usage(memory, field_of(card.get("usage"), "gfx_activity"))
     return found
 
 
-def plain(block: Any, name: str) -> Any:
-    """A figure of amd-smi, which has it in a block with its unit, as a number, or as `N/A`, as it may the block."""
+def field_of(block: Any, name: str) -> Any:
+    """A value in amd-smi's output: `{value, unit}` or a plain number; the block or the value may be `N/A`."""
     value = block.get(name) if isinstance(block, dict) else None
     return value.get("value") if isinstance(value, dict) else value
 
@@ -202,7 +203,11 @@ def load(text: str) -> Any:
         return None
 
 
-USE = {"nvidia": (NVIDIA_USE, nvidia_use), "amd": (AMD_USE, amd_use), "intel": (INTEL_USE, intel_use)}
+USAGE_TOOLS = {
+    "nvidia": (NVIDIA_USAGE, nvidia_usage),
+    "amd": (AMD_USAGE, amd_usage),
+    "intel": (INTEL_USAGE, intel_usage),
+}
 TOOLS = (
     ("nvidia", NVIDIA, nvidia),
     ("amd", AMD, amd),

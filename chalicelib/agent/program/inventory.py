@@ -1,7 +1,6 @@
-"""What a machine has: measured, never assumed. A value that can't be found is absent.
+"""A machine's hardware, addresses and user: measured, never assumed. A value that can't be found is absent.
 
-The outside world comes in as two arguments, a command runner and the root of the files, so a test can pose as any
-machine.
+A command runner and the root of the files are arguments, so that a test can stand for any machine.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ LOCAL_INTERFACE = re.compile(r"lo$|docker|br-[0-9a-f]{12}$|veth|virbr|cni|podman
 
 def run_tool(argv: List[str]) -> Tuple[int, str]:
     if not any(os.access(os.path.join(folder, argv[0]), os.X_OK) for folder in os.get_exec_path()):
-        return 127, ""  # a process that fails to become it would cost more
+        return 127, ""  # without the cost of a fork that then fails
     try:
-        done = subprocess.run(
+        finished = subprocess.run(
             argv,
             check=False,
             stdin=subprocess.DEVNULL,
@@ -46,16 +45,16 @@ def run_tool(argv: List[str]) -> Tuple[int, str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return 126, ""
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    return finished.returncode, finished.stdout.decode("utf-8", "replace")
 
 
 class Inventory:
     def __init__(self, data: str, run: Runner = run_tool, root: str = "/", facts_file: Optional[str] = None) -> None:
-        """`told`: a file of facts that override what is found, for simulated machines."""
+        """`facts_file`: a file of facts that override what is found, for simulated machines."""
         self._data, self.run, self.root, self._facts_file = data, run, root, facts_file
 
     def facts(self, runtimes: Dict[str, str]) -> Dict[str, Any]:
-        """`runtimes`: those that work here, each with what separates its tasks."""
+        """`runtimes`: the isolation of each runtime that works here, by name."""
         disk = os.statvfs(self._data)
         found: Dict[str, Any] = {
             "cpus": self.cpus(),
@@ -78,7 +77,7 @@ class Inventory:
 
     @property
     def simulated(self) -> bool:
-        """Are its GPUs only told?"""
+        """Do its GPUs come from the file of facts?"""
         return self._facts_file is not None
 
     def gpus(self) -> List[Gpu]:
@@ -89,12 +88,12 @@ class Inventory:
                 found += parse(text)
         return found
 
-    def gpu_use(self, vendors: Iterable[str]) -> Dict[str, GpuUsage]:
-        """By GPU id, of these vendors' GPUs; Tenstorrent's tool doesn't tell."""
+    def gpu_usage(self, vendors: Iterable[str]) -> Dict[str, GpuUsage]:
+        """The usage of these vendors' GPUs, by GPU id. Tenstorrent's tool doesn't report any."""
         found: Dict[str, GpuUsage] = {}
         for vendor in vendors:
-            if vendor in gpus.USE:
-                argv, parse = gpus.USE[vendor]
+            if vendor in gpus.USAGE_TOOLS:
+                argv, parse = gpus.USAGE_TOOLS[vendor]
                 status, text = self.run(argv)
                 found.update(parse(text) if status == 0 else {})
         return found
@@ -102,23 +101,23 @@ class Inventory:
     # CPU and memory, within the limits of the cgroups -------------------------------------------------------------
 
     def cpus(self) -> int:
-        there = len(os.sched_getaffinity(0)) if self.root == "/" else self._cpus_online()
+        available = len(os.sched_getaffinity(0)) if self.root == "/" else self._cpus_online()
         quota = min((limit for limit in map(self._cpu_quota, self._groups("cpu")) if limit is not None), default=None)
-        return there if quota is None else max(1, min(there, int(quota)))
+        return available if quota is None else max(1, min(available, int(quota)))
 
     def _cpus_online(self) -> int:
         return len(re.findall(r"^processor\s*:", self._read("proc/cpuinfo") or "", re.MULTILINE)) or 1
 
     def _cpu_quota(self, group: str) -> Optional[float]:
-        both = (self._read(group + "/cpu.max") or "").split()
-        if len(both) != 2:
-            both = [
+        values = (self._read(group + "/cpu.max") or "").split()
+        if len(values) != 2:
+            values = [
                 (self._read(group + "/cpu.cfs_quota_us") or "-1").strip(),
                 (self._read(group + "/cpu.cfs_period_us") or "0").strip(),
             ]
-        if not both[0].isdigit() or not both[1].isdigit() or int(both[1]) == 0:
+        if not values[0].isdigit() or not values[1].isdigit() or int(values[1]) == 0:
             return None
-        return int(both[0]) / int(both[1])
+        return int(values[0]) / int(values[1])
 
     def memory_mib(self) -> Optional[int]:
         match = re.search(r"^MemTotal:\s*(\d+)\s*kB", self._read("proc/meminfo") or "", re.MULTILINE)
@@ -131,12 +130,12 @@ class Inventory:
         return min(limits) >> 20 if limits else None
 
     def _groups(self, controller: str) -> List[str]:
-        """The folders whose limits bind this process: its own group and all above it, in both versions. In a container
-        the path may be the host's; the mount's root is then the group itself."""
+        """The folders of this process's control group and of all groups above it, for cgroups version 1 and 2. In a
+        container the path may be the host's; the mount's root is then the group itself."""
         found = []
         for line in (self._read("proc/self/cgroup") or "").splitlines():
-            number, _, rest = line.partition(":")
-            names, _, path = rest.partition(":")
+            number, _, fields = line.partition(":")
+            names, _, path = fields.partition(":")
             if number == "0" and not names:
                 base = "sys/fs/cgroup"
             elif controller in names.split(","):
@@ -174,8 +173,8 @@ def addresses() -> List[str]:
 
 
 def networks() -> List[str]:
-    """Where other machines may reach it, as `address/prefix`. The networks of container engines and of virtual machines
-    exist on every host and lead to no other."""
+    """The networks where other machines may reach this one, as `address/prefix`: without those of container engines and
+    of virtual machines, which exist on every host and lead to no other."""
     return [
         "%s/%d" % (address, bin(struct.unpack("!I", socket.inet_aton(mask))[0]).count("1"))
         for name, address, mask in interfaces()
@@ -184,7 +183,7 @@ def networks() -> List[str]:
 
 
 def interfaces() -> List[Tuple[str, str, str]]:
-    """Name, IPv4 address and mask of each interface that has them."""
+    """Name, IPv4 address and mask of each interface that has an address."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -199,7 +198,7 @@ def interfaces() -> List[Tuple[str, str, str]]:
 
 
 def default_address() -> Optional[str]:
-    """Where packets to the outside would come from. Connecting a datagram socket sends nothing."""
+    """The address of the default route's interface. Connecting a datagram socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

@@ -1,7 +1,7 @@
-"""What the kernel says of NVIDIA cards: Xid errors, by card, with their ages.
+"""Errors of NVIDIA cards in the kernel's log (Xid), by card, with their times.
 
-`/dev/kmsg` gives what has been logged since the machine was started, with times since then, so no clock needs to be
-right. Where only root may read it, `dmesg` is asked, if it answers other users.
+`/dev/kmsg` has the log since the machine was started, with times since then, so no clock needs to be right. If only
+root may read it, `dmesg` is run instead, which some machines allow other users.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 KMSG = "dev/kmsg"
 DMESG = ["dmesg"]
 RECORD = 8192  # bytes: the longest that the kernel returns at once
-FELL_OFF = 79
+FELL_OFF = 79  # the Xid of a card that has fallen off the bus
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]+:[0-9a-fA-F:.]+)\): (\d+)(?:, (.*))?")
 _FALLEN = re.compile(r"NVRM: GPU ([0-9a-fA-F:.]+): (GPU has fallen off the bus.*)")
-_WHO = re.compile(r"^(?:(?:pid|name)=(?:'[^']*'|[^,]*),\s*)+")  # whose work met the error, which is of no use here
+_PROCESS = re.compile(r"^(?:(?:pid|name)=(?:'[^']*'|[^,]*),\s*)+")  # the process that met the error
 _STAMPED = re.compile(r"\[\s*(\d+)\.(\d{6})\]\s?(.*)")
 
 
@@ -29,8 +29,7 @@ class Xid(NamedTuple):
 
 
 def address(text: str) -> str:
-    """A card's PCI address as all sources can be compared: `0000:5f:00`. Some have a longer domain or none, some a
-    function."""
+    """A card's PCI address in the form `0000:5f:00`; some sources write a longer domain or none, some a function."""
     parts = text.lower().split(".")[0].split(":")
     domain = parts[0] if len(parts) > 2 else "0"
     return ":".join([domain[-4:].zfill(4), *parts[-2:]])
@@ -39,7 +38,7 @@ def address(text: str) -> str:
 def xid_of(at: float, line: str) -> Optional[Xid]:
     found = _XID.search(line)
     if found:
-        return Xid(at, address(found.group(1)), int(found.group(2)), _WHO.sub("", found.group(3) or "").strip())
+        return Xid(at, address(found.group(1)), int(found.group(2)), _PROCESS.sub("", found.group(3) or "").strip())
     lost = _FALLEN.search(line)
     return Xid(at, address(lost.group(1)), FELL_OFF, lost.group(2)) if lost else None
 
@@ -48,33 +47,33 @@ class KernelLog:
     def __init__(self, run: Callable[[List[str]], Tuple[int, str]], root: str = "/") -> None:
         self._run, self._path = run, os.path.join(root, KMSG)
         self._fd: Optional[int] = None
-        self._latest = -1.0  # of what `dmesg` printed
+        self._latest = -1.0  # the time of the last line that `dmesg` printed
 
-    def news(self) -> List[Xid]:
-        """The Xid errors logged since the last call; at the first, since the machine was started."""
+    def new_errors(self) -> List[Xid]:
+        """The Xid errors logged since the last call; on the first call, since the machine was started."""
         if self._fd is None:
             try:
                 self._fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            except OSError:  # not ours to read
+            except OSError:  # only root may read it
                 return self._of_dmesg()
         return [xid for at, text in self._records(self._fd) for xid in [xid_of(at, text)] if xid]
 
     @staticmethod
     def _records(fd: int) -> List[Tuple[float, str]]:
-        """`6,1234,171167620236,-;NVRM: …`, each with lines of details below it that begin with a blank."""
-        said = b""
+        """Time and text of records such as `6,1234,171167620236,-;NVRM: …`, without their lines of details."""
+        data = b""
         while True:
             try:
                 part = os.read(fd, RECORD)
-            except BrokenPipeError:  # what came next was overwritten meanwhile: go on with what is there
+            except BrokenPipeError:  # the next record was overwritten meanwhile: go on with the oldest that is there
                 continue
-            except OSError:  # no more for now
+            except OSError:  # there is no further record yet
                 break
             if not part:
                 break
-            said += part
+            data += part
         found = []
-        for line in said.decode("utf-8", "replace").split("\n"):
+        for line in data.decode("utf-8", "replace").split("\n"):
             head, _, text = line.partition(";")
             fields = head.split(",")
             if len(fields) >= 3 and fields[2].isdigit():
@@ -91,20 +90,20 @@ class KernelLog:
 
 
 STANDS = {"failure": 86400.0, "warning": 3600.0}  # seconds that an error counts, unless the card recovers before
-PROGRAMS = frozenset({13, 31, 43, 45, 68, 69})  # errors of programs, which say nothing of the card
-BROKEN = frozenset({48, 62, 64, FELL_OFF, 95, 119, 120, 140})  # it computes wrongly or not at all until it is reset
-RECOVERY = 154  # what the driver says that the card needs
+PROGRAMS = frozenset({13, 31, 43, 45, 68, 69})  # errors of programs, not of the card
+BROKEN = frozenset({48, 62, 64, FELL_OFF, 95, 119, 120, 140})  # until it is reset, the card is wrong or dead
+RECOVERY = 154  # the driver's recommendation of how to recover the card
 
 
 class CardErrors:
-    """What the Xid errors so far mean for each card."""
+    """The troubles that follow from the Xid errors so far, by card."""
 
     def __init__(self) -> None:
-        self._xids: Dict[Tuple[str, int], Xid] = {}  # the newest of each kind
-        self._sound: Dict[str, float] = {}  # when a card's driver last said that it needs no recovery
+        self._xids: Dict[Tuple[str, int], Xid] = {}  # the latest of each card and number
+        self._recovered_at: Dict[str, float] = {}  # when a card's driver last reported that no recovery is needed
 
-    def take(self, news: List[Xid]) -> None:
-        for xid in news:
+    def add(self, xids: List[Xid]) -> None:
+        for xid in xids:
             if xid.number in PROGRAMS:
                 continue
             if xid.number == RECOVERY and _needed(xid.text) == "None":
@@ -112,11 +111,11 @@ class CardErrors:
             self._xids[xid.card, xid.number] = xid
 
     def recovered(self, card: str, at: float) -> None:
-        """Its driver says that it needs no recovery, which it would after any of the errors that break a card."""
-        self._sound[card] = at
+        """Note that the driver reports no need of recovery, which there would be after an error that breaks a card."""
+        self._recovered_at[card] = at
 
-    def standing(self, now: float) -> List[Tuple[str, str]]:
-        """(status, message) of what still counts. `now`: seconds since the machine was started."""
+    def troubles(self, now: float) -> List[Tuple[str, str]]:
+        """(status, message) of the errors that still count. `now`: seconds since the machine was started."""
         found = []
         for (card, number), xid in sorted(self._xids.items()):
             if number == RECOVERY:
@@ -127,7 +126,7 @@ class CardErrors:
             else:
                 status = "failure" if number in BROKEN else "warning"
                 text = xid.text or "no details"
-            if status == "failure" and self._sound.get(card, -1.0) >= xid.at:
+            if status == "failure" and self._recovered_at.get(card, -1.0) >= xid.at:
                 status = "warning"
             if now - xid.at < STANDS[status]:
                 found.append((status, "GPU %s: Xid %d, %s" % (card, number, text[:120])))

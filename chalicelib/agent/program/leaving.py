@@ -1,8 +1,8 @@
-"""Leaving a fleet that the machine joined by itself: nobody else can clear it.
+"""Leaving a fleet that the machine joined by itself, which the server can't clear from outside.
 
-It is started by the agent, once the server no longer wants the machine, or by a person. The tasks end first, then the
-server hears that the machine is cleared, and what would start the agent again goes last. So after a crash at any point
-the agent comes back, hears the same, and starts over.
+The agent starts it when the server no longer wants the machine, or a person does. First the tasks end, then the server
+is notified that the machine is cleared, and last the agent's unit is deleted. So after a crash at any point the agent
+starts again, gets the same answer from the server, and leaves again.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Runtimes = Callable[[str, argparse.Namespace], Dict[str, TaskRuntime]]
 
 
 def start(data: str) -> None:
-    """Leave in a process of its own: this one ends now."""
+    """Run `leave` in a process of its own, because this one is about to end."""
     command = [sys.executable, os.path.join(data, "agent.pyz"), "leave", "--data", data]
     subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, cwd="/")
 
 
 def systemctl(*arguments: str) -> None:
-    """A unit that isn't there, or isn't failed, is as it should be."""
+    """Run systemctl, ignoring its status: a unit that doesn't exist or hasn't failed needs nothing."""
     subprocess.run(
         ["systemctl", "--quiet", *arguments],
         check=False,
@@ -65,7 +65,7 @@ def leave(
         print("only root can clear this machine: use sudo", file=sys.stderr)
         return 1
     usable = runtimes(data, options)
-    roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
+    roster = Roster(data, usable, sorted(usable)[0], lambda: build.unpack(data), options.docker_socket, options.users)
     busy = "" if options.force else _busy(data, roster)
     if busy:
         print(busy, file=sys.stderr)
@@ -75,10 +75,10 @@ def leave(
     if lock is None:
         print("an agent still runs on %s" % data, file=sys.stderr)
         return 1
-    problem = clearing.end_tasks(data, usable, roster) or _told_or_forced(data, options.force, patience)
+    problem = clearing.end_tasks(data, usable, roster) or _notify_or_force(data, options.force, patience)
     if problem:
         print("%s; nothing else was removed" % problem, file=sys.stderr)
-        os.close(lock)  # the agent that starts now wants it
+        os.close(lock)  # the agent that starts now takes it
         control("start", unit)
         return 1
     _remove(data, unit, control, units)
@@ -87,7 +87,7 @@ def leave(
 
 
 def _busy(data: str, roster: Roster) -> str:
-    """What would end if the machine left now; empty if nothing."""
+    """Why the machine shouldn't leave now: its jobs or its gateway; empty if there are none."""
     running = [task for task in roster.tasks() if not roster.ended(task)]
     if running:
         return "jobs still run here (%d): stop them first (dstack stop), or end them with --force" % len(running)
@@ -96,16 +96,16 @@ def _busy(data: str, roster: Roster) -> str:
     return ""
 
 
-def _told_or_forced(data: str, force: bool, patience: float) -> str:
-    problem = tell(data, 0.0 if force else patience)
+def _notify_or_force(data: str, force: bool, patience: float) -> str:
+    problem = notify_server(data, 0.0 if force else patience)
     if problem and force:
         print("%s; it still lists this machine" % problem, file=sys.stderr)
         return ""
     return "%s (--force leaves without it)" % problem if problem else ""
 
 
-def tell(data: str, patience: float, every: float = 2.0) -> str:
-    """Tell the server that the machine is cleared. Returns why it couldn't be told; empty if it knows."""
+def notify_server(data: str, patience: float, every: float = 2.0) -> str:
+    """Notify the server that the machine is cleared. Returns why that failed; empty if the server knows."""
     server = (read_text(os.path.join(data, "server")) or "").strip().rstrip("/")
     credential = (read_text(os.path.join(data, "credential")) or read_text(os.path.join(data, "token")) or "").strip()
     instance = (read_text(os.path.join(data, "instance")) or "").strip()
@@ -113,7 +113,7 @@ def tell(data: str, patience: float, every: float = 2.0) -> str:
     body = json.dumps({"instance": instance}).encode()
     deadline = time.monotonic() + patience
     while True:
-        problem = _notify(urllib.request.Request(server + "/agent/left", body, headers, method="POST"))
+        problem = _post(urllib.request.Request(server + "/agent/left", body, headers, method="POST"))
         if not problem:
             return ""
         if time.monotonic() >= deadline:
@@ -121,11 +121,11 @@ def tell(data: str, patience: float, every: float = 2.0) -> str:
         time.sleep(min(every, patience))
 
 
-def _notify(request: urllib.request.Request) -> str:
+def _post(request: urllib.request.Request) -> str:
     try:
         urllib.request.urlopen(request, timeout=15.0).close()
     except urllib.error.HTTPError as error:
-        # It knows nothing of this machine, so there is nothing to tell.
+        # A server that doesn't know this machine needs no notification.
         return "" if error.code in (401, 403, 404) else "HTTP %d" % error.code
     except (OSError, http.client.HTTPException) as error:
         return str(error) or type(error).__name__
@@ -133,7 +133,7 @@ def _notify(request: urllib.request.Request) -> str:
 
 
 def _lock(path: str, patience: float) -> Optional[int]:
-    """The agent's lock, once the agent has ended."""
+    """Wait for the agent to end and take its lock; None if it still runs after `patience` seconds."""
     deadline = time.monotonic() + patience
     while True:
         lock = take_lock(path)
@@ -150,5 +150,5 @@ def _remove(data: str, unit: str, control: Callable[..., None], units: str) -> N
         os.unlink(path)
     control("daemon-reload")
     control("reset-failed", unit)
-    with contextlib.suppress(OSError):  # one that something is mounted at stays, empty
+    with contextlib.suppress(OSError):  # a mount point stays, empty
         os.rmdir(data)

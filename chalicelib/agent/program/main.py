@@ -1,6 +1,6 @@
-"""The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`, `clear` the
-machine of all that the agent and its tasks left, or `leave` the fleet that the machine joined by itself. `gateway` runs
-beside the agent of a machine that is one. With `--inside` the machine is the container that the agent is in.
+"""The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`, `clear` what the
+agent and its tasks left on the machine, or `leave` the fleet that the machine joined by itself. `gateway` runs the
+gateway's program beside the agent. With `--inside` the machine is the container that the agent runs in.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from .first_process import FirstProcess
 
 DOCKER_SOCKET = "/var/run/docker.sock"
-USED = 3  # exit status: the folder belongs to another instance
+FOLDER_IN_USE = 3  # exit status: another instance has the folder, or an agent runs on it
 ENDED = 4  # exit status: the instance has ended, so there is nothing to start again
-FINAL = (ENDED, USED, 2)  # exit statuses that a new start wouldn't change; 2: the command line is wrong
+FINAL = (ENDED, FOLDER_IN_USE, 2)  # exit statuses that a restart wouldn't change; 2: the command line is wrong
 
 
 def main(arguments: List[str]) -> int:
-    os.umask(0o077)  # what the agent writes is private, unless it says otherwise
+    os.umask(0o077)  # what the agent writes is private unless a call sets another mode
     if arguments[:1] == ["supervise"]:
         return supervise(arguments[1])
     if arguments[:1] == ["session"]:
@@ -42,7 +42,7 @@ def main(arguments: List[str]) -> int:
         from ..gateway import command
 
         return command.main(arguments[1:])
-    options = parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     if options.command == "facts":
         from .inventory import Inventory
 
@@ -57,49 +57,49 @@ def main(arguments: List[str]) -> int:
 
         return leaving.leave(options, runtimes)
     if not options.data or not options.instance:
-        parser().error("--data and --instance are needed")
+        make_parser().error("--data and --instance are needed")
     return run(options)
 
 
-def parser() -> argparse.ArgumentParser:
-    import argparse  # which sessions and supervisors do without
+def make_parser() -> argparse.ArgumentParser:
+    import argparse  # here, because sessions and supervisors do without it
 
     from .notices import SOURCES
 
-    found = argparse.ArgumentParser("agent", description="Runs the tasks that a server gives to this machine.")
-    found.add_argument("command", nargs="?", choices=["run", "facts", "clear", "leave"], default="run")
-    found.add_argument("--server", help="the server's URL; stored in the data folder and read from there afterwards")
-    found.add_argument("--data", help="the agent's folder: tasks, their output, the credential")
-    found.add_argument("--instance", help="the id of this machine's instance")
-    found.add_argument("--token-file", help="a file with the bootstrap token (or DSTACK_AGENT_TOKEN)")
-    found.add_argument("--runtime", choices=["auto", "docker", "process"], default="auto")
-    found.add_argument(
+    parser = argparse.ArgumentParser("agent", description="Runs the tasks that a server gives to this machine.")
+    parser.add_argument("command", nargs="?", choices=["run", "facts", "clear", "leave"], default="run")
+    parser.add_argument("--server", help="the server's URL; stored in the data folder and read from there afterwards")
+    parser.add_argument("--data", help="the agent's folder: tasks, their output, the credential")
+    parser.add_argument("--instance", help="the id of this machine's instance")
+    parser.add_argument("--token-file", help="a file with the bootstrap token (or DSTACK_AGENT_TOKEN)")
+    parser.add_argument("--runtime", choices=["auto", "docker", "process"], default="auto")
+    parser.add_argument(
         "--inside",
         action="store_true",
         help="be the first process of a container, whose one task runs in it too; settings come from DSTACK_SERVER, "
         "DSTACK_INSTANCE and DSTACK_TOKEN unless they are given",
     )
-    found.add_argument("--docker-socket", default=DOCKER_SOCKET)
-    found.add_argument(
+    parser.add_argument("--docker-socket", default=DOCKER_SOCKET)
+    parser.add_argument(
         "--users",
-        type=known_users,
+        type=user_ids,
         default=DEFAULT,
         metavar="FIRST-LAST|%s" % TRUSTING,
         help="the user ids for plain processes where root runs the agent, or `%s`: all run as its own user" % TRUSTING,
     )
-    found.add_argument(
+    parser.add_argument(
         "--unit", help="the systemd unit that runs this agent; it leaves the machine once it isn't wanted"
     )
-    found.add_argument(
-        "--notices", choices=sorted(SOURCES), help="where to ask whether the cloud takes this machine back"
+    parser.add_argument(
+        "--notices", choices=sorted(SOURCES), help="the metadata service to poll for spot interruption notices"
     )
-    found.add_argument("--force", action="store_true", help="leave: also end tasks, and without the server's answer")
-    found.add_argument("--wait", type=float, default=25.0, help="how long a poll may wait, in seconds")
-    found.add_argument("--version", action="version", version=VERSION)
-    return found
+    parser.add_argument("--force", action="store_true", help="leave: also end tasks, and without the server's answer")
+    parser.add_argument("--wait", type=float, default=25.0, help="how long a poll may wait, in seconds")
+    parser.add_argument("--version", action="version", version=VERSION)
+    return parser
 
 
-def known_users(text: str) -> str:
+def user_ids(text: str) -> str:
     import argparse
 
     if text != TRUSTING:
@@ -139,7 +139,7 @@ def make_runtime(name: str, data: str, socket: str, users: str) -> TaskRuntime:
 
 
 def runtimes(data: str, options: argparse.Namespace) -> Dict[str, TaskRuntime]:
-    """The runtimes that work here. `auto` prefers Docker, which isolates tasks."""
+    """The runtimes that work here. `auto` prefers Docker, which isolates tasks. Exits if none works."""
     names = ["inside"] if options.inside else {"auto": ["docker", "process"]}.get(options.runtime, [options.runtime])
     found = {name: make_runtime(name, data, options.docker_socket, options.users) for name in names}
     usable = {name: runtime for name, runtime in found.items() if not runtime.problem()}
@@ -158,9 +158,9 @@ def clear(options: argparse.Namespace) -> int:
     lock = take_lock(os.path.join(data, "lock"))
     if lock is None:
         print("an agent is running on %s; stop it first" % data, file=sys.stderr)
-        return USED
+        return FOLDER_IN_USE
     usable = runtimes(data, options)
-    roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
+    roster = Roster(data, usable, sorted(usable)[0], lambda: build.unpack(data), options.docker_socket, options.users)
     problem = clearing.clear(data, usable, roster)
     if problem:
         print(problem, file=sys.stderr)
@@ -175,7 +175,7 @@ def inside(options: argparse.Namespace) -> int:
     options.server = options.server or os.environ.get("DSTACK_SERVER")
     options.instance = options.instance or os.environ.get("DSTACK_INSTANCE")
     if not options.instance:
-        parser().error("--instance or DSTACK_INSTANCE is needed")
+        make_parser().error("--instance or DSTACK_INSTANCE is needed")
     if not options.token_file:
         os.environ.setdefault("DSTACK_AGENT_TOKEN", os.environ.get("DSTACK_TOKEN", ""))
     try:
@@ -204,17 +204,17 @@ def run(options: argparse.Namespace, first: Optional[FirstProcess] = None) -> in
             "%s belongs to instance %s, not %s; choose another --data" % (data, owner, options.instance),
             file=sys.stderr,
         )
-        return USED
-    keep(data, "instance", options.instance)
+        return FOLDER_IN_USE
+    store(data, "instance", options.instance)
     if options.server:
-        keep(data, "server", options.server)
+        store(data, "server", options.server)
     if options.unit:
-        keep(data, "unit", options.unit)
+        store(data, "unit", options.unit)
     token = read_text(options.token_file) if options.token_file else os.environ.pop("DSTACK_AGENT_TOKEN", None)
     if token:
-        keep(data, "token", token.strip())
+        store(data, "token", token.strip())
     if not read_text(os.path.join(data, "server")):
-        parser().error("--server is needed the first time")
+        make_parser().error("--server is needed the first time")
     lock = take_lock(os.path.join(data, "lock"))
     if lock is None:
         print(
@@ -227,20 +227,20 @@ def run(options: argparse.Namespace, first: Optional[FirstProcess] = None) -> in
     leave_group()
     usable = runtimes(data, options)
     try:
-        tidy(data, lambda: build.place(data))
-    except OSError as problem:  # it only takes up space
+        tidy(data, lambda: build.unpacked_path(data))
+    except OSError as problem:  # what remains only takes up space
         log("tidying %s: %s" % (data, problem))
-    roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
+    roster = Roster(data, usable, sorted(usable)[0], lambda: build.unpack(data), options.docker_socket, options.users)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
     inventory = Inventory(data, facts_file=os.environ.get("DSTACK_AGENT_FACTS"))
-    listener = notices.Listener(notices.SOURCES[options.notices](), log) if options.notices else None
-    agent = program.AgentProgram(data, options.instance, session, roster, usable, inventory, notices=listener)
+    poller = notices.NoticePoller(notices.SOURCES[options.notices](), log) if options.notices else None
+    agent = program.AgentProgram(data, options.instance, session, roster, usable, inventory, notices=poller)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop() if first is None else agent.taken_back())
+        signal.signal(number, lambda *_: agent.stop() if first is None else agent.interrupt())
     if first is not None and first.warned:
-        agent.taken_back()
-    said = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))
-    log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, said))
+        agent.interrupt()
+    listed = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))
+    log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, listed))
     ended = agent.run()
     if ended and options.unit:
         from . import leaving
@@ -251,11 +251,11 @@ def run(options: argparse.Namespace, first: Optional[FirstProcess] = None) -> in
 
 
 def leave_group() -> None:
-    """Signals to the starter's process group aren't meant for us. Who leads a group can't leave it, and needn't."""
+    """Leave the starter's process group, whose signals aren't meant for the agent. A leader stays in its own group."""
     if os.getpgrp() != os.getpid():
         os.setsid()
 
 
-def keep(data: str, name: str, value: str) -> None:
+def store(data: str, name: str, value: str) -> None:
     if (read_text(os.path.join(data, name)) or "").strip() != value:
         write_atomic(os.path.join(data, name), value + "\n", durable=True)

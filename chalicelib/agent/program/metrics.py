@@ -1,4 +1,4 @@
-"""What each running task uses, sampled now and then in a separate thread, because tools and engines can be slow."""
+"""The usage of each running task, sampled in a separate thread because tools and engines can be slow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .gpus import Usage as GpuUsage
 
 
 def sample(
-    running: List[TaskFolder], runtimes: Dict[str, TaskRuntime], gpu_use: Callable[[Set[str]], Dict[str, GpuUsage]]
+    running: List[TaskFolder], runtimes: Dict[str, TaskRuntime], gpu_usage: Callable[[Set[str]], Dict[str, GpuUsage]]
 ) -> List[Dict[str, Any]]:
     launches = [(folder, folder.launch()) for folder in running]
     vendors = {(launch.get("spec") or {}).get("gpu_vendor", "nvidia") for _, launch in launches if launch.get("gpus")}
-    cards = gpu_use(vendors) if vendors else {}
+    gpus = gpu_usage(vendors) if vendors else {}
     samples = []
     for folder, launch in launches:
         runtime = runtimes.get(launch.get("runtime", ""))
@@ -28,7 +28,7 @@ def sample(
                 "cpu_usage_micro": used.cpu_usage_micro,
                 "memory_usage_bytes": used.memory_usage_bytes,
                 "memory_working_set_bytes": used.memory_working_set_bytes,
-                "gpus": [cards.get(name, {}) for name in launch.get("gpus") or ()],
+                "gpus": [gpus.get(name, {}) for name in launch.get("gpus") or ()],
             }
         )
     return samples

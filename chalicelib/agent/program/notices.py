@@ -1,6 +1,6 @@
-"""Notices that the cloud takes this machine back, which only the machine itself hears in time.
+"""Interruption notices for spot machines, polled from the cloud's metadata service.
 
-EC2 tells a spot machine about two minutes ahead, at an address that the machine asks every few seconds.
+Only the machine itself learns of an interruption in time. EC2 announces it about two minutes ahead.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ EC2_METADATA = "http://169.254.169.254"
 TOKEN_SECONDS = 21600
 PATIENCE = 2.0  # seconds
 
-Notice = Optional[int]  # when the machine goes, in microseconds since 1970; None: nothing was announced
+Notice = Optional[int]  # when the machine will be interrupted, in microseconds since 1970; None: no notice
 
 
 class Ec2:
     def __init__(self, base: str = EC2_METADATA) -> None:
         self._base, self._token = base, ""
-        from urllib.request import ProxyHandler, build_opener  # which takes time: no other machine's agent needs it
+        from urllib.request import ProxyHandler, build_opener  # here, because it takes time and only EC2 needs it
 
         self._open = build_opener(ProxyHandler({})).open
 
     def __call__(self) -> Notice:
-        """Raises OSError or ValueError if the service doesn't answer as it should."""
+        """The current notice. Raises OSError or ValueError if the metadata service doesn't answer as it should."""
         from urllib.error import HTTPError
 
         for _ in range(2):
             if not self._token:
-                self._token = self._ask("PUT", "/latest/api/token", "-ttl-seconds", str(TOKEN_SECONDS))
+                self._token = self._request("PUT", "/latest/api/token", "-ttl-seconds", str(TOKEN_SECONDS))
             try:
-                return announced(self._ask("GET", "/latest/meta-data/spot/instance-action", "", self._token))
+                return parse_notice(self._request("GET", "/latest/meta-data/spot/instance-action", "", self._token))
             except HTTPError as refused:
                 if refused.code == 404:
                     return None
@@ -47,40 +47,40 @@ class Ec2:
                 self._token = ""  # it has expired
         return None
 
-    def _ask(self, method: str, path: str, header: str, value: str) -> str:
+    def _request(self, method: str, path: str, header: str, value: str) -> str:
         from urllib.request import Request
 
         headers = {"X-aws-ec2-metadata-token" + header: value}
         request = Request(self._base + path, method=method, headers=headers)
-        with self._open(request, timeout=PATIENCE) as answer:
-            return str(answer.read(4096), "utf-8", "replace")
+        with self._open(request, timeout=PATIENCE) as response:
+            return str(response.read(4096), "utf-8", "replace")
 
 
-def announced(text: str) -> Notice:
-    """`{"action": "terminate", "time": "2026-11-23T08:22:00Z"}`."""
+def parse_notice(text: str) -> Notice:
+    """The time in `{"action": "terminate", "time": "2026-11-23T08:22:00Z"}`. Raises ValueError."""
     notice = json.loads(text)
     if not isinstance(notice, dict) or not isinstance(notice.get("time"), str):
         raise ValueError("a notice without a time: %.100r" % text)
     return calendar.timegm(time.strptime(notice["time"], "%Y-%m-%dT%H:%M:%SZ")) * 1000000
 
 
-class Listener:
-    """Asks again and again. That nobody answers, as where the metadata service is switched off, is said once."""
+class NoticePoller:
+    """Polls a source of notices. Failures, as with a metadata service that is switched off, are logged once."""
 
-    def __init__(self, ask: Callable[[], Notice], log: Callable[[str], None]) -> None:
-        self._ask, self._log, self._silent = ask, log, False
+    def __init__(self, poll: Callable[[], Notice], log: Callable[[str], None]) -> None:
+        self._poll, self._log, self._failing = poll, log, False
 
     def __call__(self) -> Notice:
         try:
-            notice = self._ask()
+            notice = self._poll()
         except (OSError, ValueError) as problem:
-            if not self._silent:
-                self._log("can't ask whether the cloud takes this machine back, so jobs won't be warned: %s" % problem)
-            self._silent = True
+            if not self._failing:
+                self._log("can't poll for spot interruption notices, so jobs won't be warned: %s" % problem)
+            self._failing = True
             return None
-        if self._silent:
-            self._log("can ask again whether the cloud takes this machine back")
-        self._silent = False
+        if self._failing:
+            self._log("polling for spot interruption notices works again")
+        self._failing = False
         return notice
 
 

@@ -1,7 +1,7 @@
 """The agent's loop: one thread that owns the session and the roster, two that talk to the server, a few for slow work.
 
-The loop sleeps in one select on the pipe that supervisors write to, which also signals responses from the other
-threads. Everything that must survive is on disk before it is acted on, so the loop can be killed at any point.
+The loop sleeps in one select on the pipe that supervisors write to; the other threads use it, too, to wake the loop.
+Everything that must survive is on disk before it is acted on, so the loop can be killed at any point.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Set, Tuple, Union
 
 from ..gateway.role import GatewayRole
 from ..kernel import namespaces
@@ -25,11 +25,27 @@ from ..kernel.task_runtime import ALONE, CONTAINER, TaskError, TaskRuntime, isol
 from ..kernel.tasks import make_pipe, read_text, write_atomic
 from ..replicas.replicas import WatchedReplicas
 from . import chunks
-from .commands import Abort, Carry, Command, Dial, End, Keep, PutLog, Rekey, Remove, Reroute, Skip, Start, Stop, Trim
+from .commands import (
+    Abort,
+    Carry,
+    Command,
+    Dial,
+    End,
+    PutLog,
+    Rekey,
+    Remove,
+    Reroute,
+    SaveCredential,
+    Skip,
+    Start,
+    Stop,
+    Trim,
+)
 from .courier import Courier
 from .health import HealthChecks
 from .inventory import Inventory
 from .notices import Notice
+from .periodic import Intervals, Periodic
 from .roster import Roster, archives_of
 from .session import AgentSession, Message
 
@@ -47,44 +63,18 @@ else:
     streams = LazyModule(".streams.streams")
     volumes = LazyModule(".volumes.volumes")
 
-END_SECONDS = 5.0  # for the SSH servers of ended jobs to end with the agent
-ADDRESS_EVERY = 0.5  # how often to reread an unreachable server's address
+END_SECONDS = 5.0  # to wait for the SSH servers of ended jobs when the agent ends
+ADDRESS_EVERY = 0.5  # seconds between two reads of an unreachable server's address
 FETCH_TRIES = 30
 
 
-class Every(NamedTuple):
-    """Seconds between two rounds of what the loop does of its own accord."""
-
-    look: float = 5.0  # for dead supervisors and a full disk
-    measure: float = 10.0
-    facts: float = 600.0
-    health: float = 10.0  # of disks and engines; the vendors' tools are asked less often
-
-
-EVERY = Every()
-
-
-class Rounds:
-    """Something that is done every so many seconds; the first time when that many have passed."""
-
-    def __init__(self, every: float, now: float) -> None:
-        self._every, self.at = every, now + every
-
-    def due(self, now: float) -> bool:
-        """True once a round, which begins the next."""
-        if now < self.at:
-            return False
-        self.at = now + self._every
-        return True
-
-
 class Address:
-    """The server's address, the way to it and the agent's token, in files, so that a running agent can follow a server
-    that moves."""
+    """The server's address, the head node on the route there, and the agent's token. They are in files, so that a
+    running agent can follow a server that moves."""
 
     def __init__(self, data: str) -> None:
         self._data = data
-        self.seen: Tuple[str, str] = ("", "")
+        self.current: Tuple[str, str] = ("", "")  # the server's URL and the token
 
     def read(self) -> Tuple[str, str]:
         return (self._line("server"), self._line("token"))
@@ -95,9 +85,10 @@ class Address:
     def _line(self, name: str) -> str:
         return (read_text(os.path.join(self._data, name)) or "").strip()
 
-    def changed(self) -> bool:
-        before, self.seen = self.seen, self.read()
-        return before != self.seen
+    def refresh(self) -> bool:
+        """Reread `current`; returns whether it has changed."""
+        before, self.current = self.current, self.read()
+        return before != self.current
 
 
 class AgentProgram:
@@ -109,7 +100,7 @@ class AgentProgram:
         roster: Roster,
         runtimes: Dict[str, TaskRuntime],
         inventory: Inventory,
-        every: Every = EVERY,
+        intervals: Intervals = Intervals(),  # noqa: B008 - it is immutable
         notices: Optional[Callable[[], Notice]] = None,
     ) -> None:
         self._data, self._session, self._roster = data, session, roster
@@ -124,23 +115,25 @@ class AgentProgram:
         self._poll = Courier("poll", self._delivered, self._address.via)
         self._slow = SlowWork(8)
         self._launching: Set[str] = set()
-        self._log_port: Optional[socket.socket] = None  # in the machine's own network, for the first task's log
-        self._log_served: Dict[str, bool] = {}  # tasks whose log is served in their network; False: to be tried again
+        self._log_port: Optional[socket.socket] = None  # listens in the machine's own network, for the first task's log
+        self._log_served: Dict[str, bool] = {}  # tasks whose log is served in their network; False: to be retried
         self._removing: Set[str] = set()
         self._deleting: Set[str] = set()
         self._gpus: List[Dict[str, Any]] = []
-        self._notices, self._asking = notices, False
+        self._notices, self._polling_notices = notices, False
         self._measuring = self._examining = False
         self._health = HealthChecks(
             self._storages, [runtime.problem for runtime in runtimes.values()], inventory.run, inventory.root
         )
         self._alone = any(runtime.isolation == ALONE for runtime in runtimes.values())
-        self._removed_at: Optional[float] = None  # when the only task of such a machine was
-        self._leaving = False  # and the server knows
-        self._away = False  # the last message got no response
+        self._removed_at: Optional[float] = None  # when the only task of such a machine was removed
+        self._leaving = False  # the server knows of that removal
+        self._unreachable = False  # the last message got no response
         self._stopping = False
         now = time.monotonic()
-        self._looks, self._measures, self._finds, self._examines = (Rounds(seconds, now) for seconds in every)
+        self._checks, self._measurements, self._fact_updates, self._health_checks = (
+            Periodic(seconds, now) for seconds in intervals
+        )
 
     @functools.cached_property
     def streams(self) -> "AgentStreams":
@@ -165,12 +158,12 @@ class AgentProgram:
         self._stopping = True
         self._nudge()
 
-    def taken_back(self) -> None:
-        """The provider ends this machine now. Called by a signal."""
-        self._hand_over(lambda: self._session.taken_back(micros()))
+    def interrupt(self) -> None:
+        """The provider ends this machine now. Called by a signal handler."""
+        self._hand_over(lambda: self._session.interruption_announced(micros()))
 
     def run(self) -> bool:
-        """Until it is stopped, or its instance has ended: then it returns True, and needs no agent any more."""
+        """Run until stopped (returns False) or until the instance has ended, with nothing left here (True)."""
         self._push.start()
         self._poll.start()
         self._took_facts(self._inventory.facts(isolation(self._runtimes)))
@@ -178,14 +171,14 @@ class AgentProgram:
             self._log_port = networks.log_port()
         for task in self._roster.tasks():
             self._refresh(task)
-        self._look(time.monotonic())
+        self._check(time.monotonic())
         self._slow.submit(self._sweep, set(self._roster.tasks()))
         self._examine()
         self._session.gateway_changed(self.gateway.begin())
-        while not self._stopping and not self._left():
+        while not self._stopping and not self._is_over():
             self._step()
         self.gateway.close()
-        if "streams" in vars(self):  # since there was a task
+        if "streams" in vars(self):  # created with the first task
             self.streams.loop.close()
         if self._log_port is not None:
             self._log_port.close()
@@ -193,16 +186,16 @@ class AgentProgram:
         self._end_logins()
         return not self._stopping
 
-    def _left(self) -> bool:
-        """Has its instance ended, with nothing left here? One for a single task ends with that."""
+    def _is_over(self) -> bool:
+        """Has the instance ended, with nothing left here? One for a single task ends with that task."""
         ended = self._session.ended or self._leaving
-        return ended and not self._session.tasks() and self.gateway.gone()
+        return ended and not self._session.tasks() and self.gateway.removed()
 
     def _gateway_changed(self, report: Optional[Dict[str, Any]]) -> None:
         self._hand_over(lambda: self._session.gateway_changed(report))
 
     def _end_logins(self) -> None:
-        """Those of ended tasks: nobody is left who could serve them the log."""
+        """End the SSH servers of ended tasks, whose log nobody serves any more."""
         ended = [task for task in self._roster.tasks() if self._roster.ended(task)]
         self._roster.end_logins(ended)
         until = time.monotonic() + END_SECONDS
@@ -211,31 +204,31 @@ class AgentProgram:
 
     def _step(self) -> None:
         now = time.monotonic()
-        until = min(self._talk(now), self._looks.at)
-        if self._away:
+        until = min(self._talk(now), self._checks.next_at)
+        if self._unreachable:
             until = min(until, now + ADDRESS_EVERY)
         if select.select([self._wake], [], [], max(0.0, until - time.monotonic()))[0]:
             self._take_wakeups()
         while self._inbox:
             self._inbox.popleft()()
         now = time.monotonic()
-        if self._away and self._address.changed():
-            log("the server is at %s now" % self._address.seen[0])
-            self._session.token = self._address.seen[1] or self._session.token
+        if self._unreachable and self._address.refresh():
+            log("the server is at %s now" % self._address.current[0])
+            self._session.token = self._address.current[1] or self._session.token
             self._session.server_moved(now)
-        if self._looks.due(now):
-            self._look(now)
+        if self._checks.begin(now):
+            self._check(now)
 
     def _talk(self, now: float) -> float:
-        """Send what is due; returns when to look again."""
+        """Send the messages that are due; returns when to call again."""
         while True:
             action = self._session.next(now)
             if not isinstance(action, Message):
                 return action
-            self._address.changed()
-            (self._poll if action.wait else self._push).send(self._address.seen[0], action)
+            self._address.refresh()
+            (self._poll if action.wait else self._push).send(self._address.current[0], action)
 
-    # News from other threads and supervisors --------------------------------------------------------------------
+    # Reports of other threads and supervisors -------------------------------------------------------------------
 
     def _nudge(self) -> None:
         try:
@@ -251,19 +244,19 @@ class AgentProgram:
         self._hand_over(lambda: self._outcome(message, outcome))
 
     def _take_wakeups(self) -> None:
-        said = b""
+        data = b""
         while True:
             try:
                 part = os.read(self._wake, 65536)
             except BlockingIOError:
                 break
-            said += part
-        for task in {line for line in said.decode("ascii", "replace").split("\n") if line}:
+            data += part
+        for task in {line for line in data.decode("ascii", "replace").split("\n") if line}:
             if os.path.isdir(self._roster.folder(task).path):
                 self._refresh(task)
 
     def _refresh(self, task: str) -> None:
-        """Pass the folder's news to the session; the state is read first, so an end never precedes its last byte."""
+        """Report a task to the session; its state is read before its log, so an end never precedes the last output."""
         report = self._roster.report(task)
         if report["state"] == "running":
             self.replicas.watch(task, self._roster.folder(task).launch)
@@ -288,8 +281,8 @@ class AgentProgram:
         if task in self._session.tasks() and os.path.isdir(self._roster.folder(task).path):
             self._refresh(task)
 
-    def _look(self, now: float) -> None:
-        """Periodic checks: dead supervisors, a full disk, metrics, facts."""
+    def _check(self, now: float) -> None:
+        """Check the tasks for dead supervisors and a full disk, and start the other periodic work that is due."""
         self._roster.reap()
         for task in self._session.tasks():
             if not os.path.isdir(self._roster.folder(task).path):
@@ -300,25 +293,25 @@ class AgentProgram:
             if self._log_served.get(task) is False:
                 self._serve_log(task)
             self._refresh(task)
-        if self._notices is not None and not self._asking:
-            self._asking = True
-            self._slow.submit(self._logged, self._ask_for_notice, self._notices)
-        if not self._measuring and self._measures.due(now):
+        if self._notices is not None and not self._polling_notices:
+            self._polling_notices = True
+            self._slow.submit(self._logged, self._poll_notice, self._notices)
+        if not self._measuring and self._measurements.begin(now):
             self._measuring = True
             self._slow.submit(self._logged, self._measure)
-        if self._examines.due(now):
+        if self._health_checks.begin(now):
             self._examine()
-        if self._finds.due(now):
+        if self._fact_updates.begin(now):
             self._slow.submit(self._logged, self._find_facts)
 
     def _serve_log(self, task: str) -> None:
-        """In the job's network, for those who log in to it. Asks the engine: not on this thread."""
+        """Serve a task's log in its network, in another thread because the engine may be slow."""
         self._log_served[task] = True
         self._slow.submit(self._logged, self._serve_log_slowly, task)
 
     def _serve_log_early(self, task: str) -> None:
-        """In the machine's own network before anybody hears that the job runs."""
-        if not self._roster.takes_logins(task) or not self._roster.beside(task):
+        """Serve a task's log in the machine's own network, before the task is reported as running."""
+        if not self._roster.takes_logins(task) or not self._roster.on_host_network(task):
             return
         try:
             self._log_served[task] = self.logs.serve(task, None, lambda: self._roster.roots(task))
@@ -331,7 +324,7 @@ class AgentProgram:
             return
         try:
             runtime, folder = self._roster.runtime(task)
-            with networks.held(lambda: runtime.network(folder)) as network:
+            with networks.open_network(lambda: runtime.network(folder)) as network:
                 served = self.logs.serve(task, network, lambda: self._roster.roots(task))
         except OSError as problem:
             log("serving the log of %s: %s" % (task, problem))
@@ -341,13 +334,13 @@ class AgentProgram:
 
     def _log_unserved(self, task: str) -> None:
         if task in self._log_served:
-            self._log_served[task] = False  # tried again at the next look
+            self._log_served[task] = False  # retried at the next check
 
     def _cap(self, task: str) -> None:
         dropped = self._roster.cap_log(task, len(self._session.tasks()))
         if dropped:
-            said = "%s: %d bytes of output dropped: the spool is full, and the server isn't accepting any"
-            log(said % (task, dropped))
+            message = "%s: %d bytes of output dropped: the spool is full, and the server isn't accepting any"
+            log(message % (task, dropped))
             self._session.log_shrank(task, self._roster.log(task).end(), time.monotonic())
 
     def _skip(self, command: Skip) -> None:
@@ -356,31 +349,32 @@ class AgentProgram:
         self._session.log_shrank(command.task, spool.end(), time.monotonic())
 
     def _put(self, command: PutLog) -> None:
-        away = "its calls go through a head node, which leads to the server alone" if self._address.via() else ""
-        problem = away or chunks.put(command.url, command.headers, command.chunk.payload)
+        routed = "this machine's requests go through a head node, which leads to the server alone"
+        problem = routed if self._address.via() else chunks.put(command.url, command.headers, command.chunk.payload)
         if problem:
             log("output of %s couldn't be stored: %s" % (command.chunk.task, problem))
         self._hand_over(lambda: self._session.put_done(command.chunk, problem, time.monotonic()))
 
     def _measure(self) -> None:
         try:
-            samples = metrics.sample(self._roster.running(), self._runtimes, self._inventory.gpu_use)
+            samples = metrics.sample(self._roster.running(), self._runtimes, self._inventory.gpu_usage)
             self._hand_over(lambda: self._session.measured(samples))
         finally:
             self._measuring = False
 
-    def _ask_for_notice(self, ask: Callable[[], Notice]) -> None:
+    def _poll_notice(self, poll: Callable[[], Notice]) -> None:
         try:
-            notice = ask()
+            notice = poll()
             if notice is not None:
-                self._hand_over(lambda: self._session.taken_back(notice))
+                self._hand_over(lambda: self._session.interruption_announced(notice))
         finally:
-            self._asking = False
+            self._polling_notices = False
 
     def _storages(self) -> Dict[str, str]:
-        """An engine starts several processes to tell its folder: not while its machine is being added."""
-        known = os.path.exists(os.path.join(self._data, "credential"))
-        found = {name: runtime.storage() for name, runtime in self._runtimes.items() if known}
+        """The folders whose disks are checked, with their purposes. While the machine is being added no runtime is
+        queried, because engines start several processes to answer."""
+        added = os.path.exists(os.path.join(self._data, "credential"))
+        found = {name: runtime.storage() for name, runtime in self._runtimes.items() if added}
         return {self._data: "the agent's", **{path: name for name, path in found.items() if path}}
 
     def _examine(self) -> None:
@@ -391,7 +385,7 @@ class AgentProgram:
     def _find_troubles(self) -> None:
         try:
             vendors = set() if self._inventory.simulated else {gpu["vendor"] for gpu in self._gpus}
-            troubles = self._health.look(vendors)
+            troubles = self._health.check(vendors)
             self._hand_over(lambda: self._session.health_changed(troubles, time.monotonic()))
         finally:
             self._examining = False
@@ -405,7 +399,7 @@ class AgentProgram:
         self._session.facts_changed(facts)
 
     def _sweep(self, known: Set[str]) -> None:
-        """What tasks left that have no folder any more: containers first, they use volumes."""
+        """Delete what tasks without a folder have left: containers before volumes, because they use them."""
         for runtime in self._runtimes.values():
             self._logged(runtime.sweep, known)
         self._logged(self._sweep_volumes)
@@ -417,19 +411,19 @@ class AgentProgram:
 
     @staticmethod
     def _logged(action: Callable[..., None], *arguments: Any) -> None:
-        """For other threads, whose exceptions would go unseen."""
+        """Run an action in another thread, and log its exception, which would be lost otherwise."""
         try:
             action(*arguments)
         except Exception as problem:
             log("%s failed: %r" % (getattr(action, "__qualname__", action), problem))
 
-    # What the server wants --------------------------------------------------------------------------------------
+    # The server's commands --------------------------------------------------------------------------------------
 
     def _outcome(self, message: Message, outcome: Any) -> None:
         now = time.monotonic()
         if isinstance(outcome, LinkError):
             log("sync %d: %s" % (message.seq, outcome))
-            self._away = True
+            self._unreachable = True
             if outcome.problem == "unacceptable":
                 log("sync %d: message dropped: the server would never accept it" % message.seq)
             for command in self._session.failed(message, outcome.problem, now, outcome.retry_after):
@@ -441,13 +435,13 @@ class AgentProgram:
             log("sync %d: unexpected response: %r" % (message.seq, problem))
             self._session.failed(message, "network", now)
             return
-        self._away = False
+        self._unreachable = False
         self._leaving = self._leaving or (self._removed_at is not None and message.sent_at > self._removed_at)
         for command in commands:
             self._obey(command)
 
     def _obey(self, command: Command) -> None:
-        _tell(command)
+        _log_command(command)
         try:
             if isinstance(command, Start):
                 self._start(command)
@@ -458,11 +452,11 @@ class AgentProgram:
             elif isinstance(command, Remove):
                 self._remove(command.task)
             elif isinstance(command, (Trim, Skip, PutLog)):
-                self._obey_about_output(command)
+                self._obey_log_command(command)
             elif isinstance(command, Dial):
                 self.streams.dial(command.order)
-            elif isinstance(command, (Keep, Rekey, Reroute)):
-                self._obey_about_keys(command)
+            elif isinstance(command, (SaveCredential, Rekey, Reroute)):
+                self._obey_update(command)
             elif isinstance(command, Carry):
                 self.gateway.want(command.gateway)
             elif isinstance(command, End):
@@ -472,7 +466,7 @@ class AgentProgram:
         except OSError as problem:
             log("%s %s: %s" % (type(command).__name__.lower(), getattr(command, "task", ""), problem))
 
-    def _obey_about_output(self, command: Union[Trim, Skip, PutLog]) -> None:
+    def _obey_log_command(self, command: Union[Trim, Skip, PutLog]) -> None:
         if isinstance(command, Trim):
             self._roster.log(command.task).trim(command.offset)
         elif isinstance(command, Skip):
@@ -480,11 +474,11 @@ class AgentProgram:
         else:
             self._slow.submit(self._logged, self._put, command)
 
-    def _obey_about_keys(self, command: Union[Keep, Rekey, Reroute]) -> None:
+    def _obey_update(self, command: Union[SaveCredential, Rekey, Reroute]) -> None:
         if isinstance(command, Reroute):
             if self.replicas.route(command.task, command.workers, command.urls):
                 self._refresh(command.task)
-        elif isinstance(command, Keep):
+        elif isinstance(command, SaveCredential):
             write_atomic(os.path.join(self._data, "credential"), command.credential, durable=True)
         elif self._roster.rekey(command.task, command.access, command.keys):
             self._refresh(command.task)
@@ -508,7 +502,7 @@ class AgentProgram:
             return
         try:
             self._roster.launch(task, self._fetch)
-        except OSError as problem:  # no room for its log, no more processes: retried at the next look
+        except OSError as problem:  # no space for its log, or no more processes: retried at the next check
             log("starting %s: %s" % (task, problem))
 
     def _launch_slowly(self, task: str) -> None:
@@ -525,7 +519,7 @@ class AgentProgram:
         self._refresh(task)
 
     def _fetch(self, url: str, place: str) -> None:
-        """Fetch one archive of a task. Retried while the server is away, not if it refuses."""
+        """Fetch one archive of a task. Retried while the server is unreachable, but not if it refuses."""
         link, partial = Link(self._address.via), place + ".part"
         for attempt in range(FETCH_TRIES):
             try:
@@ -552,7 +546,7 @@ class AgentProgram:
 
     def _try_remove(self, task: str) -> None:
         if task in self._deleting or task in self._launching or not self._roster.over(task) or self.logs.reading(task):
-            return  # its supervisor reports the end, and a look every few seconds finds it anyway
+            return  # its supervisor reports the end, and the next check finds it in any case
         self._deleting.add(task)
         self._log_served.pop(task, None)
         self.logs.unserve(task)
@@ -562,7 +556,7 @@ class AgentProgram:
         try:
             self._roster.remove(task)
         except Exception:
-            self._hand_over(lambda: self._deleting.discard(task))  # retried at the next look
+            self._hand_over(lambda: self._deleting.discard(task))  # retried at the next check
             raise
         self._hand_over(lambda: self._removed(task))
 
@@ -575,7 +569,7 @@ class AgentProgram:
             self._removed_at = time.monotonic()
 
 
-def _tell(command: Command) -> None:
+def _log_command(command: Command) -> None:
     subject = getattr(command, "task", "")
     if isinstance(command, Dial):
         subject = "%s to %s of %s" % tuple(command.order.get(name) for name in ("id", "target", "task"))

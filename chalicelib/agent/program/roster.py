@@ -1,4 +1,4 @@
-"""The agent's side of its tasks: start, stop, remove, adopt after a restart, and report.
+"""The agent's operations on its tasks: start, stop, remove, adopt after a restart, and report.
 
 Everything is read from the tasks' folders; the roster has no state that a restart would lose.
 """
@@ -35,7 +35,7 @@ else:
     volumes = LazyModule(".volumes.volumes")
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
-VOLUMES_TOLD = ("mounted", "held", "held_by")  # left out where there are none
+VOLUMES_REPORTED = ("mounted", "held", "held_by")  # left out if empty
 LAUNCHES = 3  # failures after which we conclude that a task's supervisor can't start here
 ROOM = 1 << 20  # with less than this free, the disk counts as full
 SPOOL_BYTES = 1 << 30  # of output waiting for the server, all tasks together
@@ -53,7 +53,7 @@ class Roster:
         docker_socket: str,
         users: str = "",
     ) -> None:
-        """`program`: the path of the program that supervises a task, which is written there when it is asked for."""
+        """`program` returns the path of the program that supervises a task, and writes the program if necessary."""
         self._data, self._runtimes, self._default = data, runtimes, default
         self.program, self._docker_socket, self._users = program, docker_socket, users
         self._readers: Dict[str, SpoolReader] = {}
@@ -68,7 +68,7 @@ class Roster:
         return TaskFolder(self._data, task)
 
     def runtime(self, task: str) -> Tuple[TaskRuntime, TaskFolder]:
-        """What runs this task, and its folder. Raises OSError for one that doesn't run."""
+        """A running task's runtime and folder. Raises OSError if the task doesn't run."""
         folder = self.folder(task)
         runtime = self._runtimes.get(folder.launch().get("runtime", ""))
         if runtime is None or folder.state().get("state") != "running":
@@ -76,20 +76,20 @@ class Roster:
         return runtime, folder
 
     def tasks(self) -> List[str]:
-        """Tasks on disk; unfinished creations are deleted."""
-        whole = []
+        """The tasks on disk. Unfinished creations are deleted, and ports in use are reserved."""
+        created = []
         for task in list_tasks(self._data):
             launch = self.folder(task).launch()
             if launch:
-                whole.append(task)
+                created.append(task)
                 if launch.get("host_port") and not self.ended(task):
-                    self._ports.keep(task, int(launch["host_port"]))
+                    self._ports.reserve(task, int(launch["host_port"]))
             else:
                 self.folder(task).delete()
-        return whole
+        return created
 
     def create(self, task: str, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> None:
-        """Save the task. From here on it is ours, whatever happens."""
+        """Save a task to disk. If it can't run here, it ends with the reason. Raises TaskError for a bad id."""
         if "/" in task or task in ("", ".", ".."):
             raise TaskError("executor_error", "a task's id can't be %r" % task)
         runtime = spec.get("runtime") or self._default
@@ -103,7 +103,7 @@ class Roster:
         except TaskError as problem:
             trouble = problem
         os.makedirs(self.folder(task).path, mode=0o711, exist_ok=True)
-        spec = repositories.put_aside(self.folder(task), spec)
+        spec = repositories.store_credentials(self.folder(task), spec)
         launch = {
             "runtime": runtime,
             "socket": self._docker_socket,
@@ -114,21 +114,21 @@ class Roster:
         }
         self.folder(task).create(launch)
         if runtime not in self._runtimes:
-            words = "this machine has no %s runtime; it has: %s" % (runtime, ", ".join(sorted(self._runtimes)))
-            trouble = TaskError("executor_error", words)
+            message = "this machine has no %s runtime; it has: %s" % (runtime, ", ".join(sorted(self._runtimes)))
+            trouble = TaskError("executor_error", message)
         elif self._runtimes[runtime].isolation == ALONE and inside.taken(self._data, task):
             trouble = TaskError("executor_error", "this machine is a container that was made for another task")
         if trouble is not None:
             self.give_up(task, trouble)
 
     def _choose_port(self, task: str, spec: Dict[str, Any], runtime: str) -> Tuple[Optional[int], Dict[str, Any]]:
-        """The port of a service's replica that shares its host's network, and its spec, which tells it that one."""
+        """A port for a service's replica that shares its host's network, and the spec with that port."""
         wanted = spec.get("service_port")
         if not wanted or not self._shares_network(runtime, spec):
             return None, spec
         port = self._ports.give(task, int(wanted))
-        others = [each for each in spec.get("ports") or () if each != wanted]
-        return port, dict(spec, ports=others, env=dict(spec.get("env") or {}, DSTACK_SERVICE_PORT=str(port)))
+        ports = [each for each in spec.get("ports") or () if each != wanted]
+        return port, dict(spec, ports=ports, env=dict(spec.get("env") or {}, DSTACK_SERVICE_PORT=str(port)))
 
     def _choose_gpus(self, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> Tuple[List[str], str]:
         wanted = spec.get("gpus") or 0
@@ -137,17 +137,17 @@ class Roster:
             return [str(name) for name in spec["gpu_devices"]], vendor
         if wanted == -1:
             return [gpu["id"] for gpu in gpus], vendor
-        taken: Set[str] = set()
+        used: Set[str] = set()
         for task in list_tasks(self._data) if wanted else ():
             if self.folder(task).state().get("state") != FINAL:
-                taken.update(self.folder(task).launch().get("gpus") or ())
-        free = [gpu["id"] for gpu in gpus if gpu["id"] not in taken]
+                used.update(self.folder(task).launch().get("gpus") or ())
+        free = [gpu["id"] for gpu in gpus if gpu["id"] not in used]
         if len(free) < wanted:
             raise TaskError("executor_error", "%d GPUs wanted, %d of %d free here" % (wanted, len(free), len(gpus)))
         return free[:wanted], vendor
 
     def launch(self, task: str, fetch: Fetch) -> None:
-        """Fetch the task's archives, then start its supervisor. Can take long: not for the loop's thread."""
+        """Fetch the task's archives, then start its supervisor. Archives make this slow: not for the loop's thread."""
         folder = self.folder(task)
         if folder.over():
             return
@@ -161,16 +161,16 @@ class Roster:
         self._launched.append((task, child))
 
     def reap(self) -> None:
-        """A supervisor forks itself away, so the process we started exits at once and is reaped here. If it fails
-        `LAUNCHES` times before that, the task can't run here and ends."""
+        """Reap the processes that started supervisors and exit as soon as they have forked. After `LAUNCHES` failures
+        to start a supervisor, the task ends."""
         self._launched = [(task, child) for task, child in self._launched if not self._reaped(task, child)]
 
     def _reaped(self, task: str, child: "subprocess.Popen[bytes]") -> bool:
         if child.poll():
             self._failures[task] = self._failures.get(task, 0) + 1
             if self._failures[task] >= LAUNCHES and not self.folder(task).state().get("state") and self.orphaned(task):
-                said = (read_text(os.path.join(self.folder(task).path, "supervisor.log")) or "").strip().splitlines()
-                message = "the task's supervisor fails to start on this machine: %s" % (said or ["no output"])[-1]
+                lines = (read_text(os.path.join(self.folder(task).path, "supervisor.log")) or "").strip().splitlines()
+                message = "the task's supervisor fails to start on this machine: %s" % (lines or ["no output"])[-1]
                 self.give_up(task, TaskError("executor_error", message))
         return child.returncode is not None
 
@@ -180,7 +180,7 @@ class Roster:
         repositories.erase(self.folder(task))
 
     def orphaned(self, task: str) -> bool:
-        """Not over, and without a supervisor: that was killed, or never started."""
+        """Is the task not over, and without a supervisor because that was killed or never started?"""
         folder = self.folder(task)
         return not folder.over() and not folder.supervised()
 
@@ -192,7 +192,7 @@ class Roster:
         self.folder(task).write_request({"abort": True})
 
     def rekey(self, task: str, access: str, keys: List[str]) -> bool:
-        """Only these keys may log in from now on; whoever is here with another one has to leave. False: it is gone."""
+        """Let only these keys log in from now on, and end sessions of other keys. False if the task is gone."""
         folder = self.folder(task)
         if not folder.access():
             return False
@@ -200,8 +200,8 @@ class Roster:
         logins.rekey(folder)
         return True
 
-    def beside(self, task: str) -> bool:
-        """Is it in the machine's own network: a plain process, or one of several nodes?"""
+    def on_host_network(self, task: str) -> bool:
+        """Is the task in the machine's own network: as a plain process, or as one of several nodes?"""
         launch = self.folder(task).launch()
         return self._shares_network(launch.get("runtime", ""), launch.get("spec") or {})
 
@@ -213,7 +213,7 @@ class Roster:
         return bool((self.folder(task).launch().get("spec") or {}).get("authorized_keys"))
 
     def roots(self, task: str) -> List[int]:
-        """The processes that all of the task's stand below: its SSH server, and its supervisor."""
+        """The ancestors of all of the task's processes: its SSH server and its supervisor."""
         supervisor = read_text(os.path.join(self.folder(task).path, "pid"))
         server = logins.process(self.folder(task))
         return [*([server] if server else []), *([int(supervisor)] if supervisor else [])]
@@ -222,11 +222,11 @@ class Roster:
         return self.folder(task).state().get("state") == FINAL
 
     def over(self, task: str) -> bool:
-        """Has it ended, with its sessions, and is everything unmounted?"""
+        """Has the task ended, with its sessions and with everything unmounted?"""
         return self.folder(task).over() and logins.over(self.folder(task))
 
     def end_logins(self, tasks: List[str]) -> None:
-        """Those of ended tasks, at once."""
+        """End the SSH servers of those tasks that have ended."""
         for task in tasks:
             if self.ended(task):
                 logins.end(self.folder(task))
@@ -237,7 +237,7 @@ class Roster:
         runtime = self._runtimes.get(folder.launch().get("runtime", ""))
         if runtime:
             runtime.remove(folder)
-        held = volumes.TaskVolumes(folder, []).release()  # of one whose supervisor never came to it
+        held = volumes.TaskVolumes(folder, []).release()  # unless its supervisor has done so
         if held:
             raise OSError("; ".join(held.values()))
         logins.remove(folder)
@@ -246,13 +246,13 @@ class Roster:
         self._readers.pop(task, None)
         self._failures.pop(task, None)
 
-    # What to report -----------------------------------------------------------------------------------------------
+    # Reports ------------------------------------------------------------------------------------------------------
 
     def report(self, task: str) -> Dict[str, Any]:
         state = self.folder(task).state()
         report = {"id": task, "state": "preparing"}
         report.update({name: state[name] for name in REPORTED if state.get(name) is not None})
-        report.update({name: state[name] for name in VOLUMES_TOLD if state.get(name)})
+        report.update({name: state[name] for name in VOLUMES_REPORTED if state.get(name)})
         access = self.folder(task).access().get("access")
         if access is not None and report["state"] != FINAL:
             report["access"] = access
@@ -278,9 +278,9 @@ class Roster:
         return self.log(task).read(offset, limit)
 
     def cap_log(self, task: str, tasks: int) -> int:
-        """Keep the output of one of so many tasks within its share of the disk. Returns how many bytes were dropped."""
-        self.log(task).ease()
-        return self.log(task).keep_within(max(SPOOL_LEAST, SPOOL_BYTES // max(1, tasks)), micros())
+        """Keep a task's output within its share of the disk, which `tasks` tasks use. Returns the bytes dropped."""
+        self.log(task).make_room()
+        return self.log(task).shrink_to(max(SPOOL_LEAST, SPOOL_BYTES // max(1, tasks)), micros())
 
     def running(self) -> List[TaskFolder]:
         folders = [self.folder(task) for task in list_tasks(self._data)]
@@ -288,7 +288,7 @@ class Roster:
 
 
 def archives_of(folder: TaskFolder) -> List[Tuple[str, str]]:
-    """What a task needs from the server, before it starts: where each archive goes, and its URL."""
+    """The archives that a task needs from the server before it starts: path and URL of each."""
     spec = folder.launch()["spec"]
     found = [(os.path.join(folder.files, str(at)), each["url"]) for at, each in enumerate(spec.get("files") or ())]
     code = (spec.get("repo") or {}).get("code")

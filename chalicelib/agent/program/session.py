@@ -1,17 +1,17 @@
-"""What an agent sends to its server, and when: no socket, no clock, no disk.
+"""The agent's side of the protocol: what to send to the server, and when. No socket, no clock, no disk.
 
-The caller reports what happened (`task_changed`, `log_grew`, `answered`, `failed`) and calls `next(now)`, which returns
-either a Message to send at once or the time to call again. Simulation, load bench and the real agent run this class.
+The caller reports events (`task_changed`, `log_grew`, `answered`, `failed`) and calls `next(now)`, which returns either
+a Message to send at once or the time to call again. Simulation, load bench and the real agent run this class.
 
-Rule 1. At most two messages are in flight: one *push* (wait 0: something changed here) and one *poll* (wait > 0: is
-        there news?). A push can go out while a poll waits, so a local change never waits for the server's news.
-Rule 2. A message has the state of every task, so the next repairs a lost one; logs continue from the byte that the
-        server says it has.
+Rule 1. At most two messages are in flight: one *push* (wait 0, with a local change) and one *poll* (wait > 0, for the
+        server's commands). A push can go out while a poll waits, so a local change never waits for the server.
+Rule 2. Each message has the state of every task, so the next one makes up for a lost one; logs continue from the byte
+        up to which the server has them.
 Rule 3. States only move forward, a command goes to the runtime once per boot, and a removed task stays removed, so
         late, repeated and reordered responses are harmless.
-Rule 4. No failure ends anything. Only `gone` does, and `stop`, `abort`, `remove` for one task.
-Rule 5. A message is within the server's limits (`limits`). One that is refused all the same isn't sent again: first its
-        metrics, facts, health and texts are left out, and if that doesn't help its output; the states of tasks remain.
+Rule 4. No failure ends anything. Only `gone` ends the session, and `stop`, `abort` and `remove` end one task.
+Rule 5. A message is within the server's limits (`limits`). If one is refused all the same, it isn't sent again as it
+        was: first metrics, facts, health and texts are left out, and next the output; the states of tasks remain.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ..kernel.limits import (
     TASKS_MOST,
     TROUBLE_TEXT,
     TROUBLES_MOST,
-    bare,
-    cleaned,
-    first_of,
-    fitted,
-    sound,
+    bare_report,
+    clean_report,
+    count_fitting,
+    fit_report,
+    valid_utf8,
 )
 from ..kernel.records import record
 from .chunks import CHUNK_BYTES, Chunk
@@ -45,11 +45,11 @@ from .commands import (
     Command,
     Dial,
     End,
-    Keep,
     PutLog,
     Rekey,
     Remove,
     Reroute,
+    SaveCredential,
     Skip,
     Start,
     Stop,
@@ -64,11 +64,11 @@ TOMBSTONES = 4096
 NEVER = float("inf")
 
 Records = List[Tuple[int, bytes]]
-LogReader = Callable[[str, int, int], Tuple[int, Records]]  # task, offset, limit -> where it begins, what is there
+LogReader = Callable[[str, int, int], Tuple[int, Records]]  # task, offset, limit -> first offset, records
 
 
-PUT_TRIES = 3  # in a row, before output goes into messages for good: the store may be out of this machine's reach
-BOOTS_MOST = 3  # ids of one process: two that run for one machine must not displace each other for ever
+PUT_TRIES = 3  # failed uploads in a row, after which output goes into messages: the store may be unreachable here
+BOOTS_MOST = 3  # boot ids of one process: two agents of one machine must not displace each other for ever
 STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
 
 
@@ -80,7 +80,7 @@ class Message:
     credential: str
     revision: int
     sent_at: float
-    logs: Dict[str, int]  # task -> the end of what this message carries or announces
+    logs: Dict[str, int]  # task -> the end of the output that this message carries or announces
     facts: bool = False
     troubles: Optional[Dict[Tuple[str, str], float]] = None
     chunk: Optional[Chunk] = None
@@ -90,25 +90,25 @@ class Message:
 class _Task:
     report: Body
     log_end: int = 0  # bytes on disk here
-    sent: int = 0  # sent, perhaps not yet answered
-    held: int = 0  # bytes the server says it has
-    waiting_since: Optional[float] = None  # first byte after `sent` appeared
-    requested: str = ""  # the strongest command passed on
-    rekeyed: str = ""  # the last change of keys passed on
-    rerouted: str = ""  # the last list of a router's workers passed on
-    stuck: int = 0  # consecutive messages after which the server's cursor hadn't moved
+    sent: int = 0  # bytes sent, perhaps not answered yet
+    held: int = 0  # bytes that the server has stored
+    waiting_since: Optional[float] = None  # when the first byte after `sent` appeared
+    requested: str = ""  # the strongest command so far
+    rekeyed: str = ""  # the latest set of keys
+    rerouted: str = ""  # the latest list of a router's workers
+    stuck: int = 0  # consecutive messages that didn't move the server's cursor
     stuck_until: float = 0.0
-    bare: bool = False  # the server refused the report with its texts
+    without_texts: bool = False  # the server refused the report with its texts
 
     def leaving(self) -> bool:
-        """The server has asked for its end, and would again with every message: those who read its log may still be
-        here for seconds. A disk that isn't unmounted yet is still told."""
+        """Has the server ordered its removal, which may wait for readers of its log? It isn't reported any more, or the
+        server would repeat its order with every message; but a disk that isn't unmounted yet is still reported."""
         return self.requested == "remove" and self.report["state"] == "exited" and not self.report.get("held")
 
     def body(self, room: int) -> Body:
-        """The report as a message has it, in `room` bytes of JSON."""
+        """The report for a message, in at most `room` bytes of JSON."""
         body = dict(self.report, log_end=self.log_end)
-        return bare(body) if self.bare else fitted(body, room)
+        return bare_report(body) if self.without_texts else fit_report(body, room)
 
 
 class AgentSession:
@@ -124,7 +124,7 @@ class AgentSession:
         jitter: Callable[[], float] = lambda: 1.0,
         wall: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`wall`: this machine's clock, right or wrong, in microseconds: the server reads all other times by it."""
+        """`wall` returns this machine's time in microseconds, right or wrong; the server relates other times to it."""
         self.instance, self.boot, self.agent = instance, boot, agent
         self.credential, self.token = credential or token, token
         self.ended = False
@@ -132,12 +132,12 @@ class AgentSession:
         self._seq = 0
         self._tasks: Dict[str, _Task] = {}
         self._removed: OrderedDict[str, None] = OrderedDict()
-        self._dialled: OrderedDict[str, None] = OrderedDict()  # streams; a response may repeat one
+        self._dialled: OrderedDict[str, None] = OrderedDict()  # ids of streams, which responses may repeat
         self._facts: Optional[Body] = None
-        self._facts_known = False
-        self._troubles: Optional[Dict[Tuple[str, str], float]] = None  # (status, message) → since when
-        self._troubles_known = False
-        self._taken_back: Optional[int] = None
+        self._facts_acknowledged = False
+        self._troubles: Optional[Dict[Tuple[str, str], float]] = None  # (status, message) → when it was first found
+        self._troubles_acknowledged = False
+        self._interrupted_at: Optional[int] = None
         self._gateway: Optional[Body] = None
         self._metrics: List[Body] = []
         self._push: Optional[Message] = None
@@ -145,59 +145,58 @@ class AgentSession:
         self._boots = 1
         self._revision = 1  # counts local changes; the first message of a boot is one
         self._acked = 0
-        self._greeted = False  # this boot had a response: its credential is settled
+        self._answered = False  # this boot has had a response
         self._poll_at = 0.0
         self._retry_at = 0.0
         self._failures = 0
         self._unacceptable = 0  # consecutive messages that the server would never accept
         self._idle_polls = 0
         self._coalesce = COALESCE
-        self._put_over: Optional[int] = None  # bytes of waiting output from which it is put into the server's store
+        self._put_over: Optional[int] = None  # bytes of waiting output above which it is uploaded to the server's store
         self._put_failures = 0
-        self._chunk: Optional[Chunk] = None  # what is on its way there
+        self._chunk: Optional[Chunk] = None  # the part that is being uploaded
 
-    # What happened here -----------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------------------------
 
     def facts_changed(self, facts: Body) -> None:
-        facts = sound(facts)
+        facts = valid_utf8(facts)
         if facts != self._facts:
-            self._facts, self._facts_known = facts, False
+            self._facts, self._facts_acknowledged = facts, False
             self._revision += 1
 
     def health_changed(self, troubles: Sequence[Tuple[str, str]], now: float) -> None:
-        """All that is wrong with this machine: (status, message) each. What was wrong before keeps its age."""
+        """Replace the machine's troubles, each a (status, message). Those that it had before keep their age."""
         before = self._troubles
-        kept = [(status, str(sound(message))[:TROUBLE_TEXT]) for status, message in troubles[:TROUBLES_MOST]]
-        after = {each: (before or {}).get(each, now) for each in kept}
+        current = [(status, str(valid_utf8(message))[:TROUBLE_TEXT]) for status, message in troubles[:TROUBLES_MOST]]
+        after = {each: (before or {}).get(each, now) for each in current}
         if before is None or after.keys() != before.keys():
-            self._troubles, self._troubles_known = after, False
-            if before is not None or after:  # that all is well can wait for the next message
+            self._troubles, self._troubles_acknowledged = after, False
+            if before is not None or after:  # a first report without troubles can wait for the next message
                 self._revision += 1
 
-    def taken_back(self, at: int) -> None:
-        """The cloud takes this machine back at that time, by the machine's clock."""
-        if at != self._taken_back:
-            self._taken_back = at
+    def interruption_announced(self, at: int) -> None:
+        """The cloud will interrupt this machine at this time, by the machine's clock."""
+        if at != self._interrupted_at:
+            self._interrupted_at = at
             self._revision += 1
 
     def gateway_changed(self, report: Optional[Body]) -> None:
-        """How the gateway's replica is that this machine carries: {id, num, http, https, state, message}; None: it
-        carries none."""
-        report = None if report is None else cleaned(report)
+        """The state of this machine's gateway replica: {id, num, http, https, state, message}; None without one."""
+        report = None if report is None else clean_report(report)
         if report != self._gateway:
             self._gateway = report
             self._revision += 1
 
     def task_changed(self, report: Body) -> None:
         """A task's newest report. One with an earlier state is dropped: states never go back."""
-        report = cleaned(report)
+        report = clean_report(report)
         known = self._tasks.get(report["id"])
         if known is None:
             self._tasks[report["id"]] = _Task(report)
         elif STATES.index(report["state"]) < STATES.index(known.report["state"]) or report == known.report:
             return
         else:
-            known.report, known.bare = report, False
+            known.report, known.without_texts = report, False
         self._revision += 1
 
     def task_removed(self, task: str) -> None:
@@ -216,8 +215,8 @@ class AgentSession:
                 known.waiting_since = now
 
     def log_shrank(self, task: str, end: int, now: float) -> None:
-        """Some output was dropped on this machine, so the log that the server will get is shorter. What is left may
-        have grown since anybody looked."""
+        """Output was dropped on this machine, so the log that the server will get is shorter. Its remainder may have
+        grown since the last call."""
         known = self._tasks.get(task)
         if known:
             known.log_end = end
@@ -227,7 +226,7 @@ class AgentSession:
                 known.waiting_since = now
 
     def put_done(self, chunk: Chunk, problem: str, now: float) -> None:
-        """A part of a log is stored, which the server hears at once; or it isn't, and is announced again later."""
+        """An upload has ended. The server is notified of a success at once; a part that failed is announced again."""
         if chunk is not self._chunk:
             return
         if not problem:
@@ -241,21 +240,21 @@ class AgentSession:
         task.stuck_until = now + min(BACKOFF_MOST, 2.0**self._put_failures)
 
     def measured(self, samples: List[Body]) -> None:
-        """Metrics ride along with the next message; they never cause one."""
+        """Add metrics to the next message; they never cause one."""
         trimmed = [dict(sample, gpus=sample["gpus"][:GPUS_MOST]) if "gpus" in sample else sample for sample in samples]
         self._metrics = (self._metrics + trimmed)[-METRICS_MOST:]
 
     def server_moved(self, now: float) -> None:
-        """There is a new address or token to try: reset the back-off."""
+        """The server has a new address or the agent a new token: reset the back-off."""
         self._retry_at, self._failures, self._poll_at = now, 0, now
 
     def tasks(self) -> List[str]:
         return list(self._tasks)
 
-    # What to do -------------------------------------------------------------------------------------------------
+    # Messages ---------------------------------------------------------------------------------------------------
 
     def next(self, now: float) -> Union[Message, float]:
-        """A message to send now, or when to call again (earlier if something happens)."""
+        """A message to send now, or the time to call again (earlier after an event)."""
         if self.ended:
             return NEVER
         if now < self._retry_at:
@@ -279,18 +278,18 @@ class AgentSession:
         return min((self._log_at(task) for task in self._tasks.values()), default=NEVER)
 
     def _log_at(self, task: _Task) -> float:
-        """When to send this task's waiting output: at once if the task is over or there is a lot of it."""
+        """The time to send a task's waiting output: at once if the task is over or the output is large."""
         if task.waiting_since is None or self._behind_chunk(task):
             return NEVER
-        many = LOG_BYTES if self._put_over is None else CHUNK_BYTES
-        hurry = task.report["state"] == "exited" or task.log_end - task.sent >= many
+        threshold = LOG_BYTES if self._put_over is None else CHUNK_BYTES
+        hurry = task.report["state"] == "exited" or task.log_end - task.sent >= threshold
         return max(task.waiting_since + (0.0 if hurry else self._coalesce), task.stuck_until)
 
     def _large(self, task: _Task) -> bool:
         return self._put_over is not None and task.log_end - task.sent > self._put_over
 
     def _behind_chunk(self, task: _Task) -> bool:
-        """Must its output wait for what is on its way to the store? It may follow that, and one goes at a time."""
+        """Must a task's output wait for the upload in progress: because it follows that part, or is to be uploaded?"""
         return self._chunk is not None and (task.report["id"] == self._chunk.task or self._large(task))
 
     def _build(self, now: float, wait: float) -> Message:
@@ -298,13 +297,13 @@ class AgentSession:
         body: Body = {"v": PROTOCOL, "instance": self.instance, "boot": self.boot, "seq": self._seq}
         message = Message(self._seq, body, wait, self.credential, self._revision, now, {})
         body["agent"], body["at"] = self.agent, self._wall()
-        if self._taken_back is not None:
-            body["taken_back_in"] = min(TAKEN_BACK_MOST, max(0.0, (self._taken_back - body["at"]) / 1e6))
+        if self._interrupted_at is not None:
+            body["taken_back_in"] = min(TAKEN_BACK_MOST, max(0.0, (self._interrupted_at - body["at"]) / 1e6))
         if self._gateway is not None:
             body["gateway"] = self._gateway
-        if self._facts is not None and not self._facts_known:
+        if self._facts is not None and not self._facts_acknowledged:
             body["facts"], message.facts = self._facts, True
-        if self._troubles is not None and not self._troubles_known:
+        if self._troubles is not None and not self._troubles_acknowledged:
             message.troubles = self._troubles
             body["health"] = [
                 {"status": status, "message": text, "age": max(0, int(now - since))}
@@ -313,13 +312,13 @@ class AgentSession:
         listed = [task for task in self._tasks.values() if not task.leaving()]
         room = TASKS_BYTES // max(1, len(listed))
         body["tasks"] = [task.body(room) for task in listed]
-        # Polls carry no logs: the response that moves the cursor would wait for the next news. The first message of
-        # a boot carries none either: where the server stands isn't known yet.
-        body["logs"] = self._pick_logs(now, message) if wait == 0 and self._greeted else []
+        # Polls carry no logs, because the response that moves the cursor might wait. The first message of a boot
+        # carries none either, because the server's cursor isn't known yet.
+        body["logs"] = self._pick_logs(now, message) if wait == 0 and self._answered else []
         if wait == 0 and self._chunk is not None and (self._chunk.stored or message.chunk is self._chunk):
             message.chunk, message.logs[self._chunk.task] = self._chunk, self._chunk.end
             body["chunks"] = [self._chunk.fields()]
-        count = first_of(self._metrics)
+        count = count_fitting(self._metrics)
         body["metrics"], self._metrics = self._metrics[:count], self._metrics[count:]
         body["wait"] = wait
         return message
@@ -354,30 +353,30 @@ class AgentSession:
         task.sent = self._chunk.end
         task.waiting_since = now if task.sent < task.log_end else None
 
-    # The server's responses -------------------------------------------------------------------------------------
+    # Responses -------------------------------------------------------------------------------------------------
 
     def answered(self, message: Message, answer: Body, now: float) -> List[Command]:
         self._release(message)
-        self._failures, self._retry_at, self._greeted, self._unacceptable = 0, now, True, 0
+        self._failures, self._retry_at, self._answered, self._unacceptable = 0, now, True, 0
         self._acked = max(self._acked, message.revision)
         self._acknowledged(message)
         if answer.get("boot") == "past" and message.body["boot"] == self.boot and self._boots < BOOTS_MOST:
-            self._begin_anew()
+            self._renew_boot()
         commands: List[Command] = []
         if answer.get("credential"):
             self.credential = answer["credential"]
-            commands.append(Keep(self.credential))
+            commands.append(SaveCredential(self.credential))
         if answer.get("error") == "gone":
             self.ended = True
             return [*commands, End()]
         for cursor in answer.get("logs") or ():
             commands += self._log_held(message, cursor["task"], int(cursor["offset"]), now)
         commands += self._chunk_answered(message, answer, now)
-        for wanted in answer.get("tasks") or ():
-            commands += self._wanted(wanted)
+        for order in answer.get("tasks") or ():
+            commands += self._task_ordered(order)
         for order in answer.get("streams") or ():
-            commands += self._wanted_stream(order)
-        commands += self._wanted_gateway(message, answer.get("gateway"))
+            commands += self._stream_ordered(order)
+        commands += self._gateway_ordered(message, answer.get("gateway"))
         self._coalesce = max(COALESCE, float(answer.get("log_every") or 0.0))
         over = answer.get("log_put")
         self._put_over = None if over is None or self._put_failures >= PUT_TRIES else int(over)
@@ -385,8 +384,8 @@ class AgentSession:
         return commands
 
     def _chunk_answered(self, message: Message, answer: Body, now: float) -> List[Command]:
-        """Where to put what the message announced; or it needn't be, because the server has it, or the log goes on
-        elsewhere: its cursor says so."""
+        """Upload the part that the message announced if the server gives an address. Otherwise it isn't needed: the
+        server has it, or the log goes on elsewhere, as its cursor shows."""
         chunk = message.chunk
         if chunk is None or chunk is not self._chunk:
             return []
@@ -398,22 +397,22 @@ class AgentSession:
         if all(cursor["task"] != chunk.task for cursor in answer.get("logs") or ()):
             task = self._tasks[chunk.task]
             self._rewind(task, task.held, now)
-            task.stuck_until = now + BACKOFF_MOST  # no task of this server's, as far as it knows
+            task.stuck_until = now + BACKOFF_MOST  # the server doesn't know this task
         return []
 
-    def _begin_anew(self) -> None:
-        """The server heard an earlier process of this agent last, and so takes us for one that has gone."""
+    def _renew_boot(self) -> None:
+        """Take a new boot id: the server's last message came from an earlier process, so it takes this one for old."""
         self._boots += 1
         self.boot = "%s-%d" % (self.boot.partition("-")[0], self._boots)
-        self._facts_known = self._troubles_known = False
+        self._facts_acknowledged = self._troubles_acknowledged = False
         self._revision += 1
 
     def failed(self, message: Message, problem: str, now: float, retry_after: float = 0.0) -> List[Command]:
-        """`problem` is `refused` (401, 403: slower, and with the token if there is another), `unacceptable` (the same
-        would never be taken: what can be spared of it is dropped) or anything else."""
+        """A message had no usable response. `problem` is `refused` (401, 403: retried more slowly, and with the token
+        if there is one), `unacceptable` (the message would never be accepted: it is reduced) or anything else."""
         self._release(message)
         if message.chunk is not None and message.chunk is self._chunk:
-            self._chunk = None  # announced again: if the server has it, it says so
+            self._chunk = None  # announced again, in case the server doesn't have it
         commands = self._spare(message) if problem == "unacceptable" else []
         for name in message.logs:
             if name in self._tasks:
@@ -430,11 +429,11 @@ class AgentSession:
         self._failures += 1
         self._retry_at = now + max(retry_after, pause * self._jitter())
         self._poll_at = self._retry_at
-        self._revision += 1  # the next message doesn't wait, so that we notice at once when the server is back
+        self._revision += 1  # the next message is a push, so that the server's return shows at once
         return commands
 
     def _spare(self, message: Message) -> List[Command]:
-        """Drop all but the task states from a refused message. Output matters most, so it goes only the second time."""
+        """Drop all but the states of tasks from a refused message; the output, which matters most, the second time."""
         self._unacceptable += 1
         self._acknowledged(message)
         message.body["metrics"] = []
@@ -442,16 +441,16 @@ class AgentSession:
             self._gateway = dict(self._gateway, message="")
         for report in message.body["tasks"]:
             if report["id"] in self._tasks:
-                self._tasks[report["id"]].bare = True
+                self._tasks[report["id"]].without_texts = True
         if self._unacceptable < 2:
             return []
         begins = {chunk["task"]: chunk["offset"] for chunk in message.body["logs"]}
         return [Skip(name, begins[name], end) for name, end in message.logs.items() if name in begins]
 
     def _acknowledged(self, message: Message) -> None:
-        """What the server knows now, or would never accept."""
-        self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
-        self._troubles_known = self._troubles_known or (
+        """Don't send a message's facts and troubles again: the server has them, or would never accept them."""
+        self._facts_acknowledged = self._facts_acknowledged or (message.facts and message.body["facts"] == self._facts)
+        self._troubles_acknowledged = self._troubles_acknowledged or (
             message.troubles is not None and message.troubles is self._troubles
         )
 
@@ -483,42 +482,42 @@ class AgentSession:
         task.sent = offset
         task.waiting_since = now if task.log_end > offset else None
 
-    def _wanted(self, wanted: Body) -> List[Command]:
-        name, want = wanted["id"], wanted["want"]
+    def _task_ordered(self, order: Body) -> List[Command]:
+        name, want = order["id"], order["want"]
         if name in self._removed:
             return []  # a late response about a task that has ended and was removed
         task = self._tasks.get(name)
         if want == "run":
             if task is not None:
-                return self._wanted_changes(name, task, wanted)
-            if not wanted.get("spec") or len(self._tasks) >= TASKS_MOST:
+                return self._changes_ordered(name, task, order)
+            if not order.get("spec") or len(self._tasks) >= TASKS_MOST:
                 return []  # this machine has as many tasks as it may; the server will send this one again
             self._tasks[name] = _Task({"id": name, "state": "preparing"})
             self._revision += 1
-            return [Start(name, wanted["spec"])]
+            return [Start(name, order["spec"])]
         if task is None:
-            return self._never_here(name, want)
+            return self._report_unknown(name, want)
         if STRENGTH.get(want, 0) <= STRENGTH[task.requested] or (task.report["state"] == "exited" and want != "remove"):
             return []
         task.requested = want
         if want == "stop":
-            return [Stop(name, wanted.get("grace"))]
+            return [Stop(name, order.get("grace"))]
         return [Abort(name)] if want == "abort" else [Remove(name)]
 
     @staticmethod
-    def _wanted_changes(name: str, task: _Task, wanted: Body) -> List[Command]:
-        """Of who may log in, and of a router's workers: each is passed on once."""
+    def _changes_ordered(name: str, task: _Task, order: Body) -> List[Command]:
+        """Changes of the keys that may log in, and of a router's workers; each is passed on once."""
         found: List[Command] = []
-        access, workers = wanted.get("access"), wanted.get("workers")
+        access, workers = order.get("access"), order.get("workers")
         if access is not None and access not in (task.rekeyed, task.report.get("access")):
             task.rekeyed = access
-            found.append(Rekey(name, access, [str(key) for key in wanted.get("authorized_keys") or ()]))
+            found.append(Rekey(name, access, [str(key) for key in order.get("authorized_keys") or ()]))
         if workers is not None and workers not in (task.rerouted, task.report.get("workers")):
             task.rerouted = workers
-            found.append(Reroute(name, workers, [str(url) for url in wanted.get("worker_urls") or ()]))
+            found.append(Reroute(name, workers, [str(url) for url in order.get("worker_urls") or ()]))
         return found
 
-    def _wanted_stream(self, order: Body) -> List[Command]:
+    def _stream_ordered(self, order: Body) -> List[Command]:
         if order["id"] in self._dialled or order["task"] not in self._tasks:
             return []
         self._dialled[order["id"]] = None
@@ -526,26 +525,26 @@ class AgentSession:
             self._dialled.popitem(last=False)
         return [Dial(order)]
 
-    def _wanted_gateway(self, message: Message, wanted: Optional[Body]) -> List[Command]:
-        """An answer without one ends it, but only if its message knew of it: that of an earlier message may be late."""
-        if wanted is None:
+    def _gateway_ordered(self, message: Message, order: Optional[Body]) -> List[Command]:
+        """A response without a gateway removes this machine's, unless it answers a message from before the gateway."""
+        if order is None:
             return [Carry(None)] if "gateway" in message.body else []
         carried = self._gateway or {}
-        return [Carry(wanted)] if any(carried.get(name) != value for name, value in wanted.items()) else []
+        return [Carry(order)] if any(carried.get(name) != value for name, value in order.items()) else []
 
-    def _never_here(self, name: str, want: str) -> List[Command]:
-        """Report a task that never arrived here as ended, or the server would wait for its end for ever."""
+    def _report_unknown(self, name: str, want: str) -> List[Command]:
+        """Report a task that never arrived here as ended; the server would wait for its end for ever."""
         if want in ("stop", "abort") and len(self._tasks) < TASKS_MOST:
             reason = "terminated_by_user" if want == "stop" else "aborted_by_user"
             self.task_changed({"id": name, "state": "exited", "reason": reason, "message": "never started here"})
         return []
 
-    def _plan_poll(self, message: Message, next_sync_in: float, news: bool, now: float) -> None:
+    def _plan_poll(self, message: Message, next_sync_in: float, commanded: bool, now: float) -> None:
         if message.wait == 0:
             self._poll_at = now + next_sync_in
             return
-        # If a server answers polls early and empty, don't poll it in a tight loop.
-        early = not news and next_sync_in == 0 and now - message.sent_at < min(1.0, message.wait)
+        # A server that answers polls early and without commands must not be polled in a tight loop.
+        early = not commanded and next_sync_in == 0 and now - message.sent_at < min(1.0, message.wait)
         self._idle_polls = self._idle_polls + 1 if early else 0
         pause = min(1.0, 0.01 * 2.0 ** (self._idle_polls - 1)) if self._idle_polls else 0.0
         self._poll_at = now + max(next_sync_in, pause)

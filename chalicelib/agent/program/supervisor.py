@@ -1,10 +1,9 @@
-"""A small process for each task. It outlives the agent and the server, and alone owns the task's output and exit
-status.
+"""A task's supervisor: a small process that outlives the agent, and alone owns the task's output and exit status.
 
 It is forked twice into a new session, so it survives the end of the agent's process group. It never talks to the
-server: it reads requests from the task's folder and writes state and output there. An agent that was away misses
-nothing; it reads the folder when it is back. If the supervisor itself is killed, the agent starts it again: a container
-is adopted; a plain process ended with its supervisor and is reported as such.
+server: it reads requests from the task's folder and writes state and output there, where an agent that was restarted
+finds them. If the supervisor itself is killed, the agent starts another, which adopts a container; a plain process has
+ended with its supervisor, and is reported as ended.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, Deque, Dict, Optional, Tuple
 
 from ..kernel import process_tree
 from ..kernel.spool import SpoolWriter
-from ..kernel.task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micros
+from ..kernel.task_runtime import Interrupted, TaskContext, TaskError, TaskRuntime, Work, micros
 from ..kernel.tasks import FINAL, FULL, TaskFolder, make_pipe
 from ..runtimes import repositories, steps
 from ..sessions import logins
@@ -26,19 +25,19 @@ from ..volumes.volumes import TaskVolumes
 
 NOTICE_EVERY = 0.05  # seconds between notices of new output to the agent
 RETRY_EVERY = 1.0  # seconds between attempts to write to a full disk
-KILL_AGAIN = 2.0
-HELD_EVERY = 2.0  # seconds between attempts to unmount what somebody uses
+KILL_EVERY = 2.0  # seconds between kills of a task that hasn't ended
+HELD_EVERY = 2.0  # seconds between attempts to unmount disks that are in use
 
 
 def run(folder: TaskFolder, runtime: TaskRuntime) -> None:
-    """A supervisor's whole life; returns when the task is over."""
+    """Supervise a task until it is over."""
     if not folder.launch():
         return  # removed meanwhile
     ended = folder.state().get("state") == FINAL
     sessions = logins.TaskLogins(None) if ended else logins.begin(folder, runtime)
     lock = folder.take_lock()
     if lock is None:
-        return  # another one looks after this task
+        return  # another supervisor runs this task
     if folder.over():
         return
     process_tree.become_subreaper()
@@ -46,7 +45,7 @@ def run(folder: TaskFolder, runtime: TaskRuntime) -> None:
 
 
 def detach() -> bool:
-    """Fork twice into a new session; True in the process that goes on."""
+    """Fork twice into a new session. Returns True in the detached process, False in the caller's."""
     if os.fork():
         return False
     os.setsid()
@@ -73,40 +72,40 @@ class Supervisor:
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._spool = SpoolWriter(folder.log)
-        self._cause = ""  # why the task is being ended from outside: the reason to report
-        self._grace_at = float("inf")  # when a polite signal has had enough time …
-        self._kill_at = float("inf")  # … and when any signal has
-        self._limit_at = float("inf")
+        self._cause = ""  # the reason to report for a task that is being ended from outside
+        self._grace_at = float("inf")  # when to send SIGTERM
+        self._kill_at = float("inf")
+        self._limit_at = float("inf")  # when `max_duration` is over
         self._backlog: Deque[Tuple[int, bytes]] = collections.deque()
         self._flush_at = 0.0
-        self._noticed_at = 0.0
-        self._unnoticed = False
+        self._notified_at = 0.0
+        self._unnotified = False  # there is output of which the agent isn't notified yet
 
     def run(self) -> None:
         if self._state.get("state") != FINAL:
             self._run()
         while self._state.get("held"):
-            self._release_later()
+            self._retry_release()
 
     def _run(self) -> None:
         status: Optional[int] = None
         reason, message = "", ""
         try:
-            if self._state.get("state") != "running":  # what already runs must be ended, not abandoned
+            if self._state.get("state") != "running":  # else it must be adopted or ended, not abandoned
                 self._pause(0)
                 self._volumes.mount(self._pause, lambda text: self._report("preparing", message=text))
-            work = self._runtime.begin(self._began())
+            work = self._runtime.begin(self._context())
             status = self._watch(work)
             self._store(work.finish())
-            self._flush_to_the_last()
-            message = self._words(work, status)
+            self._flush_all()
+            message = self._end_message(work, status)
         except Interrupted:
             pass
         except TaskError as problem:
             reason, message = problem.reason, problem.message
-        except Exception as problem:  # whatever it was, the task must end with a reason, not hang without one
+        except Exception as problem:  # even after a bug the task must end, with a reason
             reason, message = "executor_error", "the agent failed to run the task: %r" % problem
-        repositories.erase(self._folder)  # of a task that ended before it was prepared
+        repositories.erase(self._folder)  # in case the task ended before the clone
         reason = self._cause or reason or ("done_by_runner" if status == 0 else "container_exited_with_error")
         self._volumes.leave()
         held = self._volumes.release()
@@ -114,20 +113,20 @@ class Supervisor:
         ended = {"exit_status": status, "reason": reason, "log_end": self._spool.end}
         self._report(FINAL, message=message, **ended, **_held_report(held))
 
-    def _release_later(self) -> None:
-        """The task has ended, but somebody keeps one of its disks: a stranger, or a session in its container."""
+    def _retry_release(self) -> None:
+        """Retry to unmount a disk of the ended task that is in use, by a stranger or by a session in its container."""
         logins.end(self._folder)
         select.select([], [], [], HELD_EVERY)
         held = _held_report(self._volumes.release(0.0))
         if any(self._state.get(name) != value for name, value in held.items()):
             self._report(FINAL, **held)
 
-    def _began(self) -> Began:
+    def _context(self) -> TaskContext:
         earlier = dict(self._state)
-        given = (self._spool.end, self._report, self._pause, self._volumes, self._gpus)
-        return Began(self._folder, self._spec, earlier, *given)
+        services = (self._spool.end, self._report, self._pause, self._volumes, self._gpus)
+        return TaskContext(self._folder, self._spec, earlier, *services)
 
-    # The task runs ----------------------------------------------------------------------------------------------
+    # The running task -------------------------------------------------------------------------------------------
 
     def _watch(self, work: Work) -> int:
         if self._spec.get("max_duration"):
@@ -137,8 +136,8 @@ class Supervisor:
         while True:
             self._wait(work)
             self._store(b"" if self._backlog else work.read())
-            if self._unnoticed:
-                self._notice()
+            if self._unnotified:
+                self._notify_output()
             status = work.ended()
             if status is not None:
                 return status
@@ -148,8 +147,8 @@ class Supervisor:
     def _wait(self, work: Work) -> None:
         now = time.monotonic()
         deadlines = [self._limit_at, self._grace_at, self._kill_at, work.wake_at()]
-        if self._unnoticed:
-            deadlines.append(self._noticed_at + NOTICE_EVERY)
+        if self._unnotified:
+            deadlines.append(self._notified_at + NOTICE_EVERY)
         if self._backlog:
             deadlines.append(self._flush_at)
         timeout = min(deadlines) - now
@@ -181,29 +180,29 @@ class Supervisor:
             self._end_politely(work, "max_duration_exceeded", None)
         if now >= self._kill_at:
             work.kill()
-            self._grace_at, self._kill_at = float("inf"), now + KILL_AGAIN
+            self._grace_at, self._kill_at = float("inf"), now + KILL_EVERY
         elif now >= self._grace_at:
             work.signal_firmly()
             self._grace_at = float("inf")
 
     def _pause(self, seconds: float) -> None:
-        """Wait while the task isn't running yet; a request to end it ends the wait."""
+        """Wait before the task runs. Raises Interrupted when a request to end it arrives."""
         until = time.monotonic() + seconds
         while True:
             request = self._folder.request()
             if request.get("abort") or request.get("stop"):
                 self._cause = "aborted_by_user" if request.get("abort") else "terminated_by_user"
                 raise Interrupted()
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 return
-            if select.select([self._requests], [], [], left)[0]:
+            if select.select([self._requests], [], [], remaining)[0]:
                 drain(self._requests)
 
-    def _words(self, work: Work, status: int) -> str:
-        words = self._end(work, status)
-        name = steps.name(self._spec, work.step()) if words and not self._cause and self._spec.get("steps") else ""
-        return "%s in %s" % (words, name) if name else words
+    def _end_message(self, work: Work, status: int) -> str:
+        message = self._end(work, status)
+        name = steps.name(self._spec, work.step()) if message and not self._cause and self._spec.get("steps") else ""
+        return "%s in %s" % (message, name) if name else message
 
     def _end(self, work: Work, status: int) -> str:
         if status == 137 and work.out_of_memory():
@@ -216,10 +215,10 @@ class Supervisor:
             try:
                 return "killed by signal %s" % signal.Signals(status - 128).name
             except ValueError:
-                pass  # not a signal's number: a plain exit status above 128
+                pass  # no signal: a plain exit status above 128
         return "exited with status %d" % status
 
-    # What is on disk --------------------------------------------------------------------------------------------
+    # Output and state -------------------------------------------------------------------------------------------
 
     def _store(self, data: bytes) -> None:
         if data:
@@ -227,45 +226,45 @@ class Supervisor:
         self._flush()
 
     def _flush(self) -> None:
-        """Write what is buffered. While the disk is full nothing more is read, so the task blocks in its own write: no
-        byte is lost, and requests are still obeyed."""
+        """Write the backlog. While the disk is full no output is read, so the task blocks in its own write: no byte is
+        lost, and requests are still obeyed."""
         try:
             while self._backlog:
                 self._spool.append(*self._backlog[0])
                 self._backlog.popleft()
-                self._notice()
+                self._notify_output()
         except OSError as problem:
             if problem.errno not in FULL:
                 raise
             self._flush_at = time.monotonic() + RETRY_EVERY
 
-    def _flush_to_the_last(self) -> None:
-        """The task has ended: wait for disk space for the rest of its output, unless its user aborts it."""
+    def _flush_all(self) -> None:
+        """Write the rest of an ended task's output, waiting for disk space unless the user aborts the task."""
         self._flush()
         while self._backlog and not self._folder.request().get("abort"):
             select.select([self._requests], [], [], RETRY_EVERY)
             drain(self._requests)
             self._flush()
 
-    def _notice(self) -> None:
+    def _notify_output(self) -> None:
         now = time.monotonic()
-        self._unnoticed = now < self._noticed_at + NOTICE_EVERY
-        if not self._unnoticed:
-            self._noticed_at = now
-            self._folder.tell_agent()
+        self._unnotified = now < self._notified_at + NOTICE_EVERY
+        if not self._unnotified:
+            self._notified_at = now
+            self._folder.notify_agent()
 
     def _report(self, state: str, **fields: Any) -> None:
         if state == "running":
             fields.setdefault("running_at", self._state.get("running_at") or micros())
             fields.setdefault("boot", process_tree.boot())
             fields.setdefault("mounted", self._volumes.ids)
-            self._logins.settle()  # so that whoever reads that the task runs also reads how to log in
+            self._logins.settle()  # first, so that the report of a running task says how to log in
         self._state.update(fields, state=state, at=micros())
-        while not self._wrote_state():
+        while not self._try_write_state():
             time.sleep(RETRY_EVERY)
-        self._folder.tell_agent()
+        self._folder.notify_agent()
 
-    def _wrote_state(self) -> bool:
+    def _try_write_state(self) -> bool:
         try:
             self._folder.write_state(self._state)
         except OSError as problem:
@@ -276,19 +275,19 @@ class Supervisor:
 
 
 def patience_of(spec: Dict[str, Any], grace: Optional[float]) -> float:
-    """Seconds from the polite signal to the kill: what the server says now, or else what it said in the spec, where
-    None is no limit. There is no default: the server knows it, and always says it."""
-    asked = spec.get("stop_duration") if grace is None else grace
-    return float("inf") if asked is None else float(asked)
+    """Seconds from the polite signal to the kill: the request's `grace`, else the spec's `stop_duration`, in which the
+    server has filled in the default; None means no limit."""
+    seconds = spec.get("stop_duration") if grace is None else grace
+    return float("inf") if seconds is None else float(seconds)
 
 
 def _held_report(held: Dict[str, str]) -> Dict[str, Any]:
-    """What can't be unmounted yet, and why, as it is reported."""
+    """The fields of a report for disks that can't be unmounted yet."""
     return {"held": list(held), "held_by": "; ".join(held.values())}
 
 
 def drain(fd: int) -> None:
-    """If anything is left, the next `select` returns at once."""
+    """Read a pipe once; if more is in it, the next `select` returns at once."""
     try:
         os.read(fd, 65536)
     except BlockingIOError:

@@ -40,7 +40,7 @@ class HostPorts:
             % (wanted, self._first, self._last),
         )
 
-    def keep(self, task: str, port: int) -> None:
+    def reserve(self, task: str, port: int) -> None:
         """It was given to this task before, which may listen there by now."""
         if task not in self._held:
             holder = _hold(port)

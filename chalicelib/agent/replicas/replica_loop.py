@@ -101,7 +101,7 @@ class ReplicaLoop:
 
     async def _straight(self, replica: WatchedReplica) -> str:
         try:
-            return await self._loop.run_in_executor(self._threads, replica.port.straight)
+            return await self._loop.run_in_executor(self._threads, replica.port.direct_address)
         except OSError:  # the engine doesn't tell: there is another way
             return ""
 

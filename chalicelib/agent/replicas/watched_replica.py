@@ -29,13 +29,13 @@ class WatchedPort:
 
     def connecting(self, place: int) -> socket.socket:
         """One that doesn't block, on its way to a place of `networks.LOOPBACK`. Raises OSError."""
-        return self._within(lambda network: networks.connecting(network, self.port, place))
+        return self._within(lambda network: networks.start_connecting(network, self.port, place))
 
     def enter(self) -> None:
         """Its network is known from now on. May ask the engine, as the first connection does otherwise."""
         self._within(lambda network: None)
 
-    def straight(self) -> str:
+    def direct_address(self) -> str:
         """The address at which this machine itself reaches the port; empty if there is none."""
         runtime, folder = self._runtime_of(self._task)
         address, pid = runtime.address(folder), runtime.network(folder)
@@ -43,7 +43,7 @@ class WatchedPort:
             return ""
         try:
             with socket.create_connection((address, self.port), 1.0) as made:
-                return address if networks.arrived(pid, made.getsockname()) else ""
+                return address if networks.has_connection(pid, made.getsockname()) else ""
         except OSError:  # it listens on its own loopback only, or that network isn't ours
             return ""
 
@@ -70,7 +70,7 @@ class WatchedPort:
                 raise OSError("the job has ended")
             if not self._networks:
                 runtime, folder = self._runtime_of(self._task)
-                with networks.held(lambda: runtime.network(folder)) as found:
+                with networks.open_network(lambda: runtime.network(folder)) as found:
                     self._networks.append(None if found is None else os.dup(found))
             return None if self._networks[0] is None else os.dup(self._networks[0])
 

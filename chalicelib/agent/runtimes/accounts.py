@@ -229,7 +229,7 @@ def tidy() -> None:
         os.rmdir(OUTSIDE)
 
 
-def own_home(folder: TaskFolder, account: TaskAccount) -> Tuple[str, str]:
+def make_home(folder: TaskFolder, account: TaskAccount) -> Tuple[str, str]:
     """The task's home, and its folder for temporary files (empty: the machine's), which nobody else may enter."""
     if not account.foreign:
         os.makedirs(folder.home, mode=0o700, exist_ok=True)
@@ -252,16 +252,16 @@ def own_home(folder: TaskFolder, account: TaskAccount) -> Tuple[str, str]:
     return home, scratch
 
 
-def own_folder(path: str, account: TaskAccount, what: str = "working directory") -> None:
+def make_folder(path: str, account: TaskAccount, field: str = "working directory") -> None:
     try:
         with account.acting():
             os.makedirs(path, mode=0o755, exist_ok=True)
     except OSError as problem:
-        raise TaskError("executor_error", "%s %s: %s" % (what, path, problem.strerror)) from None
+        raise TaskError("executor_error", "%s %s: %s" % (field, path, problem.strerror)) from None
 
 
-def own_file(path: str, text: str, account: TaskAccount) -> None:
-    own_folder(os.path.dirname(path), account)
+def write_file(path: str, text: str, account: TaskAccount) -> None:
+    make_folder(os.path.dirname(path), account)
     try:
         with account.acting(), open(path, "w") as file:
             file.write(text)

@@ -13,7 +13,7 @@ from typing import Any, Dict
 
 from .accounts import name_of
 from .docker_client import DockerClient
-from .docker_repositories import LIST_MOST, Put, file_of, listed, make_home, owner_of
+from .docker_repositories import LIST_MOST, Put, add_home, file_of, listed, owner_of
 from .name_service import GROUPS, USERS, user_entry, with_entry
 
 
@@ -29,7 +29,7 @@ def give_name(docker: DockerClient, put: Put, name: str, user: str, home: str, s
             if gid and not listed(docker, name, GROUPS, str(gid)):
                 _add(docker, name, tar, GROUPS, "%s:x:%d:" % (name_of(uid), gid))
         put(packed)
-    make_home(docker, put, name, home, user)
+    add_home(docker, put, name, home, user)
 
 
 def _add(docker: DockerClient, name: str, tar: tarfile.TarFile, path: str, entry: str) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, List, Optional,
 from urllib.parse import quote
 
 from ..kernel.lazy import LazyModule
-from ..kernel.task_runtime import COLUMNS, CONTAINER, READ_BYTES, ROWS, Began, TaskError, TaskUsage
+from ..kernel.task_runtime import COLUMNS, CONTAINER, READ_BYTES, ROWS, TaskContext, TaskError, TaskUsage
 from ..kernel.tasks import TaskFolder
 from .docker_client import DockerAway, DockerClient, DockerError, container_name, registry_header, split_image
 from .image_access import ImageAccess
@@ -85,72 +85,74 @@ class DockerRuntime:
             self._storage, self._storage_until = str(info.get("DockerRootDir") or ""), now + STORAGE_SECONDS
         return self._storage
 
-    def begin(self, began: Began) -> "DockerWork":
+    def begin(self, context: TaskContext) -> "DockerWork":
         """Waits for an engine that is restarting: a while for a new task, without limit for a running one."""
-        name = container_name(began.folder.task)
-        ran = began.state.get("state") == "running"
+        name = container_name(context.folder.task)
+        ran = context.state.get("state") == "running"
         patience = time.monotonic() + DOCKER_SECONDS
         while True:
             try:
                 found = self._docker.container(name)
                 if found is not None and found["State"]["Status"] != "created":
-                    return DockerWork(self._docker, name, began.spooled, rebooted=began.rebooted)
+                    return DockerWork(self._docker, name, context.spooled, rebooted=context.rebooted)
                 if ran:
                     raise TaskError("executor_error", "the task's container was removed by someone else")
-                return self._fresh(began, name)
+                return self._fresh(context, name)
             except DockerError as problem:
                 if not isinstance(problem, DockerAway) or (not ran and time.monotonic() > patience):
                     raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
             if ran:
                 time.sleep(AGAIN_EVERY)
             else:
-                began.pause(AGAIN_EVERY)
+                context.pause(AGAIN_EVERY)
 
-    def _fresh(self, began: Began, name: str) -> "DockerWork":
-        image = began.spec.get("image")
+    def _fresh(self, context: TaskContext, name: str) -> "DockerWork":
+        image = context.spec.get("image")
         if not image:
             raise TaskError("creating_container_error", "the task names no image to run in")
-        self._provide(began, image)
-        if began.spec.get("network") == "host":
-            listening.check(began.spec)
+        self._provide(context, image)
+        if context.spec.get("network") == "host":
+            listening.check(context.spec)
         details = self._docker.image(image) or {}
-        where = working_dir(began.spec, details)
+        where = working_dir(context.spec, details)
         self._docker.remove(name)
-        labels = {LABEL: began.folder.task, OWNER: self._owner}
-        body = container_body(began.spec, where, visibility.cards_of(began.spec, began.gpus), labels, venv_dir(details))
-        body["HostConfig"]["Mounts"] = began.volumes.for_container()
+        labels = {LABEL: context.folder.task, OWNER: self._owner}
+        body = container_body(
+            context.spec, where, visibility.cards_of(context.spec, context.gpus), labels, venv_dir(details)
+        )
+        body["HostConfig"]["Mounts"] = context.volumes.for_container()
         self._docker.call("POST", "/containers/create", {"name": name}, body)
         put = functools.partial(self._put, name)
-        user = user_text(began.spec.get("user") or (details.get("Config") or {}).get("User") or "root")
-        check_shell(self._docker, name, began.spec)
-        began.volumes.hand_over(lambda: docker_repositories.owner_of(self._docker, name, user))
-        began.volumes.unseen(lambda path: self._docker.mode(name, path))
-        docker_repositories.make_home(self._docker, put, name, began.spec.get("home_dir"), user)
-        home, shell = container_users.home_of_user(began.spec, details, user), began.spec.get("shell") or "/bin/sh"
+        user = user_text(context.spec.get("user") or (details.get("Config") or {}).get("User") or "root")
+        check_shell(self._docker, name, context.spec)
+        context.volumes.hand_over(lambda: docker_repositories.owner_of(self._docker, name, user))
+        context.volumes.check_visible(lambda path: self._docker.mode(name, path))
+        docker_repositories.add_home(self._docker, put, name, context.spec.get("home_dir"), user)
+        home, shell = container_users.home_of_user(context.spec, details, user), context.spec.get("shell") or "/bin/sh"
         container_users.give_name(self._docker, put, name, user, home, shell)
-        code = files.code_dir(began.spec, where, home_of(began.spec))
-        docker_repositories.bring(self._docker, put, began, name, code, user, self._users)
-        self._bring_files(began, name, where)
-        problem = self._equip(began, name, user)
-        work = DockerWork(self._docker, name, began.spooled, attach=True)
+        code = files.code_dir(context.spec, where, home_of(context.spec))
+        docker_repositories.bring(self._docker, put, context, name, code, user, self._users)
+        self._bring_files(context, name, where)
+        problem = self._equip(context, name, user)
+        work = DockerWork(self._docker, name, context.spooled, attach=True)
         self._docker.call("POST", "/containers/%s/start" % name)
         work.resize()
-        began.report("running", username=user, working_dir=where, message=problem)
+        context.report("running", username=user, working_dir=where, message=problem)
         return work
 
-    def _provide(self, began: Began, image: str) -> None:
+    def _provide(self, context: TaskContext, image: str) -> None:
         """The image on this machine: pulled, unless it is here already under a tag that isn't `latest`, and for this
         project."""
         name, tag = split_image(image)
-        project, task = str(began.spec.get("project_id") or ""), began.folder.task
+        project, task = str(context.spec.get("project_id") or ""), context.folder.task
         there = self._image_id(image)
         allowed = bool(there) and self._access.allows(project, there) and not self._unrecorded(there)
         if allowed and tag != "latest":
             return
         before = self._access.begin_pull(task, image, there)
-        began.report("pulling", pull=Pull().progress())
+        context.report("pulling", pull=Pull().progress())
         try:
-            self._pull(began, name, tag)
+            self._pull(context, name, tag)
         except DockerError as problem:
             if isinstance(problem, DockerAway):
                 raise
@@ -181,42 +183,42 @@ class DockerRuntime:
         """Empty if the engine has none of that name."""
         return str((self._docker.image(image) or {}).get("Id") or "")
 
-    def _pull(self, began: Began, name: str, tag: str) -> None:
+    def _pull(self, context: TaskContext, name: str, tag: str) -> None:
         pull, reported = Pull(), time.monotonic()
         query = {"fromImage": name, "tag": tag}
-        headers = registry_header(began.spec.get("registry_auth"))
-        for line in self._docker.lines("POST", "/images/create", query, headers, lambda: began.pause(0)):
-            began.pause(0)
+        headers = registry_header(context.spec.get("registry_auth"))
+        for line in self._docker.lines("POST", "/images/create", query, headers, lambda: context.pause(0)):
+            context.pause(0)
             if line.get("error"):
                 raise DockerError(500, line["error"])
             pull.take(line)
             if time.monotonic() - reported >= REPORT_EVERY:
                 reported = time.monotonic()
-                began.report("pulling", pull=pull.progress())
-        began.report("pulling", pull=dict(pull.progress(), is_total_bytes_final=True))
+                context.report("pulling", pull=pull.progress())
+        context.report("pulling", pull=dict(pull.progress(), is_total_bytes_final=True))
 
-    def _bring_files(self, began: Began, name: str, where: str) -> None:
-        home = home_of(began.spec)
-        for number, mapping in enumerate(began.spec.get("files") or ()):
+    def _bring_files(self, context: TaskContext, name: str, where: str) -> None:
+        home = home_of(context.spec)
+        for number, mapping in enumerate(context.spec.get("files") or ()):
             target = files.resolve(mapping["path"], where, home)
-            with tempfile.TemporaryFile(dir=began.folder.path) as packed:
-                archive = os.path.join(began.folder.files, str(number))
+            with tempfile.TemporaryFile(dir=context.folder.path) as packed:
+                archive = os.path.join(context.folder.files, str(number))
                 files.repack(archive, target, files.is_place(mapping["path"]), packed)
                 self._put(name, packed)
-        with tempfile.TemporaryFile(dir=began.folder.path) as packed:
-            ours = {files.HOSTFILE: (began.spec.get("hostfile") or "", 0o644)}
-            if began.spec.get("steps"):
+        with tempfile.TemporaryFile(dir=context.folder.path) as packed:
+            ours = {files.HOSTFILE: (context.spec.get("hostfile") or "", 0o644)}
+            if context.spec.get("steps"):
                 ours[steps.PLACE] = ("", 0o666)  # whoever the job becomes writes to it
             files.lone_files(ours, packed)
             self._put(name, packed)
 
-    def _equip(self, began: Began, name: str, user: str) -> str:
+    def _equip(self, context: TaskContext, name: str, user: str) -> str:
         """For a job on several nodes, so that it can log in to the others; returns why it can't."""
-        if not began.spec.get("node_ssh"):
+        if not context.spec.get("node_ssh"):
             return ""
-        with tempfile.TemporaryFile(dir=began.folder.path) as packed:
+        with tempfile.TemporaryFile(dir=context.folder.path) as packed:
             server = accounts.server_user()
-            problem = node_ssh.equip_container(self._docker, name, began.spec, user, server, packed)
+            problem = node_ssh.equip_container(self._docker, name, context.spec, user, server, packed)
             if not problem:
                 self._put(name, packed)
             return problem
@@ -517,7 +519,7 @@ class DockerWork:
             )
 
     def signal_politely(self) -> None:
-        self._signal(process_tree.ask_to_end, "SIGINT")
+        self._signal(process_tree.end_politely, "SIGINT")
 
     def signal_firmly(self) -> None:
         self._signal(lambda pids: process_tree.send(pids, signal.SIGTERM), "SIGTERM")

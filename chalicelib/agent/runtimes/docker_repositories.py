@@ -18,10 +18,10 @@ from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tupl
 from urllib.parse import quote
 
 from ..kernel import process_tree
-from ..kernel.task_runtime import Began, TaskError
+from ..kernel.task_runtime import TaskContext, TaskError
 from ..kernel.tasks import delete_tree
 from . import files, name_service, repositories
-from .accounts import account_of, delete_outside, outside, own_home
+from .accounts import account_of, delete_outside, make_home, outside
 from .docker_client import DockerClient, DockerError
 from .users import Users
 
@@ -29,22 +29,22 @@ LIST_MOST = 1 << 20  # bytes of a container's list of users
 Put = Callable[[BinaryIO], None]
 
 
-def bring(docker: DockerClient, put: Put, began: Began, name: str, target: str, user: str, pool: Users) -> None:
+def bring(docker: DockerClient, put: Put, context: TaskContext, name: str, target: str, user: str, pool: Users) -> None:
     """`user` is who runs in the container; `pool` has the users that may run git on the host."""
-    repo = began.spec.get("repo")
+    repo = context.spec.get("repo")
     if not repo:
         return
     if not repositories.wanted(repo, target, taken(docker, name, target)):
-        repositories.erase(began.folder)
+        repositories.erase(context.folder)
         return
     owner = owner_of(docker, name, user)
-    place = os.path.join(began.folder.path, "repository.tar")
+    place = os.path.join(context.folder.path, "repository.tar")
     try:
         if not os.path.exists(place):
             with open(place + ".part", "wb") as out:
-                pack(began, repo, target, owner, pool, out)
+                pack(context, repo, target, owner, pool, out)
             os.rename(place + ".part", place)
-        repositories.erase(began.folder)
+        repositories.erase(context.folder)
         with open(place, "rb") as packed:
             packed.seek(0, os.SEEK_END)
             put(packed)
@@ -53,7 +53,7 @@ def bring(docker: DockerClient, put: Put, began: Began, name: str, target: str, 
         raise repositories.unwritable(target, problem) from None
 
 
-def make_home(docker: DockerClient, put: Put, name: str, home: Optional[str], user: str) -> None:
+def add_home(docker: DockerClient, put: Put, name: str, home: Optional[str], user: str) -> None:
     """The home that a job names instead of its user's, if the image doesn't have it."""
     if not home or docker.holds(name, home):
         return
@@ -65,15 +65,17 @@ def make_home(docker: DockerClient, put: Put, name: str, home: Optional[str], us
         put(packed)
 
 
-def pack(began: Began, repo: Dict[str, Any], target: str, owner: Tuple[int, int], pool: Users, out: BinaryIO) -> None:
+def pack(
+    context: TaskContext, repo: Dict[str, Any], target: str, owner: Tuple[int, int], pool: Users, out: BinaryIO
+) -> None:
     if not repo.get("url"):
-        files.repack(repositories.code_path(began.folder), target, True, out, owner, folder=True)
+        files.repack(repositories.code_path(context.folder), target, True, out, owner, folder=True)
         return
-    account = account_of({}, pool, began.folder.task)
+    account = account_of({}, pool, context.folder.task)
     try:
-        _, scratch = own_home(began.folder, account)
-        seen = name_service.lists_for(began.folder, account, scratch, "/bin/sh")
-        tree = repositories.clone(began, account, scratch, seen)
+        _, scratch = make_home(context.folder, account)
+        seen = name_service.lists_for(context.folder, account, scratch, "/bin/sh")
+        tree = repositories.clone(context, account, scratch, seen)
         if account.held is not None:
             account.held.clear()  # nothing runs that could change it now
         with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
@@ -82,7 +84,7 @@ def pack(began: Began, repo: Dict[str, Any], target: str, owner: Tuple[int, int]
     finally:
         if account.held is not None:
             account.held.release()
-            delete_tree(outside(began.folder.task))
+            delete_tree(outside(context.folder.task))
 
 
 def remove(task: str) -> None:

@@ -196,7 +196,7 @@ class Git:
     def _become(self) -> None:
         os.umask(0o022)
         if self._seen:
-            namespaces.see_instead(self._seen)
+            namespaces.bind_over(self._seen)
         self._account.become()
 
     def _environment(self) -> Dict[str, str]:

@@ -16,7 +16,7 @@ import signal
 from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 from ..kernel import process_tree
-from ..kernel.task_runtime import ALONE, Began, TaskError, TaskUsage
+from ..kernel.task_runtime import ALONE, TaskContext, TaskError, TaskUsage
 from ..kernel.tasks import TaskFolder, list_tasks, read_text, write_atomic
 from . import accounts, files, node_ssh, repositories, session_rights, steps
 from .cgroups import OwnGroup
@@ -46,12 +46,12 @@ class InsideRuntime:
     def storage(self) -> str:
         return ""
 
-    def begin(self, began: Began) -> ProcessWork:
-        spec, folder = began.spec, began.folder
-        if began.state.get("state") == "running":
+    def begin(self, context: TaskContext) -> ProcessWork:
+        spec, folder = context.spec, context.folder
+        if context.state.get("state") == "running":
             session_rights.refuse(folder)
             process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
-            what = "the container restarted" if began.rebooted else "the task's supervisor was killed"
+            what = "the container restarted" if context.rebooted else "the task's supervisor was killed"
             raise TaskError("executor_error", "%s; the task ended with it" % what)
         check(spec)
         account = accounts.TaskAccount(spec.get("user"))
@@ -60,15 +60,15 @@ class InsideRuntime:
                 os.chmod(place, 0o711)
         home = str(spec.get("home_dir") or self._home(account))
         where = files.resolve(spec.get("working_dir") or "", os.getcwd(), home)
-        accounts.own_folder(where, account)
+        accounts.make_folder(where, account)
         equipped = node_ssh.Equipped()
         if spec.get("node_ssh"):
             equipped = node_ssh.equip_process(spec, account, home, accounts.server_user())
         scratch = self._scratch(folder, account)
-        repositories.bring(began, account, scratch, files.code_dir(spec, where, home), {})
+        repositories.bring(context, account, scratch, files.code_dir(spec, where, home), {})
         files.bring(spec, folder.files, where, home, account.acting)
         hostfile = os.path.join(scratch, "hostfile")
-        accounts.own_file(hostfile, spec.get("hostfile") or "", account)
+        accounts.write_file(hostfile, spec.get("hostfile") or "", account)
         environment = self._of_task(spec, account, home, where, hostfile)
         environment[process_tree.MARK] = folder.task
         if equipped.path:
@@ -79,7 +79,7 @@ class InsideRuntime:
         started = dict(environment, **steps.variable(spec, place))
         work = ProcessWork(spec, started, where, account, OwnGroup(), folder, place, {})
         session_rights.admit(folder, account, environment, where, {})
-        began.report("running", username=account.name, working_dir=where, message=equipped.problem)
+        context.report("running", username=account.name, working_dir=where, message=equipped.problem)
         return work
 
     def _home(self, account: accounts.TaskAccount) -> str:

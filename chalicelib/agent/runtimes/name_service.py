@@ -24,7 +24,7 @@ NOTHING = "/dev/null"  # a cache that can't be connected to isn't asked
 def lists_for(folder: TaskFolder, account: TaskAccount, home: str, shell: str) -> Dict[str, str]:
     """Which files the task is to see in the places of which. None if it is the agent's own user, whom the machine
     knows, or if the kernel lets us give it no view of its own."""
-    if not account.foreign or namespaces.seeing_instead_fails():
+    if not account.foreign or namespaces.bind_over_problem():
         return {}
     entry = user_entry(account.name, account.uid, account.gid, home, shell)
     seen = {os.path.realpath(USERS): _written(folder, "users", with_entry(_text(USERS), entry))}

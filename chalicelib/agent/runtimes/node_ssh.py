@@ -89,7 +89,7 @@ def equip_process(spec: Dict[str, Any], account: TaskAccount, home: str, server:
                 write_atomic(os.path.join(programs, name), text, 0o700)
     if not found["ssh"]:
         return Equipped(programs, UNREACHED + "this host has no ssh client; install the package openssh-client")
-    nameless = "" if account.listed else namespaces.seeing_instead_fails()
+    nameless = "" if account.listed else namespaces.bind_over_problem()
     if nameless:
         nameless = (
             UNREACHED + "ssh runs for users of the host's list only, and giving the job another fails: " + nameless

@@ -1,8 +1,8 @@
-"""Plain processes as a runtime: no image, but a user of its own where root may give one, a terminal, a folder, limits
-where allowed, and no orphans.
+"""The runtime of plain processes. A task has no image, but a terminal, a folder, a user of its own if root runs the
+agent, and limits where the machine allows them; none of its processes outlives it.
 
-The supervisor forks the task as leader of a new session whose controlling terminal is a pty of ours. Standard output
-and standard error are that one terminal, so their bytes arrive in the order a person would have seen.
+The supervisor forks the task as leader of a new session whose controlling terminal is the supervisor's pty. Standard
+output and standard error are that one terminal, so their bytes arrive in the order in which a person would see them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Protocol, Set
 
 from ..kernel.lazy import LazyModule
-from ..kernel.task_runtime import COLUMNS, NO_ISOLATION, READ_BYTES, ROWS, Began, TaskError, TaskUsage
+from ..kernel.task_runtime import COLUMNS, NO_ISOLATION, READ_BYTES, ROWS, TaskContext, TaskError, TaskUsage
 from ..kernel.tasks import TaskFolder, read_text
 from .users import Users
 
@@ -57,7 +57,7 @@ else:
     users = LazyModule(".runtimes.users")
     visibility = LazyModule(".runtimes.visibility")
 
-DRAIN_SECONDS = 20.0  # to wait for killed processes, and again for their last output; busy machines are slow
+DRAIN_SECONDS = 20.0  # for killed processes to end, and again for their last output: busy machines are slow
 PROCESSES_MOST = 16384  # of a user that is the task's own
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -78,63 +78,63 @@ class ProcessRuntime:
     def isolation(self) -> str:
         return self._users.isolation
 
-    def begin(self, began: Began) -> "ProcessWork":
-        spec, folder = began.spec, began.folder
-        if began.state.get("state") == "running":
+    def begin(self, context: TaskContext) -> "ProcessWork":
+        spec, folder = context.spec, context.folder
+        if context.state.get("state") == "running":
             session_rights.refuse(folder)
-            self._end_leftovers(folder.task, began.state.get("uid"))
-            what = "the machine restarted" if began.rebooted else "the task's supervisor was killed"
-            raise TaskError("executor_error", "%s; the task ended with it" % what)
+            self._end_leftovers(folder.task, context.state.get("uid"))
+            cause = "the machine restarted" if context.rebooted else "the task's supervisor was killed"
+            raise TaskError("executor_error", "%s; the task ended with it" % cause)
         check(spec, self.isolation)
         listening.check(spec)
-        account = accounts.account_of(spec, self._users, folder.task, bool(began.gpus))
+        account = accounts.account_of(spec, self._users, folder.task, bool(context.gpus))
         try:
-            began.volumes.enter(account)
-            return self._start(began, account)
+            context.volumes.enter(account)
+            return self._start(context, account)
         except BaseException:
             if account.held is not None:
                 account.held.release()
             raise
 
-    def _start(self, began: Began, account: TaskAccount) -> "ProcessWork":
-        spec, folder = began.spec, began.folder
-        home, scratch = accounts.own_home(folder, account)
+    def _start(self, context: TaskContext, account: TaskAccount) -> "ProcessWork":
+        spec, folder = context.spec, context.folder
+        home, scratch = accounts.make_home(folder, account)
         equipped = node_ssh.Equipped()
         if spec.get("node_ssh"):
             equipped = node_ssh.equip_process(spec, account, home, accounts.server_user())
         if spec.get("home_dir"):
             home = str(spec["home_dir"])
-            accounts.own_folder(home, account, "home_dir")
-        seen = name_service.lists_for(folder, account, home, shell_of(spec))
-        where = files.resolve(spec.get("working_dir") or "", home, home)
-        accounts.own_folder(where, account)
-        repositories.bring(began, account, scratch, files.code_dir(spec, where, home), seen)
-        files.bring(spec, folder.files, where, home, account.acting)
+            accounts.make_folder(home, account, "home_dir")
+        bound_files = name_service.lists_for(folder, account, home, shell_of(spec))
+        working_dir = files.resolve(spec.get("working_dir") or "", home, home)
+        accounts.make_folder(working_dir, account)
+        repositories.bring(context, account, scratch, files.code_dir(spec, working_dir, home), bound_files)
+        files.bring(spec, folder.files, working_dir, home, account.acting)
         hostfile = os.path.join(home, "." + files.HOSTFILE)
-        accounts.own_file(hostfile, spec.get("hostfile") or "", account)
-        placed = dict(spec, env=files.with_places(spec, where, home, hostfile))
+        accounts.write_file(hostfile, spec.get("hostfile") or "", account)
+        placed = dict(spec, env=files.with_places(spec, working_dir, home, hostfile))
         environment = task_environment(
-            placed, account, home, folder.task, visibility.cards_of(began.spec, began.gpus), scratch
+            placed, account, home, folder.task, visibility.cards_of(context.spec, context.gpus), scratch
         )
         if equipped.path:
             environment["PATH"] = equipped.path + ":" + environment["PATH"]
-        place = os.path.join(accounts.outside(folder.task) if account.foreign else folder.path, "command")
+        step_file = os.path.join(accounts.outside(folder.task) if account.foreign else folder.path, "command")
         if spec.get("steps"):
-            steps.make(place, account.uid, account.gid)
+            steps.make(step_file, account.uid, account.gid)
         group = cgroups.TaskGroup(folder.task)
         group.make(spec.get("cpu"), spec.get("memory_bytes"))
-        started = dict(environment, **steps.variable(spec, place))  # but not sessions
-        work = ProcessWork(spec, started, where, account, group, folder, place, seen)
+        task_variables = dict(environment, **steps.variable(spec, step_file))  # sessions don't get the step file
+        work = ProcessWork(spec, task_variables, working_dir, account, group, folder, step_file, bound_files)
         uid = None if account.held is None else account.held.uid
-        session_rights.admit(folder, account, environment, where, seen)
-        began.report("running", username=account.name, working_dir=where, uid=uid, message=equipped.problem)
+        session_rights.admit(folder, account, environment, working_dir, bound_files)
+        context.report("running", username=account.name, working_dir=working_dir, uid=uid, message=equipped.problem)
         return work
 
     def _end_leftovers(self, task: str, uid: Optional[int]) -> None:
         end_group(task)
         process_tree.send(process_tree.marked(task), signal.SIGKILL)
         held = None if uid is None else self._users.hold(uid)
-        if held is not None:  # else the id is another task's by now, which ended these
+        if held is not None:  # else another task has the id by now, and ended these when it took it
             held.release()
 
     def usage(self, folder: TaskFolder) -> Optional[TaskUsage]:
@@ -142,7 +142,7 @@ class ProcessRuntime:
         if not pid:
             return None
         cpu, resident = process_tree.usage(int(pid))
-        counted = cgroups.TaskGroup(folder.task).usage()  # exact, where this machine's groups count
+        counted = cgroups.TaskGroup(folder.task).usage()  # exact, where control groups are available
         memory = counted.get("memory", resident)
         return TaskUsage(counted.get("cpu", cpu), memory, max(0, memory - counted.get("idle", 0)))
 
@@ -162,7 +162,7 @@ class ProcessRuntime:
 
 
 def end_group(task: str) -> None:
-    """What is left of a task's group, after a supervisor that was killed."""
+    """Kill what is left of a task's group after its supervisor was killed."""
     group, until = cgroups.TaskGroup(task), time.monotonic() + DRAIN_SECONDS
     while group.processes() and time.monotonic() < until:
         group.kill()
@@ -171,7 +171,7 @@ def end_group(task: str) -> None:
 
 
 def check(spec: Dict[str, Any], isolation: str) -> None:
-    """Refuse what plain processes can't do here, or mustn't."""
+    """Raise TaskError for a task that can't run as a plain process here, or must not."""
     if spec.get("isolated") and isolation == NO_ISOLATION:
         raise TaskError(
             "executor_error",
@@ -180,12 +180,12 @@ def check(spec: Dict[str, Any], isolation: str) -> None:
         )
     if not spec.get("commands"):
         raise TaskError("executor_error", "there is nothing to run: the task has no commands")
-    wanted, there = spec.get("shm_bytes") or 0, shared_memory()
-    if wanted > there:
+    requested, available = spec.get("shm_bytes") or 0, shared_memory()
+    if requested > available:
         raise TaskError(
             "executor_error",
             "shm_size: %d MiB requested, but this machine's /dev/shm has %d; plain processes share it as it is"
-            % (wanted >> 20, there >> 20),
+            % (requested >> 20, available >> 20),
         )
 
 
@@ -204,7 +204,7 @@ def shell_of(spec: Dict[str, Any]) -> str:
 def task_environment(
     spec: Dict[str, Any], account: TaskAccount, home: str, task: str, cards: TaskCards, scratch: str = ""
 ) -> Dict[str, str]:
-    """Takes nothing from the agent's environment: a task must not depend on how its agent was started."""
+    """The task's variables. None comes from the agent, because a task must not depend on how its agent was started."""
     environment = {
         "PATH": PATH,
         "HOME": home,
@@ -237,15 +237,15 @@ class ProcessWork:
         self,
         spec: Dict[str, Any],
         environment: Dict[str, str],
-        where: str,
+        working_dir: str,
         account: TaskAccount,
         group: ProcessGroup,
         folder: TaskFolder,
-        place: str,  # of the file that the task's shell writes to (`steps`)
-        seen: Dict[str, str],  # which files it sees in the places of which
+        step_file: str,  # the file that the task's shell writes to (`steps`)
+        bound_files: Dict[str, str],  # the file to mount over each path
     ) -> None:
         self._group, self._out_of_memory, self._held, self._folder = group, False, account.held, folder
-        self._place = place
+        self._place = step_file
         # The supervisor also keeps the terminal's other end open: it must not read as ended if the task closes its
         # output for a while.
         self._master, self._slave = os.openpty()
@@ -253,29 +253,29 @@ class ProcessWork:
         if account.foreign:
             os.fchown(self._slave, account.uid, account.gid)
         os.set_blocking(self._master, False)
-        trouble, trouble_write = os.pipe()
+        error_pipe, error_pipe_write = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            self._child(spec, environment, where, account, trouble_write, seen)
-        os.close(trouble_write)
-        with os.fdopen(trouble, "rb") as pipe:
-            said = pipe.read().decode("utf-8", "replace")
+            self._child(spec, environment, working_dir, account, error_pipe_write, bound_files)
+        os.close(error_pipe_write)
+        with os.fdopen(error_pipe, "rb") as pipe:
+            error = pipe.read().decode("utf-8", "replace")
         self._status: Optional[int] = None
-        if said:
+        if error:
             os.waitpid(self._pid, 0)
             group.delete()
-            raise TaskError("executor_error", said)
+            raise TaskError("executor_error", error)
 
     def _child(
         self,
         spec: Dict[str, Any],
         environment: Dict[str, str],
-        where: str,
+        working_dir: str,
         account: TaskAccount,
-        trouble: int,
-        seen: Dict[str, str],
+        error_pipe: int,
+        bound_files: Dict[str, str],
     ) -> None:
-        """Between fork and exec; errors go through the pipe, which a successful exec closes."""
+        """Runs between fork and exec. An error goes through the pipe, which a successful exec closes."""
         step = "starting the task"
         try:
             os.setsid()
@@ -294,16 +294,16 @@ class ProcessWork:
             if self._held is not None:
                 resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES_MOST, PROCESSES_MOST))
             fabric.lift(spec)
-            if seen:
-                namespaces.see_instead(seen)
+            if bound_files:
+                namespaces.bind_over(bound_files)
             account.become()
-            step = "working directory %s" % where
-            os.chdir(where)
+            step = "working directory %s" % working_dir
+            os.chdir(working_dir)
             argv = spec["commands"]
             step = "command %s" % argv[0]
             os.execvpe(argv[0], argv, environment)
         except OSError as problem:
-            os.write(trouble, ("%s: %s" % (step, problem.strerror)).encode())
+            os.write(error_pipe, ("%s: %s" % (step, problem.strerror)).encode())
         finally:
             os._exit(127)
 
@@ -311,7 +311,7 @@ class ProcessWork:
         return self._master
 
     def read(self) -> bytes:
-        """A terminal passes on 4 KB at a time, however much waits: reads on, or each would become a record."""
+        """Return all output that is ready. A terminal returns at most 4 KB a read, and each would become a record."""
         parts: List[bytes] = []
         room = READ_BYTES
         while room > 0:
@@ -339,12 +339,12 @@ class ProcessWork:
         return float("inf")
 
     def _processes(self) -> List[int]:
-        """Those below the supervisor, parents first, and any that got away from there."""
+        """The supervisor's descendants, parents first, and any others in the task's control group."""
         below = process_tree.descendants(os.getpid())
         return below + [pid for pid in self._group.processes() if pid not in below]
 
     def signal_politely(self) -> None:
-        process_tree.ask_to_end(self._processes())
+        process_tree.end_politely(self._processes())
 
     def signal_firmly(self) -> None:
         process_tree.send(self._processes(), signal.SIGTERM)
@@ -362,7 +362,7 @@ class ProcessWork:
         return steps.read(self._place)
 
     def finish(self) -> bytes:
-        """The first process has exited; end those it left behind, then read the terminal to its end."""
+        """End the processes that the first one left behind, then read the terminal to its end."""
         session_rights.refuse(self._folder)
         until = time.monotonic() + DRAIN_SECONDS
         last = []
@@ -383,7 +383,7 @@ class ProcessWork:
         return b"".join(last)
 
     def _read_to_end(self, until: float) -> bytes:
-        """With every other end closed, the terminal returns all that was written, then EIO."""
+        """Read the terminal, which returns EIO after the last output because every other end is closed."""
         parts = []
         while time.monotonic() < until:
             try:

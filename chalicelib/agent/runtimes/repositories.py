@@ -18,7 +18,7 @@ import time
 from typing import Any, BinaryIO, Dict, List, Tuple
 
 from ..kernel import process_tree
-from ..kernel.task_runtime import Began, TaskError
+from ..kernel.task_runtime import TaskContext, TaskError
 from ..kernel.tasks import FULL, TaskFolder, delete_tree, read_json, write_atomic
 from . import files
 from .accounts import TaskAccount
@@ -54,7 +54,7 @@ LOST = (
 # What a task's folder has ---------------------------------------------------------------------------------------------
 
 
-def put_aside(folder: TaskFolder, spec: Dict[str, Any]) -> Dict[str, Any]:
+def store_credentials(folder: TaskFolder, spec: Dict[str, Any]) -> Dict[str, Any]:
     """The spec without the credentials of its repository, which go into a file that can be erased."""
     repo = spec.get("repo")
     if not isinstance(repo, dict):
@@ -101,9 +101,9 @@ def taken(target: str) -> bool:
         raise TaskError("executor_error", "repository: %s: %s" % (target, problem.strerror)) from None
 
 
-def bring(began: Began, account: TaskAccount, scratch: str, target: str, seen: Dict[str, str]) -> None:
+def bring(context: TaskContext, account: TaskAccount, scratch: str, target: str, seen: Dict[str, str]) -> None:
     """The task's repository, if it has one, for a plain process: made and put there with the task's own rights."""
-    repo = began.spec.get("repo")
+    repo = context.spec.get("repo")
     if not repo:
         return
     try:
@@ -112,16 +112,16 @@ def bring(began: Began, account: TaskAccount, scratch: str, target: str, seen: D
         if not wanted(repo, target, occupied):
             return
         if not repo.get("url"):
-            files.unpack(code_path(began.folder), target, True, account.acting)
+            files.unpack(code_path(context.folder), target, True, account.acting)
             return
-        tree = clone(began, account, scratch, seen)
+        tree = clone(context, account, scratch, seen)
         with account.acting():
             place(tree, target)
             delete_tree(os.path.dirname(tree))
     except OSError as problem:
         raise unwritable(target, problem) from None
     finally:
-        erase(began.folder)
+        erase(context.folder)
 
 
 def place(tree: str, target: str) -> None:
@@ -150,21 +150,23 @@ def unwritable(place: str, problem: OSError) -> TaskError:
 # The clone ------------------------------------------------------------------------------------------------------------
 
 
-def clone(began: Began, account: TaskAccount, scratch: str, seen: Dict[str, str], seconds: float = SECONDS) -> str:
+def clone(
+    context: TaskContext, account: TaskAccount, scratch: str, seen: Dict[str, str], seconds: float = SECONDS
+) -> str:
     """The folder with the checkout, which belongs to the account. The caller deletes the folder above it. `seen`: which
     files git sees in the places of which (`name_service`)."""
-    repo, folder = began.spec["repo"], began.folder
+    repo, folder = context.spec["repo"], context.folder
     check_url(repo["url"])
     secret = read_json(secret_path(folder)) or {}
     if repo.get("secret") and not secret:
         raise TaskError("executor_error", LOST)
-    began.report("pulling")
+    context.report("pulling")
     process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)  # a killed supervisor's git
     stage = os.path.join(scratch or folder.path, "repository")
     with account.acting():
         delete_tree(stage)
         os.mkdir(stage, 0o700)
-    git = Git(os.path.join(stage, "git"), account, folder.task, began.pause, time.monotonic() + seconds, seen)
+    git = Git(os.path.join(stage, "git"), account, folder.task, context.pause, time.monotonic() + seconds, seen)
     known = KnownHosts(folder.data)
     try:
         git.settle(repo["url"], secret.get("oauth_token", ""), secret.get("private_key", ""), known.read())

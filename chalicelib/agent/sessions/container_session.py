@@ -55,10 +55,10 @@ def serve_files(engine: DockerClient, name: str, state: Dict[str, Any]) -> int:
     rights = capabilities(pid)
     time.localtime()  # reads the time zone's file before it is out of reach
     server = sftp.SftpServer()
-    held = namespaces.held(pid, ["user", "mnt"])
-    if process_of(engine, name) != pid or namespaces.ours(held["mnt"], "mnt"):
+    held = namespaces.open_namespaces(pid, ["user", "mnt"])
+    if process_of(engine, name) != pid or namespaces.is_current(held["mnt"], "mnt"):
         raise OSError("the job has ended")  # and its number may be that of a process of the machine by now
-    namespaces.enter_held(held)
+    namespaces.enter_open(held)
     sys.meta_path.clear()  # from here on modules would be the container's: whatever isn't loaded stays so
     become(uid, gid, rights & FILE_RIGHTS)
     where = state.get("working_dir") or "/"
@@ -80,7 +80,7 @@ def become(uid: int, gid: int, rights: int) -> None:
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)  # root, too: in a namespace of its own it is another than the machine's
     if not uid:
-        namespaces.keep_capabilities(rights)
+        namespaces.limit_capabilities(rights)
     process_tree.prctl(process_tree.PR_SET_NO_NEW_PRIVS)
     os.umask(0o022)
 

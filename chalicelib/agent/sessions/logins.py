@@ -121,7 +121,7 @@ class TaskLogins:
 def begin(folder: TaskFolder, runtime: TaskRuntime) -> TaskLogins:
     """Starts the job's SSH server, if it has keys and none runs yet. Its caller has one thread and holds no lock, which
     the server would hold too."""
-    if not folder.let_in() and not folder.launch()["spec"].get("node_ssh"):
+    if not folder.authorized_keys() and not folder.launch()["spec"].get("node_ssh"):
         return TaskLogins(None)
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -145,7 +145,7 @@ def _detached(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> 
                 os.write(held, b"%d\n" % os.getpid())
                 serve(folder, runtime, line)
                 os.close(held)
-                folder.tell_agent()  # which may now remove the task
+                folder.notify_agent()  # which may now remove the task
     except Exception:
         traceback.print_exc()
     finally:
@@ -238,7 +238,7 @@ class LoginNews:
         self._said.update(news)
         if os.path.isdir(self._folder.path):
             write_slot(os.path.join(self._folder.path, "sessions.json"), self._said)
-            self._folder.tell_agent()
+            self._folder.notify_agent()
 
 
 def program(name: str) -> str:
@@ -349,7 +349,7 @@ class LoginServer:
         return path
 
     def _read_keys(self) -> List[str]:
-        keys = [key for key in (authorized.bare(key) for key in self._folder.let_in()) if key]
+        keys = [key for key in (authorized.bare(key) for key in self._folder.authorized_keys()) if key]
         self._allowed = {authorized.fingerprint(key) for key in keys}
         return keys
 
@@ -379,7 +379,7 @@ class LoginServer:
         if os.getuid() != 0:
             raise NoServer("attaching isn't possible: the agent of this host isn't root, so it can't let in job users")
         try:
-            authorized.allow(user, self._folder.let_in(), self._folder.task, port)
+            authorized.allow(user, self._folder.authorized_keys(), self._folder.task, port)
         except (KeyError, OSError) as problem:
             raise NoServer("attaching isn't possible: the keys of %s on this host: %s" % (user, problem)) from None
 
@@ -439,7 +439,7 @@ class LoginServer:
                 self._note("turned away: %d from %s haven't logged in yet" % (LOGGING_IN_MOST, peer))
                 return
             try:
-                with networks.held(lambda: self._runtime.network(self._folder)) as network:
+                with networks.open_network(lambda: self._runtime.network(self._folder)) as network:
                     self._connections.append(LoginConnection(*self._start(taken, network, door), door, peer))
             except (OSError, LookupError) as problem:
                 self._note("a connection: %s" % problem)
@@ -465,18 +465,18 @@ class LoginServer:
             os.dup2(stderr, 2)
             namespaces.die_with_parent()
             if network is not None:
-                namespaces.enter_held({"net": network})
+                namespaces.enter_open({"net": network})
             if self._instead:
-                self._see_instead()
+                self._bind_over()
             os.execve(self._sshd, [self._sshd, "-i", "-e", "-f", config], {"PATH": PLACES})
         except OSError as problem:
             os.write(2, ("starting sshd: %s\n" % problem).encode())
         finally:
             os._exit(127)
 
-    def _see_instead(self) -> None:
+    def _bind_over(self) -> None:
         try:
-            namespaces.see_instead(self._instead)
+            namespaces.bind_over(self._instead)
         except OSError as problem:  # root without that right, as in some containers: the host's own users will do
             os.write(2, ("%s\n" % problem).encode())
 

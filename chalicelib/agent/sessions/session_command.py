@@ -71,7 +71,7 @@ def beside_process(folder: TaskFolder, spec: Dict[str, Any], command: Optional[s
             raise NoSession("the job has ended")
         namespaces.enter(int(read_text(os.path.join(folder.path, "pid")) or 0), ["mnt"])
     if seen := session_rights.seen_of(entry):
-        namespaces.see_instead(seen)
+        namespaces.bind_over(seen)
     session_rights.take_on(entry)
     if not os.access(session_rights.FILE, os.F_OK, dir_fd=here):
         raise NoSession("the job has ended")

@@ -162,8 +162,8 @@ class LogStreams:
     # The port in the job's network ----------------------------------------------------------------------------------
 
     def serve(self, task: str, network: Optional[int], roots: Callable[[], List[int]]) -> bool:
-        """Serve the task's log in this network (`networks.held`); in the machine's own (None) to the processes below
-        `roots`. False where the port is taken, by the job itself or by another agent. Raises OSError."""
+        """Serve the task's log in this network (`networks.open_network`); in the machine's own (None) to the processes
+        below `roots`. False if the port is taken, by the job itself or by another agent. Raises OSError."""
         with self._lock:
             if network is None:
                 self._roots[task] = roots

@@ -54,7 +54,7 @@ class AgentStreams:
         address: Callable[[], str],
         log: Callable[[str], None],
         loop: Optional[StreamLoop] = None,
-        via: route.Via = route.straight,
+        via: route.Via = route.direct,
     ) -> None:
         """`address`: the server's, as it is now."""
         self._address, self._log, self._via = address, log, via
@@ -185,7 +185,7 @@ def port_opener(
                 replica.enter()
                 return functools.partial(Deferred, connecting=replica.connecting)
             runtime, folder = runtime_of(task)
-            with networks.held(lambda: runtime.network(folder)) as network:
+            with networks.open_network(lambda: runtime.network(folder)) as network:
                 return networks.connect(network, port)
         except ConnectionRefusedError:
             raise Unreachable("nothing listens on port %d of the job" % port) from None
@@ -211,7 +211,7 @@ def ssh_opener(runtime_of: Callable[[str], Tuple[TaskRuntime, Any]]) -> Opener:
 
 def dialled(base: str, path: str, ticket: str, via: str = "", pin: str = "") -> Tuple[socket.socket, bytes]:
     """A WebSocket to the server, and what arrived behind its response. Raises OSError or ValueError."""
-    parts, made = urlsplit(base), route.connected(base, via, DIAL_SECONDS, pin)
+    parts, made = urlsplit(base), route.connect(base, via, DIAL_SECONDS, pin)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         key = websocket.new_key()

@@ -35,7 +35,7 @@ class BoundFolder(TaskDisk):
         return self.point
 
     def _used(self) -> str:
-        seen = next((pid for pid in process_tree.living() if pid != os.getpid() and self._sees(pid)), None)
+        seen = next((pid for pid in process_tree.all_pids() if pid != os.getpid() and self._sees(pid)), None)
         return "" if seen is None else "by %s (process %d)" % (command_of(seen), seen)
 
     def _sees(self, pid: int) -> bool:

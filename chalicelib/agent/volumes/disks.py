@@ -320,7 +320,7 @@ def users_text(number: str) -> str:
     if not number:
         return ""
     device = os.makedev(*map(int, number.split(":")))
-    others = [pid for pid in process_tree.living() if pid != os.getpid()]
+    others = [pid for pid in process_tree.all_pids() if pid != os.getpid()]
     found = [pid for pid in others if _uses(pid, device)] or [pid for pid in others if _sees(pid, number)]
     told = ["%s (process %d)" % (command_of(pid), pid) for pid in found[:BUSY_NAMED]]
     more = ["%d more" % (len(found) - BUSY_NAMED)] if len(found) > BUSY_NAMED else []

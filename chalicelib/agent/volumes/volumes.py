@@ -82,12 +82,12 @@ class TaskVolumes:
                 self._holds.begin(self._folder.task, self._folder.data)
         self._outside = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         with _named(self.entries[0]):
-            namespaces.mount_apart()
+            namespaces.unshare_mounts()
         for entry in self.entries:
             with _named(entry):
                 self._bind(entry, account)
         with _named(self.entries[0]):
-            namespaces.leave_volumes()
+            namespaces.detach_volumes()
 
     def for_container(self) -> List[Dict[str, Any]]:
         """For the engine's create call. Missing folders are made, and given to the job's user by `hand_over`."""
@@ -138,7 +138,7 @@ class TaskVolumes:
             os.close(opened)
         self._fresh = []
 
-    def unseen(self, mode: Callable[[str], Optional[int]]) -> None:
+    def check_visible(self, mode: Callable[[str], Optional[int]]) -> None:
         """Refuses a container whose engine doesn't see the disks: it would write beside them. `mode` tells that of a
         path in the container."""
         hold = self._holds.of(self._folder.task) or {}
@@ -204,7 +204,7 @@ class TaskVolumes:
     def leave(self) -> None:
         """Back to where the machine's own mounts are seen."""
         if self._outside is not None:
-            namespaces.enter_held({"mnt": self._outside})
+            namespaces.enter_open({"mnt": self._outside})
             self._outside = None
 
     def release(self, patience: float = PATIENCE) -> Dict[str, str]:

@@ -1,4 +1,4 @@
-"""The route table: the whole HTTP API on one page. What isn't built is refused by name (`refused.py`).
+"""The route table: the whole HTTP API on one page. Calls that aren't supported are refused by name (`refused.py`).
 
 A row names its handler, `module.function` of this package, and the module is imported on its first call: a cold start
 pays only for the nouns it needs, not for all fifteen modules and everything they import.
@@ -23,12 +23,12 @@ def handler(name: str) -> Handler:
 
 
 def load_handlers() -> None:
-    """Import them all: a server that stays pays when it starts, and not with somebody's first call."""
+    """Import all handlers: a long-running server pays for that at its start, and not with the first call."""
     for *_, name in _ROWS:
         handler(name)
 
 
-def _later(name: str) -> Handler:
+def _lazy(name: str) -> Handler:
     def call_by_name(call: Call) -> Any:
         return handler(name)(call)
 
@@ -67,14 +67,24 @@ _ROWS = (
     ("POST", "/api/projects/list", Access.user, "projects.list_projects"),
     ("POST", "/api/projects/list_only_no_fleets", Access.user, "projects.list_only_no_fleets"),
     ("POST", "/api/projects/create", Access.user, "projects.create"),
-    ("POST", "/api/projects/delete", Access.user, "projects.delete"),  # an admin of each, which the use case checks
+    (
+        "POST",
+        "/api/projects/delete",
+        Access.user,
+        "projects.delete",
+    ),  # needs an admin of each project, which the use case checks
     ("POST", f"{_OF}/get", Access.visitor, "projects.get"),
     ("POST", f"{_OF}/set_members", Access.project_admin, "projects.set_members"),
     ("POST", f"{_OF}/add_members", Access.visitor, "projects.add_members"),  # anybody may join a public project
     ("POST", f"{_OF}/remove_members", Access.member, "projects.remove_members"),  # anybody may leave
     ("POST", f"{_OF}/update", Access.project_admin, "projects.update"),
     ("POST", f"{_OF}/get_quota", Access.member, "quotas.get"),
-    ("POST", f"{_OF}/set_quota", Access.project_admin, "quotas.set_quota"),  # the project's own: a global admin
+    (
+        "POST",
+        f"{_OF}/set_quota",
+        Access.project_admin,
+        "quotas.set_quota",
+    ),  # the project's own quota needs a global admin
     ("POST", "/api/users/list", Access.user, "users.list_users"),
     ("POST", "/api/users/get_my_user", Access.user, "users.get_my_user"),
     ("POST", "/api/users/get_user", Access.user, "users.get_user"),
@@ -145,15 +155,15 @@ _ROWS = (
     ("POST", "/agent/sync", Access.agent, "agent.sync"),
     ("GET", "/agent/files/{archive_id}", Access.agent, "agent.file"),
     ("GET", "/agent/streams/{stream_id}", Access.agent, "streams.dial"),
-    ("GET", "/agent/gateway", Access.agent, "agent_gateway.word"),
+    ("GET", "/agent/gateway", Access.agent, "agent_gateway.configuration"),
     ("POST", "/agent/gateway/traffic", Access.agent, "agent_gateway.traffic"),
     ("POST", "/agent/gateway/rights", Access.agent, "agent_gateway.rights"),
     ("POST", "/agent/gateway/streams", Access.agent, "agent_gateway.streams"),
     ("GET", "/agent/agent.pyz", Access.public, "agent.program"),
     ("GET", "/agent/join.sh", Access.public, "joins.script"),
-    ("POST", "/agent/join", Access.public, "joins.redeem"),  # by a command's token, which the body has
+    ("POST", "/agent/join", Access.public, "joins.redeem"),  # authorised by a command's token in the body
     ("POST", "/agent/left", Access.agent, "joins.left"),
 )
 
-BUILT = tuple(Route(method, path, access, _later(name)) for method, path, access, name in _ROWS)
+BUILT = tuple(Route(method, path, access, _lazy(name)) for method, path, access, name in _ROWS)
 ROUTES: tuple[Route, ...] = (*BUILT, *refused.beside(BUILT))

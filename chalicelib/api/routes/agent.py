@@ -1,4 +1,4 @@
-"""What agents call. Each handler checks the instance's credential itself: it isn't a user's."""
+"""The calls of agents. Each handler checks the instance's credential itself, because it isn't a user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway's control program calls, with the credential of its machine's agent (`agent/gateway/plane.py`)."""
+"""The calls of a gateway's control program, with the credential of its machine's agent (`agent/gateway/plane.py`)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Reports(BaseModel):
     reports: Annotated[tuple[_Report, ...], Field(max_length=10_000)]
 
 
-class _Asked(BaseModel):
+class _Caller(BaseModel):
     token_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     claims: Annotated[str, Field(max_length=LONGEST)] = ""
     project: _Id
@@ -57,30 +57,30 @@ class _Stream(BaseModel):
 
 class _Streams(BaseModel):
     streams: Annotated[tuple[_Stream, ...], Field(max_length=10_000)]
-    pin: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""  # none: it has no https
+    pin: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""  # empty: the gateway has no https
 
 
-def word(call: Call) -> Any:
+def configuration(call: Call) -> Any:
     return gateway_sync.gateway_configuration(call.plane, _seat(call), call.query.get("since", ""))
 
 
 def traffic(call: Call) -> Answer:
     seat = _seat(call)
-    gateway_sync.report(call.plane, seat, [_heard(seat, each) for each in call.parse(_Reports).reports])
+    gateway_sync.report(call.plane, seat, [_traffic(seat, each) for each in call.parse(_Reports).reports])
     return _NOTHING
 
 
 def rights(call: Call) -> Any:
-    seat, asked = _seat(call), call.parse(_Asked)
-    caller = GatewayCaller(asked.token_hash, asked.claims)
-    return gateway_sync.judge(call.plane, seat, caller, asked.project, asked.run).model_dump(exclude_none=True)
+    seat, body = _seat(call), call.parse(_Caller)
+    caller = GatewayCaller(body.token_hash, body.claims)
+    return gateway_sync.judge(call.plane, seat, caller, body.project, body.run).model_dump(exclude_none=True)
 
 
 def streams(call: Call) -> Answer:
     seat = _seat(call)
-    asked = call.parse(_Streams)
-    orders = [GatewayStreamOrder(**each.model_dump()) for each in asked.streams]
-    gateway_sync.pass_on(call.plane, seat, orders, asked.pin)
+    body = call.parse(_Streams)
+    orders = [GatewayStreamOrder(**each.model_dump()) for each in body.streams]
+    gateway_sync.pass_on(call.plane, seat, orders, body.pin)
     return _NOTHING
 
 
@@ -88,13 +88,13 @@ def _seat(call: Call) -> Seat:
     return gateway_sync.seat_of(call.plane, bearer(call.headers))
 
 
-def _heard(seat: Seat, told: _Report) -> Traffic:
+def _traffic(seat: Seat, report: _Report) -> Traffic:
     return Traffic(
-        run_id=told.run_id,
+        run_id=report.run_id,
         door=seat.door,
-        at=told.at,
-        quiet=told.quiet,
-        held=told.held,
-        buckets=tuple(Bucket(at=each.at, requests=each.requests, busy=each.busy) for each in told.buckets),
-        let_go=told.let_go,
+        at=report.at,
+        quiet=report.quiet,
+        held=report.held,
+        buckets=tuple(Bucket(at=each.at, requests=each.requests, busy=each.busy) for each in report.buckets),
+        let_go=report.let_go,
     )

@@ -1,7 +1,7 @@
-"""Single sign-on over HTTP. Clients list the providers before anybody has a token, so all of it is public.
+"""Single sign-on over HTTP. Clients use it before they have a token, so all of it is public.
 
-The browser's way is what clients of this line know: `authorize` gives the address to open, and `callback` takes what
-the provider sent the browser back with. The way by a code that is typed elsewhere is ours.
+Clients of this line know the browser flow: `authorize` returns the address to open, and `callback` takes the parameters
+with which the provider redirects back. The device flow, with a code that is typed elsewhere, is our own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import User
 from chalicelib.usecases.people import sign_on, users
 
-COOKIE = "dstack-sign-on"  # of the browser that began
+COOKIE = "dstack-sign-on"  # set in the browser that began the sign-on
 Text = Annotated[str, Field(max_length=8192)]
 
 
@@ -46,26 +46,26 @@ def list_providers(call: Call) -> Any:
 
 
 def authorize(call: Call) -> Any:
-    asked = call.parse(AuthorizeBody)
-    begun = sign_on.begin(call.plane, call.params["provider"], asked.local_port, asked.base_url)
+    body = call.parse(AuthorizeBody)
+    begun = sign_on.begin(call.plane, call.params["provider"], body.local_port, body.base_url)
     cookie = f"{COOKIE}={begun.proof}; Path=/; Max-Age={sign_on.PATIENCE // SECOND}; HttpOnly; SameSite=Lax"
-    secure = "; Secure" if (asked.base_url or "").startswith("https:") else ""
+    secure = "; Secure" if (body.base_url or "").startswith("https:") else ""
     headers = {"Set-Cookie": cookie + secure} if begun.proof else {}
     return Answer(orjson.dumps({"authorization_url": begun.address}), headers=headers)
 
 
 def get_next_redirect(call: Call) -> Any:
-    asked = call.parse(RedirectBody)
-    port = sign_on.onward(call.plane, asked.state)
-    query = urlencode({"code": asked.code, "state": asked.state})
+    body = call.parse(RedirectBody)
+    port = sign_on.onward(call.plane, body.state)
+    query = urlencode({"code": body.code, "state": body.state})
     return {"redirect_url": None if port is None else f"http://localhost:{port}/auth/callback?{query}"}
 
 
 def callback(call: Call) -> Any:
-    asked = call.parse(CallbackBody)
+    body = call.parse(CallbackBody)
     cookies = dict(part.strip().partition("=")[::2] for part in call.headers.get("cookie", "").split(";"))
     proof = cookies.get(COOKIE, "")
-    return _entered(call, *sign_on.finish(call.plane, call.params["provider"], asked.code, asked.state, proof))
+    return _entered(call, *sign_on.finish(call.plane, call.params["provider"], body.code, body.state, proof))
 
 
 def device(call: Call) -> Any:
@@ -81,7 +81,7 @@ def device(call: Call) -> Any:
 
 
 def device_token(call: Call) -> Any:
-    """Null: nobody has signed on with the code yet."""
+    """The user and a token; null while nobody has signed on with the code."""
     found = sign_on.finish_device(call.plane, call.params["provider"], call.parse(DeviceBody).state)
     return None if found is None else _entered(call, *found)
 

@@ -1,4 +1,4 @@
-"""Stored configurations over HTTP. Any member may store one: it is applied with its author's rights, as any is."""
+"""Stored configurations over HTTP. Any member may store one, since it is applied with its author's rights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def delete(call: Call) -> None:
 
 
 def _shown(stored: Automation) -> Any:
-    """Without the configuration: it may hold keys and passwords."""
+    """A stored configuration without its content, which may contain keys and passwords."""
     return {
         "id": stored.id,
         "name": stored.name,

@@ -79,13 +79,13 @@ class ChangesBody(RequestBody):
 
 
 def list_changes(call: Call) -> Any:
-    """The project's events after the given one, oldest first, in the form in which they leave the control plane."""
-    asked, project = call.parse(ChangesBody), call.tenant
+    """The project's state changes after the given one, oldest first, in the form in which webhooks send them."""
+    body, project = call.parse(ChangesBody), call.tenant
     wanted = events.EventFilter(
         within_projects=frozenset({project.id}),
-        prev_at=asked.prev_recorded_at,
-        prev_id=asked.prev_id,
-        limit=asked.limit,
+        prev_at=body.prev_recorded_at,
+        prev_id=body.prev_id,
+        limit=body.limit,
         ascending=True,
     )
     found = events.list_events(call.plane.store, call.actor, {project.id: project}, wanted)
@@ -97,10 +97,10 @@ def _set(ids: list[str] | None) -> frozenset[str] | None:
 
 
 def list_events(call: Call) -> Any:
-    asked = call.parse(ListEventsBody)
-    # An admin sees all; others the history of their own projects, not of any that is merely public.
+    body = call.parse(ListEventsBody)
+    # An admin sees everything; others see the history of their own projects, but not of those that are merely public.
     every = call.actor.role is GlobalRole.admin
     projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=every)}
-    found = events.list_events(call.plane.store, call.actor, projects, asked.filter())
-    gone = events.deleted_actors(call.plane.store, found)
-    return [event_json(event, projects, gone) for event in found]
+    found = events.list_events(call.plane.store, call.actor, projects, body.filter())
+    deleted = events.deleted_actors(call.plane.store, found)
+    return [event_json(event, projects, deleted) for event in found]

@@ -51,25 +51,25 @@ def list_exports(call: Call) -> Any:
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(CreateExportBody)
-    _no_gateways(asked.exported_gateways)
-    wanted = ExportChange(asked.importer_projects, asked.exported_fleets, is_global=asked.is_global)
-    return export_json(exports.create(call.plane, call.actor, call.tenant, asked.name, wanted))
+    body = call.parse(CreateExportBody)
+    _no_gateways(body.exported_gateways)
+    wanted = ExportChange(body.importer_projects, body.exported_fleets, is_global=body.is_global)
+    return export_json(exports.create(call.plane, call.actor, call.tenant, body.name, wanted))
 
 
 def update(call: Call) -> Any:
-    asked = call.parse(UpdateExportBody)
-    _no_gateways(asked.add_exported_gateways + asked.remove_exported_gateways)
-    if asked.set_global and asked.unset_global:
+    body = call.parse(UpdateExportBody)
+    _no_gateways(body.add_exported_gateways + body.remove_exported_gateways)
+    if body.set_global and body.unset_global:
         raise Invalid("`set_global` and `unset_global` exclude each other.", hint="Leave one of them out.")
     wanted = ExportChange(
-        asked.add_importer_projects,
-        asked.add_exported_fleets,
-        asked.remove_importer_projects,
-        asked.remove_exported_fleets,
-        is_global=True if asked.set_global else False if asked.unset_global else None,
+        body.add_importer_projects,
+        body.add_exported_fleets,
+        body.remove_importer_projects,
+        body.remove_exported_fleets,
+        is_global=True if body.set_global else False if body.unset_global else None,
     )
-    return export_json(exports.update(call.plane, call.actor, call.tenant, asked.name, wanted))
+    return export_json(exports.update(call.plane, call.actor, call.tenant, body.name, wanted))
 
 
 def delete(call: Call) -> None:
@@ -81,8 +81,8 @@ def list_imports(call: Call) -> Any:
 
 
 def delete_import(call: Call) -> None:
-    asked = call.parse(ImportBody)
-    exports.delete_import(call.plane, call.actor, call.tenant, asked.export_project_name, asked.export_name)
+    body = call.parse(ImportBody)
+    exports.delete_import(call.plane, call.actor, call.tenant, body.export_project_name, body.export_name)
 
 
 def _no_gateways(named: Sequence[str]) -> None:

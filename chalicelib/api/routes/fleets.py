@@ -50,7 +50,7 @@ class ListFleetsBody(RequestBody):
 
 
 class ProjectListBody(RequestBody):
-    """Like `List`, but by default complete and oldest first: clients of this line don't page here."""
+    """Like `ListFleetsBody`, but by default complete and oldest first: clients of this line don't page here."""
 
     include_imported: bool = False
     prev_created_at: At | None = None
@@ -61,13 +61,13 @@ class ProjectListBody(RequestBody):
 
 class DeleteFleetsBody(RequestBody):
     names: list[Name] = Field(max_length=100)
-    force: bool = False  # ours: don't wait for hosts that are away
+    force: bool = False  # our own field: don't wait for unreachable hosts
 
 
 class DeleteInstancesBody(RequestBody):
     name: Name
     instance_nums: list[Annotated[int, Field(ge=0, le=1_000_000)]] = Field(max_length=1000)
-    force: bool = False  # ours, as above
+    force: bool = False  # our own field, as above
 
 
 def get_plan(call: Call) -> Any:
@@ -76,64 +76,64 @@ def get_plan(call: Call) -> Any:
 
 
 def apply(call: Call) -> Any:
-    asked = call.parse(ApplyFleetBody)
-    current = asked.plan.current_resource
-    seen = None if asked.force or current is None else fleet_plans.SeenFleet(current.id, current.spec)
-    row = fleet_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.spec, seen, role=call.role)
+    body = call.parse(ApplyFleetBody)
+    current = body.plan.current_resource
+    seen = None if body.force or current is None else fleet_plans.SeenFleet(current.id, current.spec)
+    row = fleet_plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.spec, seen, role=call.role)
     return fleet_json(row, call.tenant.name)
 
 
 def get(call: Call) -> Any:
-    asked = call.parse(GetFleetBody)
-    if asked.id is None and asked.name is not None and "/" in asked.name:
-        owner, row = fleets.get_imported(call.plane, call.tenant, asked.name)
+    body = call.parse(GetFleetBody)
+    if body.id is None and body.name is not None and "/" in body.name:
+        owner, row = fleets.get_imported(call.plane, call.tenant, body.name)
         return fleet_json(row, owner, env=False)
-    return fleet_json(fleets.get(call.plane, call.tenant, name=asked.name, fleet_id=asked.id), call.tenant.name)
+    return fleet_json(fleets.get(call.plane, call.tenant, name=body.name, fleet_id=body.id), call.tenant.name)
 
 
 def list_project(call: Call) -> Any:
-    asked = call.parse(ProjectListBody)
-    if asked.limit is None:
+    body = call.parse(ProjectListBody)
+    if body.limit is None:
         own = [fleet_json(row, call.tenant.name, env=False) for row in fleets.list_all(call.plane, call.tenant)]
-        return [*own, *_imported(call, [call.tenant])] if asked.include_imported else own
-    return _page(call, asked, [call.tenant], limit=asked.limit)
+        return [*own, *_imported(call, [call.tenant])] if body.include_imported else own
+    return _page(call, body, [call.tenant], limit=body.limit)
 
 
 def list_fleets(call: Call) -> Any:
-    asked = call.parse(ListFleetsBody)
-    names = None if asked.project_name is None else (asked.project_name,)
-    return _page(call, asked, projects_seen(call.plane.store, call.actor, names), limit=asked.limit)
+    body = call.parse(ListFleetsBody)
+    names = None if body.project_name is None else (body.project_name,)
+    return _page(call, body, projects_seen(call.plane.store, call.actor, names), limit=body.limit)
 
 
-def _page(call: Call, asked: ListFleetsBody | ProjectListBody, projects: Sequence[Project], *, limit: int) -> Any:
+def _page(call: Call, body: ListFleetsBody | ProjectListBody, projects: Sequence[Project], *, limit: int) -> Any:
     wanted = fleets.FleetFilter(
         limit=limit,
-        ascending=asked.ascending,
-        prev_created_at=asked.prev_created_at,
-        prev_id=asked.prev_id,
+        ascending=body.ascending,
+        prev_created_at=body.prev_created_at,
+        prev_id=body.prev_id,
     )
     rows = fleets.list_rows(call.plane, projects, wanted)
     own = [fleet_json(row, project.name, env=False) for project, row in rows]
-    if not asked.include_imported:
+    if not body.include_imported:
         return own
     both = [*own, *_imported(call, projects, wanted)]
-    return sorted(both, key=lambda row: (row["created_at"], row["id"]), reverse=not asked.ascending)[:limit]
+    return sorted(both, key=lambda row: (row["created_at"], row["id"]), reverse=not body.ascending)[:limit]
 
 
 def _imported(
     call: Call, projects: Sequence[Project], wanted: fleets.FleetFilter | None = None
 ) -> list[dict[str, Any]]:
-    """As their own projects know them, without the values of their variables."""
+    """Fleets imported from other projects, without the values of their environment variables."""
     return [fleet_json(row, name, env=False) for name, row in fleets.imported(call.plane, projects, wanted)]
 
 
 def delete(call: Call) -> None:
-    asked = call.parse(DeleteFleetsBody)
-    fleets.delete(call.plane, call.actor, call.tenant, asked.names, role=call.role, force=asked.force)
+    body = call.parse(DeleteFleetsBody)
+    fleets.delete(call.plane, call.actor, call.tenant, body.names, role=call.role, force=body.force)
 
 
 def delete_instances(call: Call) -> None:
-    asked = call.parse(DeleteInstancesBody)
+    body = call.parse(DeleteInstancesBody)
     fleets.delete_instances(
-        call.plane, call.actor, call.tenant, asked.name, asked.instance_nums, role=call.role, force=asked.force
+        call.plane, call.actor, call.tenant, body.name, body.instance_nums, role=call.role, force=body.force
     )

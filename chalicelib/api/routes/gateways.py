@@ -17,7 +17,7 @@ Domain = Annotated[str, Field(max_length=300)]
 
 
 class ListGatewaysBody(RequestBody):
-    include_imported: bool = False  # none are shared, so there is nothing to add
+    include_imported: bool = False  # gateways can't be shared, so there are none to add
 
 
 class GetGatewayBody(RequestBody):
@@ -70,7 +70,7 @@ def list_project(call: Call) -> Any:
 
 
 def get(call: Call) -> Any:
-    """With its certificates, which the list doesn't look up."""
+    """A gateway with its certificates, which the list leaves out."""
     gateway = gateways.get(call.plane, call.tenant, call.parse(GetGatewayBody).name)
     hosts = certificates.shown(call.plane, gateway)
     return {**_shown(call, gateway), "certificates": [certificate_json(each) for each in hosts]}
@@ -83,10 +83,10 @@ def get_plan(call: Call) -> Any:
 
 
 def apply(call: Call) -> Any:
-    asked = call.parse(ApplyGatewayBody)
-    current = asked.plan.current_resource
-    seen = None if asked.force or current is None else gateway_plans.SeenGateway(current.id, current.configuration)
-    made = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.spec, seen)
+    body = call.parse(ApplyGatewayBody)
+    current = body.plan.current_resource
+    seen = None if body.force or current is None else gateway_plans.SeenGateway(current.id, current.configuration)
+    made = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.spec, seen)
     return _shown(call, made)
 
 
@@ -101,16 +101,16 @@ def delete(call: Call) -> None:
 
 
 def set_default(call: Call) -> None:
-    asked = call.parse(SetDefaultBody)
-    if asked.gateway_project not in (None, call.tenant.name):
+    body = call.parse(SetDefaultBody)
+    if body.gateway_project not in (None, call.tenant.name):
         what = "A gateway of another project can't be the default: it serves its own project only."
         raise NotSupported(what, hint=f"Make one for {call.tenant.name}: apply a configuration with `type: gateway`.")
-    gateways.set_default(call.plane, call.actor, call.tenant, asked.name)
+    gateways.set_default(call.plane, call.actor, call.tenant, body.name)
 
 
 def set_wildcard_domain(call: Call) -> Any:
-    asked = call.parse(SetDomainBody)
-    return _shown(call, gateways.set_domain(call.plane, call.actor, call.tenant, asked.name, asked.wildcard_domain))
+    body = call.parse(SetDomainBody)
+    return _shown(call, gateways.set_domain(call.plane, call.actor, call.tenant, body.name, body.wildcard_domain))
 
 
 def _shown(call: Call, gateway: Gateway) -> Any:

@@ -24,12 +24,12 @@ class ListGpusBody(RequestBody):
 
 
 def list_gpus(call: Call) -> Any:
-    asked = call.parse(ListGpusBody)
-    refuse_unallocated(asked.unallocated_resources)
-    by = frozenset(asked.group_by or ())
+    body = call.parse(ListGpusBody)
+    refuse_unallocated(body.unallocated_resources)
+    by = frozenset(body.group_by or ())
     if "region" in by and "backend" not in by:
         problem = Problem("regions belong to backends", "group_by", hint="also group by `backend`: gpu,backend,region")
         raise Invalid([problem])
-    look = gpus.GpuView(by, asked.reverse, asked.full_offers)
-    groups = gpus.list_gpus(call.plane, call.actor, call.tenant, asked.run_spec, look, role=call.role)
+    view = gpus.GpuView(by, body.reverse, body.full_offers)
+    groups = gpus.list_gpus(call.plane, call.actor, call.tenant, body.run_spec, view, role=call.role)
     return {**gpus_json(groups), "offers_as_of": ages_json(call.plane.catalog.ages(call.tenant.id))}

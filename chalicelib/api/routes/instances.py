@@ -41,21 +41,21 @@ def get(call: Call) -> Any:
 
 
 def get_health_checks(call: Call) -> Any:
-    asked = call.parse(HealthBody)
-    wanted = health.WantedChecks(asked.fleet_name, asked.instance_num, asked.after, asked.before, asked.limit)
+    body = call.parse(HealthBody)
+    wanted = health.WantedChecks(body.fleet_name, body.instance_num, body.after, body.before, body.limit)
     return health_checks_json(health.list_checks(call.plane, call.tenant, wanted))
 
 
 def list_instances(call: Call) -> Any:
-    asked = call.parse(ListInstancesBody)
-    names = None if asked.project_names is None else tuple(asked.project_names)
+    body = call.parse(ListInstancesBody)
+    names = None if body.project_names is None else tuple(body.project_names)
     wanted = instances.InstanceFilter(
-        fleet_ids=None if asked.fleet_ids is None else frozenset(asked.fleet_ids),
-        limit=asked.limit,
-        ascending=asked.ascending,
-        prev_created_at=asked.prev_created_at,
-        prev_id=asked.prev_id,
-        imported=asked.include_imported,
+        fleet_ids=None if body.fleet_ids is None else frozenset(body.fleet_ids),
+        limit=body.limit,
+        ascending=body.ascending,
+        prev_created_at=body.prev_created_at,
+        prev_id=body.prev_id,
+        imported=body.include_imported,
     )
     rows = instances.list_rows(call.plane, projects_seen(call.plane.store, call.actor, names), wanted)
     return [instance_json(instance, project_name) for project_name, instance in rows]

@@ -1,4 +1,4 @@
-"""Over HTTP: commands with which machines join fleets, and what those machines call."""
+"""Joining of machines over HTTP: the commands for it, and the calls of the machines."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class LeftBody(RequestBody):
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(CreateJoinBody)
-    made = joins.create(call.plane, call.actor, call.tenant, asked.name, asked.expires_in, role=call.role)
+    body = call.parse(CreateJoinBody)
+    made = joins.create(call.plane, call.actor, call.tenant, body.name, body.expires_in, role=call.role)
     return {**_json(call, made.join), "command": made.command}
 
 
@@ -46,8 +46,8 @@ def list_joins(call: Call) -> Any:
 
 
 def revoke(call: Call) -> None:
-    asked = call.parse(RevokeBody)
-    joins.revoke(call.plane, call.actor, call.tenant, asked.name, asked.id, role=call.role)
+    body = call.parse(RevokeBody)
+    joins.revoke(call.plane, call.actor, call.tenant, body.name, body.id, role=call.role)
 
 
 def _json(call: Call, join: Join) -> dict[str, Any]:

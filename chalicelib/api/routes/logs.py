@@ -25,9 +25,9 @@ class PollBody(RequestBody):
 
 
 def poll(call: Call) -> Any:
-    asked = call.parse(PollBody)
-    span = {name: at for name, at in (("start", asked.start_time), ("end", asked.end_time)) if at is not None}
-    ask = LogAsk(**span, token=asked.next_token, limit=max(1, asked.limit), descending=asked.descending)
-    of = (call.plane, call.tenant, asked.run_name, asked.job_submission_id, ask)
-    page = (logs.story(*of), None) if asked.diagnose else logs.read_log(*of)
-    return log_page_json(*page) if asked.limit else log_page_json((), None)
+    body = call.parse(PollBody)
+    span = {name: at for name, at in (("start", body.start_time), ("end", body.end_time)) if at is not None}
+    query = LogAsk(**span, token=body.next_token, limit=max(1, body.limit), descending=body.descending)
+    of = (call.plane, call.tenant, body.run_name, body.job_submission_id, query)
+    page = (logs.story(*of), None) if body.diagnose else logs.read_log(*of)
+    return log_page_json(*page) if body.limit else log_page_json((), None)

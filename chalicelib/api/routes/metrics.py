@@ -1,4 +1,4 @@
-"""Metrics over HTTP: of a job, the one call whose parameters are a query; and of everything, for Prometheus."""
+"""Metrics over HTTP: those of one job, which is the only call with query parameters, and all, for Prometheus."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class JobQuery(RequestBody):
 
 
 def job(call: Call) -> Any:
-    asked = read(JobQuery, dict(call.query))
+    body = read(JobQuery, dict(call.query))
     wanted = metrics.WantedPoints(
         run_name=call.params["run_name"],
-        run_id=asked.run_id,
-        replica_num=asked.replica_num,
-        job_num=asked.job_num,
-        limit=asked.limit,
-        after=asked.after,
-        before=asked.before,
+        run_id=body.run_id,
+        replica_num=body.replica_num,
+        job_num=body.job_num,
+        limit=body.limit,
+        after=body.after,
+        before=body.before,
     )
     return job_metrics_json(metrics.job_usage(call.plane, call.tenant, wanted))
 

@@ -63,8 +63,8 @@ def _seen(call: Call, project: Project) -> dict[str, Any]:
 
 
 def get(call: Call) -> Any:
-    """With its quota, for those in it: visitors of a public project needn't know how busy it is."""
-    from chalicelib.api.wire.quotas import quota_json  # with jobs, machines and plans: a list does without
+    """A project, with its quota if the caller is in it: visitors of a public project needn't know how busy it is."""
+    from chalicelib.api.wire.quotas import quota_json  # it loads jobs, machines and plans, which a list doesn't need
     from chalicelib.usecases.people import quotas
 
     shown = _seen(call, call.tenant)
@@ -73,11 +73,11 @@ def get(call: Call) -> Any:
 
 
 def list_projects(call: Call) -> Any:
-    asked = call.parse(ListProjectsBody)
-    whose = call.actor if asked.username is None else own_or_admin(call.plane, call.actor, asked.username)
-    rows = projects.visible(call.plane.store, whose, not_joined=asked.include_not_joined)
+    body = call.parse(ListProjectsBody)
+    whose = call.actor if body.username is None else own_or_admin(call.plane, call.actor, body.username)
+    rows = projects.visible(call.plane.store, whose, not_joined=body.include_not_joined)
     key = lambda project: (project.created_at, project.id, project.name)  # noqa: E731
-    return page_of(asked, rows, key, lambda page: _listed(call, page), "projects")
+    return page_of(body, rows, key, lambda page: _listed(call, page), "projects")
 
 
 def list_only_no_fleets(call: Call) -> Any:
@@ -85,16 +85,16 @@ def list_only_no_fleets(call: Call) -> Any:
 
 
 def _listed(call: Call, found: Sequence[Project]) -> list[dict[str, Any]]:
-    """Without members and backends, which clients of this line ask for one by one: a list stays as long as its
-    projects are many, however many people are in them."""
+    """Projects without members and backends, which clients of this line request for each project: the size of a list
+    doesn't depend on the number of members."""
     rows = projects.listed(call.plane.store, found, call.actor)
     return [project_json(each, {}, call.plane.permissions) for each in rows]
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(CreateProjectBody)
-    _no_templates(asked.templates_repo)
-    made = projects.create_project(call.plane, call.actor, asked.project_name, is_public=asked.is_public)
+    body = call.parse(CreateProjectBody)
+    _no_templates(body.templates_repo)
+    made = projects.create_project(call.plane, call.actor, body.project_name, is_public=body.is_public)
     return _seen(call, made)
 
 
@@ -118,11 +118,11 @@ def remove_members(call: Call) -> Any:
 
 
 def update(call: Call) -> Any:
-    asked = call.parse(UpdateProjectBody)
-    _no_templates(asked.templates_repo)
+    body = call.parse(UpdateProjectBody)
+    _no_templates(body.templates_repo)
     project = call.tenant
-    if asked.is_public is not None:
-        project = projects.set_public(call.plane, call.actor, project, is_public=asked.is_public)
+    if body.is_public is not None:
+        project = projects.set_public(call.plane, call.actor, project, is_public=body.is_public)
     return _seen(call, project)
 
 

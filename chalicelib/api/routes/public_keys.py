@@ -26,8 +26,8 @@ def list_keys(call: Call) -> Any:
 
 
 def add(call: Call) -> Any:
-    asked = call.parse(AddPublicKeyBody)
-    return public_key_json(public_keys.add_key(call.plane, call.actor, asked.key, asked.name))
+    body = call.parse(AddPublicKeyBody)
+    return public_key_json(public_keys.add_key(call.plane, call.actor, body.key, body.name))
 
 
 def delete(call: Call) -> None:

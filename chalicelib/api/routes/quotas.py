@@ -17,8 +17,8 @@ _LIMITS = ("gpus", "jobs", "money")
 
 
 class SetBody(RequestBody):
-    """Of the whole project, of `username`, or of each user who has none. A limit that is left out stays as it is; null
-    lifts it."""
+    """Limits of the whole project, of `username`, or of each user without own limits. A limit that is left out stays as
+    it is; null removes it."""
 
     username: Name | None = None
     each_user: bool = False
@@ -32,12 +32,12 @@ def get(call: Call) -> Any:
 
 
 def set_quota(call: Call) -> Any:
-    asked = call.parse(SetBody)
-    if asked.username is not None and asked.each_user:
+    body = call.parse(SetBody)
+    if body.username is not None and body.each_user:
         raise Invalid("`username` and `each_user` exclude each other.", hint="Leave one of them out.")
-    changes = {name: getattr(asked, name) for name in _LIMITS if name in asked.model_fields_set}
+    changes = {name: getattr(body, name) for name in _LIMITS if name in body.model_fields_set}
     if not changes:
         raise Invalid("This sets no limit.", hint="Give `gpus`, `jobs` or `money`; null lifts a limit.")
-    whose = "" if asked.each_user else asked.username
+    whose = "" if body.each_user else body.username
     quotas.set_limits(call.plane, call.actor, call.tenant, whose, changes)
     return quota_json(quotas.view(call.plane, call.tenant))

@@ -1,4 +1,4 @@
-"""Calls of this line's clients that this control plane doesn't support (yet), refused by name.
+"""Calls of this line's clients that the control plane doesn't support (yet), refused by name.
 
 A row is a feature and its paths. A path that another module declares is dropped from the table automatically.
 """

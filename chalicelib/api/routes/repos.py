@@ -38,20 +38,20 @@ class DeleteReposBody(RequestBody):
 
 
 def init(call: Call) -> None:
-    asked = call.parse(InitBody)
-    creds = None if asked.repo_creds is None else asked.repo_creds.model_dump()
-    repos.save_repo(call.plane, call.actor, call.tenant, asked.repo_id, asked.repo_info, creds)
+    body = call.parse(InitBody)
+    creds = None if body.repo_creds is None else body.repo_creds.model_dump()
+    repos.save_repo(call.plane, call.actor, call.tenant, body.repo_id, body.repo_info, creds)
 
 
 def get(call: Call) -> Any:
-    asked = call.parse(GetRepoBody)
-    seen = repos.get_repo(call.plane, call.actor, call.tenant, asked.repo_id, with_creds=asked.include_creds)
+    body = call.parse(GetRepoBody)
+    seen = repos.get_repo(call.plane, call.actor, call.tenant, body.repo_id, with_creds=body.include_creds)
     return {**_repo_json(seen.repo), "repo_creds": seen.creds}
 
 
 def list_repos(call: Call) -> Any:
-    asked = call.parse(NamedPageBody)
-    found = repos.list_repos(call.plane, call.tenant, after=asked.after, limit=asked.limit)
+    body = call.parse(NamedPageBody)
+    found = repos.list_repos(call.plane, call.tenant, after=body.after, limit=body.limit)
     return [_repo_json(repo) for repo in found]
 
 

@@ -68,53 +68,53 @@ class DeleteRunsBody(RequestBody):
 
 
 def get_plan(call: Call) -> Any:
-    asked = call.parse(GetRunPlanBody)
-    refuse_unallocated(asked.unallocated_resources)
-    if asked.full_offers and not asked.for_offers_only:
+    body = call.parse(GetRunPlanBody)
+    refuse_unallocated(body.unallocated_resources)
+    if body.full_offers and not body.for_offers_only:
         raise NotSupported("A run's plan shows only the share that the run takes.", hint="Leave out --full-offers.")
-    look = plans.PlanView(
-        asked.max_offers or DEFAULT_OFFERS, asked.reverse_offers, asked.for_offers_only, asked.full_offers
+    view = plans.PlanView(
+        body.max_offers or DEFAULT_OFFERS, body.reverse_offers, body.for_offers_only, body.full_offers
     )
-    plan = plans.get_plan(call.plane, call.actor, call.tenant, asked.run_spec, look, role=call.role)
+    plan = plans.get_plan(call.plane, call.actor, call.tenant, body.run_spec, view, role=call.role)
     return run_plan_json(plan, call.tenant.name, call.actor.name, call.plane.clock.now())
 
 
-def refuse_unallocated(asked: bool) -> None:
-    if asked:
+def refuse_unallocated(requested: bool) -> None:
+    if requested:
         raise NotSupported(
             "This control plane doesn't support `unallocated_resources`.", hint="Leave out --unallocated."
         )
 
 
 def apply(call: Call) -> Any:
-    asked = call.parse(ApplyRunBody)
-    current = asked.plan.current_resource
-    seen = None if asked.force or current is None else plans.SeenRun(current.id, current.deployment_num)
-    row = plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, role=call.role)
+    body = call.parse(ApplyRunBody)
+    current = body.plan.current_resource
+    seen = None if body.force or current is None else plans.SeenRun(current.id, current.deployment_num)
+    row = plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.run_spec, seen, role=call.role)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 
 def get(call: Call) -> Any:
-    asked = call.parse(GetRunBody)
-    row = runs.get(call.plane, call.tenant, name=asked.run_name, run_id=asked.id)
+    body = call.parse(GetRunBody)
+    row = runs.get(call.plane, call.tenant, name=body.run_name, run_id=body.id)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 
 def list_runs(call: Call) -> Any:
-    asked = call.parse(ListRunsBody)
-    names = None if asked.project_name is None else (asked.project_name,)
+    body = call.parse(ListRunsBody)
+    names = None if body.project_name is None else (body.project_name,)
     projects = projects_seen(call.plane.store, call.actor, names)
     wanted = runs.RunFilter(
-        only_active=asked.only_active,
-        limit=asked.limit,
-        ascending=asked.ascending,
-        user_name=asked.username,
-        repo_id=asked.repo_id,
-        prev_submitted_at=asked.prev_submitted_at,
-        prev_run_id=asked.prev_run_id,
+        only_active=body.only_active,
+        limit=body.limit,
+        ascending=body.ascending,
+        user_name=body.username,
+        repo_id=body.repo_id,
+        prev_submitted_at=body.prev_submitted_at,
+        prev_run_id=body.prev_run_id,
     )
     named = {project.id: project.name for project in projects}
-    now, jobs, limit = call.plane.clock.now(), asked.include_jobs, asked.job_submissions_limit
+    now, jobs, limit = call.plane.clock.now(), body.include_jobs, body.job_submissions_limit
 
     def shown(row: RunRow) -> dict[str, Any]:
         own = row.run.user_id == call.actor.id
@@ -124,8 +124,8 @@ def list_runs(call: Call) -> Any:
 
 
 def stop(call: Call) -> None:
-    asked = call.parse(StopBody)
-    runs.stop(call.plane, call.actor, call.tenant, asked.runs_names, abort=asked.abort)
+    body = call.parse(StopBody)
+    runs.stop(call.plane, call.actor, call.tenant, body.runs_names, abort=body.abort)
 
 
 def delete(call: Call) -> None:

@@ -27,8 +27,8 @@ class DeleteSecretsBody(RequestBody):
 
 
 def list_secrets(call: Call) -> Any:
-    asked = call.parse(NamedPageBody)
-    found = secrets.list_secrets(call.plane, call.tenant, after=asked.after, limit=asked.limit)
+    body = call.parse(NamedPageBody)
+    found = secrets.list_secrets(call.plane, call.tenant, after=body.after, limit=body.limit)
     return [{"id": secret.id, "name": secret.name, "value": None} for secret in found]
 
 
@@ -38,9 +38,9 @@ def get(call: Call) -> Any:
 
 
 def create_or_update(call: Call) -> Any:
-    asked = call.parse(SaveSecretBody)
-    secret = secrets.set_secret(call.plane, call.tenant, call.actor, asked.name, asked.value)
-    return {"id": secret.id, "name": secret.name, "value": asked.value}
+    body = call.parse(SaveSecretBody)
+    secret = secrets.set_secret(call.plane, call.tenant, call.actor, body.name, body.value)
+    return {"id": secret.id, "name": secret.name, "value": body.value}
 
 
 def delete(call: Call) -> None:

@@ -1,5 +1,5 @@
-"""The server itself: its version and health, which need no token, and for its admins the room
-its data takes and what it costs."""
+"""The server itself: its version and health, which need no token, and for admins the storage
+that its data takes and what it costs."""
 
 from __future__ import annotations
 

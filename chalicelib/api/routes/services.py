@@ -1,4 +1,4 @@
-"""Over HTTP: tokens for calling services."""
+"""Service tokens over HTTP."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class CreateTokenBody(RequestBody):
 
 
 def create_token(call: Call) -> Any:
-    asked = call.parse(CreateTokenBody)
-    made = service_tokens.issue(call.plane, call.actor, call.tenant, asked.run_name or "", asked.expires_in)
+    body = call.parse(CreateTokenBody)
+    made = service_tokens.issue(call.plane, call.actor, call.tenant, body.run_name or "", body.expires_in)
     return {"token": made.token, "expires_at": iso(made.ends_at), "run_name": made.run_name or None}

@@ -1,5 +1,5 @@
-"""Streams over HTTP. What these return is for the server, which makes the caller's connection one end of the stream:
-the caller sees a 101, or why not."""
+"""Streams over HTTP. The result is for the server, which makes the caller's connection one end of the stream:
+the caller gets status 101, or an error."""
 
 from __future__ import annotations
 

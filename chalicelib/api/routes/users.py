@@ -49,17 +49,17 @@ def get_user(call: Call) -> Any:
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(SaveUserBody)
+    body = call.parse(SaveUserBody)
     user, token = users.create_user(
-        call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
+        call.plane, call.actor, body.username, body.global_role, email=body.email, active=body.active
     )
     return user_with_creds_json(user, call.plane.permissions, token, None)
 
 
 def update(call: Call) -> Any:
-    asked = call.parse(SaveUserBody)
+    body = call.parse(SaveUserBody)
     user = users.update_user(
-        call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
+        call.plane, call.actor, body.username, body.global_role, email=body.email, active=body.active
     )
     return user_json(user, call.plane.permissions)
 

@@ -36,8 +36,8 @@ class DeleteVolumesBody(RequestBody):
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(CreateVolumeBody).configuration
-    return _shown(call, volumes.create(call.plane, call.actor, call.tenant, asked, call.role))
+    configuration = call.parse(CreateVolumeBody).configuration
+    return _shown(call, volumes.create(call.plane, call.actor, call.tenant, configuration, call.role))
 
 
 def get(call: Call) -> Any:
@@ -53,15 +53,15 @@ def list_project(call: Call) -> Any:
 
 
 def list_volumes(call: Call) -> Any:
-    asked = call.parse(ListVolumesBody)
-    names = None if asked.project_name is None else (asked.project_name,)
+    body = call.parse(ListVolumesBody)
+    names = None if body.project_name is None else (body.project_name,)
     seen = projects_seen(call.plane.store, call.actor, names)
     wanted = volumes.VolumeFilter(
-        limit=asked.limit,
-        only_active=asked.only_active,
-        ascending=asked.ascending,
-        prev_created_at=asked.prev_created_at,
-        prev_id=asked.prev_id,
+        limit=body.limit,
+        only_active=body.only_active,
+        ascending=body.ascending,
+        prev_created_at=body.prev_created_at,
+        prev_id=body.prev_id,
     )
     now = call.plane.clock.now()
     return [volume_json(volume, project.name, now) for project, volume in volumes.list_rows(call.plane, seen, wanted)]

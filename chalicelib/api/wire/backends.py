@@ -1,4 +1,4 @@
-"""Backends on the wire. Their secrets are hidden, whoever asks."""
+"""Backends on the wire. Their secrets are always hidden."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.usecases.operator.backends import shown
 
 
 def backend_json(backend: Configured, age: Age | None) -> dict[str, Any]:
-    """A row of the list, which is this control plane's own. `age`: of its offers, if they were ever asked for."""
+    """A row of the list, a call of our own. `age`: that of the backend's offers, if they were ever fetched."""
     config = {name: value for name, value in shown(backend).items() if name != "creds"}
     taken_at = None if age is None or age.taken_at is None else iso(age.taken_at)
     return {

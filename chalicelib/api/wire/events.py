@@ -9,13 +9,13 @@ from chalicelib.domain.events import Event
 from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Project
 
-# Kinds of target that clients of this line don't know; each stands beside one that they do.
+# Types of targets that clients of this line don't know; their events have another target that clients do know.
 OurTarget = Literal["workflow", "gang", "backend", "automation", "certificate"]
 _OURS = get_args(OurTarget)
 
 
-def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) -> dict[str, Any]:
-    """`gone`: the ids of actors that have been deleted."""
+def event_json(event: Event, projects: Mapping[str, Project], deleted: Set[str]) -> dict[str, Any]:
+    """`deleted`: the ids of actors that have been deleted."""
     project = projects.get(event.project_id)
     within = {
         "project_id": None if project is None else project.id,
@@ -28,7 +28,7 @@ def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) ->
         "recorded_at": iso(event.at),
         "actor_user_id": event.actor_id,
         "actor_user": event.actor_name,
-        "is_actor_user_deleted": None if event.actor_id is None else event.actor_id in gone,
+        "is_actor_user_deleted": None if event.actor_id is None else event.actor_id in deleted,
         "targets": [
             {"type": t.type, **within, "id": t.id, "name": t.name} for t in event.targets if t.type not in _OURS
         ],

@@ -16,7 +16,7 @@ from chalicelib.usecases.machines.fleet_plans import FleetPlan
 
 
 def fleet_json(row: FleetRow, project_name: str, *, env: bool = True) -> dict[str, Any]:
-    """Without `env` the variables of its jobs have no values."""
+    """A fleet. Without `env` the environment variables have no values."""
     fleet = row.fleet
     return {
         "id": fleet.id,

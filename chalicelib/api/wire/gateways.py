@@ -34,23 +34,23 @@ def gateway_json(gateway: Gateway, project_name: str, *, default: bool) -> dict[
 
 
 def _placed(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Clients of this line require a backend and a region; hosts are of the backend `remote`, with the fleet for a
-    region."""
+    """The configuration with a backend and a region, which clients of this line require: for hosts, `remote` and the
+    fleet."""
     if fleet := configuration.get("fleet"):
         return {**configuration, "backend": "remote", "region": fleet}
     return configuration
 
 
 def _certified(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Clients have no word for a certificate that is given, and read no gateway with a word that they don't have: it
-    shows as one that is asked for."""
+    """The configuration with a type of certificate that clients know. They can't parse a gateway with any other, so a
+    given certificate is shown as a requested one."""
     if (configuration.get("certificate") or {}).get("type") == GIVEN:
         return {**configuration, "certificate": {"type": LETS_ENCRYPT}}
     return configuration
 
 
 def _status(gateway: Gateway) -> str:
-    """Clients have no word for a gateway that is being deleted: it shows as what it was."""
+    """The status. Clients know none for a gateway that is being deleted, so it keeps the one that it had."""
     if gateway.ending:
         return "submitted" if gateway.running_at is None else "running"
     return GatewayStatus(gateway.status).value

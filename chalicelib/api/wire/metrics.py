@@ -29,6 +29,6 @@ def job_metrics_json(usage: JobUsage) -> dict[str, Any]:
 
 
 def _series(name: str, times: list[str], values: list[Any]) -> dict[str, Any]:
-    """Only what was reported: clients can't read a missing value, and show a missing series as one."""
-    said = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
-    return {"name": name, "timestamps": [at for at, _ in said], "values": [value for _, value in said]}
+    """A series of the reported values. Clients can't parse a missing value; they show an absent series as missing."""
+    reported = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
+    return {"name": name, "timestamps": [at for at, _ in reported], "values": [value for _, value in reported]}

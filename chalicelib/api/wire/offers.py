@@ -29,7 +29,7 @@ def offers_json(offers: Iterable[Offer]) -> list[Any]:
 
 
 def ages_json(ages: Mapping[str, Age]) -> list[dict[str, Any]]:
-    """How old each backend's offers are; for clients that show it."""
+    """The age of each backend's offers, for clients that show it."""
     return [
         {
             "backend": backend,

@@ -11,8 +11,8 @@ def text_of(exposition: Exposition) -> bytes:
     lines: list[str] = []
     for name, samples in exposition.samples.items():
         if samples:
-            kind, about = FAMILIES[name]
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+            kind, help_text = FAMILIES[name]
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{_labels(labels)} {value:.15g}" for labels, value in samples]
     return ("\n".join(lines) + "\n").encode()
 

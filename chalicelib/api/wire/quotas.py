@@ -1,4 +1,4 @@
-"""Quotas on the wire: ours, no other client knows them."""
+"""Quotas on the wire, which only our own client knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.usecases.people.quotas import QuotaView
 
 
 def quota_json(seen: QuotaView) -> dict[str, Any]:
-    """A limit that is null is none. `money` is in dollars a day (UTC), and counted only where it is limited."""
+    """A quota. A null means no limit. `money` is in dollars a day (UTC), and counted only if it is limited."""
     money = seen.quota.by_money
     return {
         "project_name": seen.quota.project_name,

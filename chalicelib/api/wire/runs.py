@@ -23,18 +23,18 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
 from chalicelib.usecases.runs.plans import RunPlan
 
-_TOLD_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
+_SHOWN_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
 MOST_OFFERS = 10_000  # of a plan
-MOST_OF_NODES = 2_000  # of one for several nodes, all together: each repeats the others'
-SSH_PORT = "10022"  # of a job's own SSH server, as clients ask for it
+MOST_OF_NODES = 2_000  # of a plan for several nodes, in total: each node repeats the others'
+SSH_PORT = "10022"  # of a job's own SSH server, as clients expect it
 _WAITING = (RunStatus.submitted, RunStatus.pending)
 
 
 def run_json(
     row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None, env: bool = True
 ) -> dict[str, Any]:
-    """Without `jobs` they are left out; `submissions` limits each job to that many of its latest. Without `env` the
-    variables of the run have no values."""
+    """A run. Without `jobs` its jobs are left out; `submissions` limits each job to that many of its latest. Without
+    `env` the environment variables have no values."""
     run, histories = row.run, row.histories()
     latest = [history[-1] for history in histories]
     texts = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in latest}
@@ -60,7 +60,7 @@ def run_json(
         "error": _run_error(run),
         "deleted": run.deleted,
         "next_triggered_at": None if run.next_start is None else iso(run.next_start),
-        "message": _run_message(run, latest),  # why it waits or why it ended, for clients that show it
+        "message": _run_message(run, latest),  # why it waits or ended, for clients that show it
         "changed_by": run.changed_by or None,  # as `user` applied it, for clients that show it too
         "stopped_by": None if run.ended_by is None else run.ended_by[1],
     }
@@ -81,9 +81,9 @@ def _run_message(run: Run, latest: list[Job]) -> str:
 
 
 def _run_error(run: Run) -> str | None:
-    if run.reason not in _TOLD_AS_ERROR:
+    if run.reason not in _SHOWN_AS_ERROR:
         return None
-    return run.message or _words(run.reason)
+    return run.message or _text(run.reason)
 
 
 def _job_json(
@@ -95,11 +95,11 @@ def _job_json(
     *,
     env: bool,
 ) -> dict[str, Any]:
-    """A job has at least one submission: clients can't show one without."""
-    kept = history if submissions is None else history[-submissions:]
+    """A job with at least one submission: clients can't show a job without any."""
+    shown = history if submissions is None else history[-submissions:]
     return {
         "job_spec": job_spec_json(JobSpec, spec, env=env),
-        "job_submissions": [latest.get(job.id) or submission_json(job) for job in kept],
+        "job_submissions": [latest.get(job.id) or submission_json(job) for job in shown],
         "job_connection_info": _connection(history[-1], ide) if history[-1].status is JobStatus.running else None,
     }
 
@@ -110,7 +110,7 @@ def _ide(row: RunRow) -> str | None:
 
 
 def _connection(job: Job, ide: str | None) -> dict[str, Any]:
-    """How to connect to a job that a client is attached to: its SSH configuration knows it by this name."""
+    """How to connect to a job to which a client is attached, by its name in the SSH configuration."""
     host = job.run_name if job.slot == (0, 0) else job.name
     return {
         "ide_name": EDITORS[ide].name if ide else None,
@@ -143,7 +143,7 @@ def submission_json(job: Job) -> dict[str, Any]:
         "job_runtime_data": None if where is None else _runtime(job, where),
         "error": _job_error(job),
         "probes": [{"success_streak": streak} for streak in job.probes],
-        "login": None if job.login is None else job.login.model_dump(),  # which attach needs, or why there is none
+        "login": None if job.login is None else job.login.model_dump(),  # for `attach`, or why there is none
         "image_pull_progress": None if job.pull is None or job.status is not JobStatus.pulling else text_of(job.pull),
     }
 
@@ -154,7 +154,7 @@ def _job_status_message(job: Job) -> str:
 
 
 def _job_message(job: Job) -> str | None:
-    """What there is to say about it, while it runs too: what a silent host runs is only what it ran last."""
+    """A message about the job, also while it runs: of a silent host only the last report is known."""
     if job.finished:
         return job.message or None
     if job.reason is not None:
@@ -164,22 +164,23 @@ def _job_message(job: Job) -> str | None:
 
 
 def _job_error(job: Job) -> str | None:
-    """What clients list beside it: why it failed or, as they have no other column for that, what it waits for."""
+    """The error that clients list: why the job failed or, as they have no other column for that, what it waits for."""
     if job.status is JobStatus.submitted:
         return job.message or None
     if job.held and not job.finished:
         return job.held
     plain = (None, JobReason.container_exited_with_error)
-    return _words(job.reason) if job.status is JobStatus.failed and job.reason not in plain else None
+    return _text(job.reason) if job.status is JobStatus.failed and job.reason not in plain else None
 
 
-def _words(reason: JobReason | RunReason | None) -> str:
+def _text(reason: JobReason | RunReason | None) -> str:
     return "" if reason is None else reason.value.replace("_", " ")
 
 
 def _provisioning(job: Job, where: Assignment) -> dict[str, Any]:
-    """A job's SSH server is on its host's loopback. So clients log in to a host of an SSH fleet, through its jump host
-    if it has one, and from there to the job (`dockerized`); on this machine they log in to the job at once."""
+    """How to log in. A job's SSH server listens on its host's loopback. So clients log in to a host of an SSH fleet,
+    through its jump host if it has one, and from there to the job (`dockerized`); on this machine they log in to the
+    job directly."""
     offer, host, login = where.offer, where.host, job.login
     return {
         "backend": offer.backend,
@@ -234,7 +235,9 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
                 "offers": shown,
                 "total_offers": job.total_offers,
                 "max_price": job.max_price,
-                "count": job.jobs if len(job.job_specs) == 1 else 1,  # jobs of it that start, for clients that show it
+                "count": job.jobs
+                if len(job.job_specs) == 1
+                else 1,  # the number of jobs that start, for clients that show it
             }
             for job, shown in zip(plan.jobs, offers, strict=True)
             for job_spec in job.job_specs

@@ -1,4 +1,4 @@
-"""What clients learn of a run that is a service: where it is, its model, and how many replicas it should have."""
+"""Services on the wire: a service's address, its model, and the wanted number of its replicas."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from chalicelib.domain.specs.services import OpenAIChatModel
 
 
 def service_json(run: Run, run_spec: str, project_name: str) -> dict[str, Any] | None:
-    """Without a gateway, addresses are those of the server itself: paths, which clients put behind its own. None: it's
-    no service."""
+    """The service of a run; None if it isn't a service. Without a gateway, addresses are paths, which clients append to
+    the server's address."""
     if not run.scales:
         return None
     url = run.url or f"/proxy/services/{project_name}/{run.name}/"
@@ -29,7 +29,7 @@ def service_json(run: Run, run_spec: str, project_name: str) -> dict[str, Any] |
     ]
     if written is None:
         return {"url": url, "model": None, "options": {}, "scales": scales}
-    model = OpenAIChatModel.model_validate(_whole(written))
+    model = OpenAIChatModel.model_validate(_long_form(written))
     return {
         "url": url,
         "model": {"name": model.name, "base_url": url + model.prefix.strip("/"), "type": model.type},
@@ -38,6 +38,6 @@ def service_json(run: Run, run_spec: str, project_name: str) -> dict[str, Any] |
     }
 
 
-def _whole(written: Any) -> Any:
-    """A specification is stored as it was sent: the short form of a model is its name."""
+def _long_form(written: Any) -> Any:
+    """A model in its long form. A spec is stored as it was sent, and the short form is the model's name."""
     return {"name": written, "format": "openai"} if isinstance(written, str) else written

@@ -1,7 +1,7 @@
 """Stored specs as clients see them: spliced in as text, without their secrets.
 
-The values of environment variables are often secrets, though nothing says so. What is asked for by name has them,
-because clients compare it with their own file to plan an update; a list has those of the caller's own runs only.
+The values of environment variables are often secrets, even if they aren't marked as such. A run or a fleet that is
+requested by name has them, because clients compare it with their file; a list has only those of the caller's own runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chalicelib.store.sealed_specs import shown
 
 
 def spec_json(model: type[BaseModel], stored: str, *, env: bool = True) -> orjson.Fragment:
-    """The spec of a run or a fleet. Without `env` its variables have no values."""
+    """The spec of a run or a fleet. Without `env` the environment variables have no values."""
     text = shown(model, stored)
     if env or '"env"' not in text:
         return orjson.Fragment(text)

@@ -22,7 +22,7 @@ def user_json(user: User, permissions: Permissions) -> dict[str, Any]:
 
 
 def user_with_creds_json(user: User, permissions: Permissions, token: str, private_key: str | None) -> dict[str, Any]:
-    """`token` is empty unless known: only its hash is stored, so only its bearer can see it."""
+    """A user. `token` is empty unless it is known: only its hash is stored, so only its bearer can see it."""
     return {**user_json(user, permissions), "creds": {"token": token}, "ssh_private_key": private_key}
 
 

@@ -36,7 +36,7 @@ def volume_json(volume: Volume, project_name: str, now: Micros) -> dict[str, Any
 
 
 def _status(volume: Volume) -> str:
-    """Clients have no word for a volume that is being deleted: it shows as what it was."""
+    """The status. Clients know none for a volume that is being deleted, so it keeps the one that it had."""
     if volume.status in (VolumeStatus.deleting, VolumeStatus.deleted):
         ended = volume.reason is not None
         return "failed" if ended else "active" if volume.active_at is not None else "submitted"
@@ -44,10 +44,11 @@ def _status(volume: Volume) -> str:
 
 
 def _message(volume: Volume) -> str:
-    """What is wrong with it; while it is in use, too, if a machine can't let go of it, or has something else."""
-    there = [each for each in volume.attachments if each.state is AttachmentState.attached]
-    told = [_INSTEAD for each in there if each.device is not None and each.device.folder]
-    return "; ".join(filter(None, dict.fromkeys((volume.message, *told, *(each.held for each in there)))))
+    """The problems of a volume, including those of its attachments: one that can't be detached, or that was
+    replaced."""
+    attached = [each for each in volume.attachments if each.state is AttachmentState.attached]
+    replaced = [_INSTEAD for each in attached if each.device is not None and each.device.folder]
+    return "; ".join(filter(None, dict.fromkeys((volume.message, *replaced, *(each.held for each in attached)))))
 
 
 def _provisioned(volume: Volume, provider_id: str) -> dict[str, Any]:

@@ -1,22 +1,15 @@
-"""Amazon Web Services as a backend: each call of the protocol goes to the part that knows it."""
+"""Amazon Web Services as a backend: each call of the protocol goes to the part that knows it.
+
+The class is loaded wherever somebody asks what it can do; its parts are, where there is an object.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from chalicelib.backends.aws.catalog import AwsCatalog
-from chalicelib.backends.aws.checking import check
-from chalicelib.backends.aws.client import Clients
-from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.facts import FACTS
-from chalicelib.backends.aws.groups import AwsGroups
-from chalicelib.backends.aws.images import AwsImages
-from chalicelib.backends.aws.machines import Machines
-from chalicelib.backends.aws.network import Networks
-from chalicelib.backends.aws.prices import Prices
-from chalicelib.backends.aws.volumes import AwsVolumes
-from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.backends.spi import (
     CreateRequest,
     GroupRequest,
@@ -32,6 +25,11 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
 
+if TYPE_CHECKING:
+    from chalicelib.backends.aws.client import Clients
+    from chalicelib.backends.aws.config import AWSBackendConfig
+    from chalicelib.backends.price_file import OfflinePrices
+
 
 class AwsBackend:
     facts = FACTS
@@ -43,6 +41,15 @@ class AwsBackend:
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
     ) -> None:
+        from chalicelib.backends.aws.catalog import AwsCatalog
+        from chalicelib.backends.aws.client import Clients
+        from chalicelib.backends.aws.groups import AwsGroups
+        from chalicelib.backends.aws.images import AwsImages
+        from chalicelib.backends.aws.machines import Machines
+        from chalicelib.backends.aws.network import Networks
+        from chalicelib.backends.aws.prices import Prices
+        from chalicelib.backends.aws.volumes import AwsVolumes
+
         self._config, self._clients = config, clients or Clients(config.creds)
         self._networks = Networks(self._clients, config, now)
         self._images = AwsImages(self._clients, config, now)
@@ -53,6 +60,8 @@ class AwsBackend:
         self._volumes = AwsVolumes(self._clients, config, self._networks, priced, now)
 
     def check(self) -> None:
+        from chalicelib.backends.aws.checking import check
+
         check(self._clients, self._config, self._networks, self._images)
 
     def offers(self) -> Sequence[Offer]:

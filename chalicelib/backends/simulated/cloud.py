@@ -52,8 +52,6 @@ FACTS = BackendFacts(
     multinode=True,
     batch=8,
     describes=50,
-    placement_groups=True,
-    volumes=True,
     multi_attach=True,
     read_only_attach=True,
     largest_volume=16_000,  # a file of ext4 has less than 16 TB
@@ -101,6 +99,8 @@ class NoLauncher:
 
 
 class FakeCloud:
+    facts = FACTS
+
     def __init__(
         self,
         now: Callable[[], Micros],

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.agent.gateway.buckets import BUCKET, KEPT, SECOND, Buckets
+from chalicelib.agent.gateway.buckets import BUCKET, HISTORY, SECOND, Buckets
 from chalicelib.domain.services import Traffic
 
 RUN = "run"
@@ -19,7 +19,7 @@ def counts(total: int, busy: int = 0, held: int = 0, **jobs: int) -> dict[str, A
 
 def begun(total: int = 0) -> Buckets:
     made = Buckets()
-    made.keep([RUN], counts(total)["runs"])
+    made.set_services([RUN], counts(total)["runs"])
     return made
 
 
@@ -34,8 +34,8 @@ def test_nothing_that_came_is_lost_or_told_twice(steps: list[tuple[int, int, boo
         came[now - now % BUCKET] = came.get(now - now % BUCKET, 0) + more
     report = Traffic(door="g", **buckets.report(RUN, now))
     told = {bucket.at: bucket.requests for bucket in report.buckets}
-    assert all(told.get(at, 0) == requests for at, requests in came.items() if at > now - KEPT)
-    assert all(at > now - KEPT and at % BUCKET == 0 for at in told)
+    assert all(told.get(at, 0) == requests for at, requests in came.items() if at > now - HISTORY)
+    assert all(at > now - HISTORY and at % BUCKET == 0 for at in told)
 
 
 def test_what_was_counted_before_anybody_looked_isnt_told() -> None:
@@ -87,5 +87,5 @@ def test_a_draining_replica_is_let_go_once_it_had_nothing_for_a_second() -> None
 def test_a_report_that_isnt_taken_is_due_again() -> None:
     buckets = begun()
     buckets.sample(counts(1, 1, 1), {}, BUCKET)
-    buckets.unsent(buckets.reports(BUCKET))
+    buckets.mark_unsent(buckets.reports(BUCKET))
     assert buckets.reports(BUCKET + SECOND)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.gateway import direct, entries
-from chalicelib.agent.gateway.direct import WHILE_GOOD, WHILE_NOT, Direct
+from chalicelib.agent.gateway.direct import RECHECK_REACHABLE, RECHECK_UNREACHABLE, DirectRoutes
 from chalicelib.agent.gateway.relays import place
 from chalicelib.domain.serving import Served, ServedReplica
 
@@ -49,8 +49,8 @@ def word(port: int, job: str = "j", **rest: Any) -> dict[str, Any]:
     return {"version": "1", "services": [{**made.model_dump(mode="json"), "hosts": ["app.example.test"]}]}
 
 
-def address(of: Direct, said: dict[str, Any]) -> str:
-    found: str = of.applied(said)["services"][0]["replicas"][0]["address"]
+def address(of: DirectRoutes, said: dict[str, Any]) -> str:
+    found: str = of.with_addresses(said)["services"][0]["replicas"][0]["address"]
     return found
 
 
@@ -60,45 +60,45 @@ def port_of(sock: socket.socket) -> int:
 
 
 def test_what_is_reached_gets_its_address_and_keeps_its_streams(clock: Clock, there: socket.socket) -> None:
-    said, tried = word(port_of(there)), Direct(clock)
+    said, tried = word(port_of(there)), DirectRoutes(clock)
     assert address(tried, said) == ""
-    assert tried.look(said) and address(tried, said) == OTHER
-    assert not tried.look(said), "nothing has changed"
+    assert tried.refresh(said) and address(tried, said) == OTHER
+    assert not tried.refresh(said), "nothing has changed"
     assert list(entries.relayed(said)) == ["j"]
-    assert place("/relays", "j") not in entries.entries(tried.applied(said), "/relays")["host|app.example.test"]
+    assert place("/relays", "j") not in entries.entries(tried.with_addresses(said), "/relays")["host|app.example.test"]
 
 
 def test_one_that_listens_on_its_own_loopback_only_is_reached_over_streams(clock: Clock) -> None:
     with listens("127.0.0.1") as sock:
-        said, tried = word(port_of(sock)), Direct(clock)
-        assert not tried.look(said) and address(tried, said) == ""
+        said, tried = word(port_of(sock)), DirectRoutes(clock)
+        assert not tried.refresh(said) and address(tried, said) == ""
 
 
 def test_it_falls_back_and_comes_again(clock: Clock, there: socket.socket) -> None:
-    said, tried = word(port_of(there)), Direct(clock)
-    assert tried.look(said)
+    said, tried = word(port_of(there)), DirectRoutes(clock)
+    assert tried.refresh(said)
     there.close()
-    assert not tried.look(said), "it isn't time yet"
-    clock.now += WHILE_GOOD
-    assert tried.look(said) and address(tried, said) == ""
+    assert not tried.refresh(said), "it isn't time yet"
+    clock.now += RECHECK_REACHABLE
+    assert tried.refresh(said) and address(tried, said) == ""
     with listens(OTHER, said["services"][0]["replicas"][0]["port"]):
-        clock.now += WHILE_GOOD
-        assert not tried.look(said), "what failed is tried more seldom"
-        clock.now += WHILE_NOT - WHILE_GOOD
-        assert tried.look(said) and address(tried, said) == OTHER
+        clock.now += RECHECK_REACHABLE
+        assert not tried.refresh(said), "what failed is tried more seldom"
+        clock.now += RECHECK_UNREACHABLE - RECHECK_REACHABLE
+        assert tried.refresh(said) and address(tried, said) == OTHER
 
 
 def test_another_job_at_the_same_place_is_tried_anew(clock: Clock, there: socket.socket) -> None:
-    port, tried = port_of(there), Direct(clock)
-    assert tried.look(word(port))
+    port, tried = port_of(there), DirectRoutes(clock)
+    assert tried.refresh(word(port))
     assert address(tried, word(port, "another")) == ""
     there.close()
-    assert tried.look(word(port, "another")) and address(tried, word(port, "another")) == ""
+    assert tried.refresh(word(port, "another")) and address(tried, word(port, "another")) == ""
 
 
 def test_a_job_whose_place_has_changed_isnt_sought_at_the_old_one(clock: Clock, there: socket.socket) -> None:
-    tried = Direct(clock)
-    assert tried.look(word(port_of(there)))
+    tried = DirectRoutes(clock)
+    assert tried.refresh(word(port_of(there)))
     assert address(tried, word(port_of(there), nearby="127.0.0.3")) == ""
     assert address(tried, word(1)) == ""
 
@@ -107,9 +107,9 @@ def test_a_job_whose_place_has_changed_isnt_sought_at_the_old_one(clock: Clock, 
 def test_what_gets_no_requests_or_has_an_address_isnt_tried(
     clock: Clock, there: socket.socket, rest: dict[str, Any]
 ) -> None:
-    said, tried = word(port_of(there), **rest), Direct(clock)
+    said, tried = word(port_of(there), **rest), DirectRoutes(clock)
     there.settimeout(0)
-    assert not tried.look(said) and address(tried, said) == rest.get("address", "")
+    assert not tried.refresh(said) and address(tried, said) == rest.get("address", "")
     with pytest.raises(BlockingIOError):
         there.accept()
 
@@ -127,10 +127,10 @@ def test_one_behind_a_firewall_costs_no_more_than_the_try(
             made.connect_ex(full.getsockname())
             waiting.append(made)
         both = {full.getsockname(), there.getsockname()}
-        assert direct.reached(both) == {there.getsockname()}
+        assert direct.reachable_of(both) == {there.getsockname()}
         for made in waiting:
             made.close()
 
 
 def test_nonsense_is_reached_nowhere() -> None:
-    assert direct.reached({("fe80::1::2", 80)}) == set()
+    assert direct.reachable_of({("fe80::1::2", 80)}) == set()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.gateway.nginx import HOP, OURS, Listens, Nginx, NginxError, masked
+from chalicelib.agent.gateway.nginx import FORWARDED, HOP, Listens, Nginx, NginxError, masked
 from chalicelib.serving import headers
 
 
@@ -23,7 +23,7 @@ def test_without_a_certificate_for_nobody_the_reason_is_that_of_openssl(
 
 
 def test_both_doors_leave_the_same_headers_behind() -> None:
-    assert {name.lower().encode() for name in OURS} == set(headers.OURS)
+    assert {name.lower().encode() for name in FORWARDED} == set(headers.OURS)
     client = [(name.lower().encode(), b"1") for name in (*masked(), *HOP)]
     origin = headers.Origin("127.0.0.1", "http", "a", "", "id")
     added = [name for name, _ in headers.onward([], origin, judged=False)]

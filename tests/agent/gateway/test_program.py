@@ -58,7 +58,7 @@ def asks(folder: Path, *answers: Any, each_takes: float = 0.0) -> tuple[list[flo
     program._over = over = Over(lambda: not plane.answers)
     program._poll()
     program._relays.close()
-    return over.waits, program._gone
+    return over.waits, program._deleted
 
 
 def test_it_asks_as_often_as_the_control_plane_says(tmp_path: Path) -> None:

@@ -41,15 +41,15 @@ def test_a_caller_that_says_nothing_is_turned_away(tmp_path: Path) -> None:
 
 
 def test_what_comes_behind_a_head_is_passed_on_whole(tmp_path: Path) -> None:
-    relays, came = GatewayRelays(str(tmp_path), lambda orders: None), list[tuple[str, bytes]]()
+    relays, add_stream = GatewayRelays(str(tmp_path), lambda orders: None), list[tuple[str, bytes]]()
     relays.loop = StreamLoop(lambda: NOW)
 
     class Relay(GatewayRelay):
         def __init__(self) -> None:
             """Of no service."""
 
-        def came(self, stream: str, near: socket.socket, early: bytes) -> None:
-            came.append((stream, early))
+        def add_stream(self, stream: str, near: socket.socket, early: bytes) -> None:
+            add_stream.append((stream, early))
             near.close()
 
     relays.expected["s"] = ("ticket", Relay())
@@ -66,7 +66,7 @@ def test_what_comes_behind_a_head_is_passed_on_whole(tmp_path: Path) -> None:
         ]
         caller.sendall("\r\n".join((*head, "", "one\r\n\r\ntwo")).encode())
         relays.loop.turn(0)
-        assert came == [("s", b"one\r\n\r\ntwo")] and caller.recv(100).startswith(b"HTTP/1.1 101 ")
+        assert add_stream == [("s", b"one\r\n\r\ntwo")] and caller.recv(100).startswith(b"HTTP/1.1 101 ")
     relays.loop.close()
 
 
@@ -77,7 +77,7 @@ def test_each_replica_there_is_has_a_place_and_its_agent_is_asked_for_streams(tm
     def kept(*replicas: ReplicaAddress) -> tuple[list[str], set[tuple[object, ...]]]:
         """Which have a place, and whom was asked to dial where."""
         asked.clear()
-        relays.keep({each.job: each for each in replicas})
+        relays.set_replicas({each.job: each for each in replicas})
         done = threading.Event()
         relays.loop.call(done.set)
         assert done.wait(20)
@@ -118,13 +118,13 @@ class Site:
         self.relays = GatewayRelays(str(folder), lambda orders: None)
         self.relays.loop = StreamLoop(lambda: self.now)
         replicas = {job: ReplicaAddress(job, f"host of {job}", 80, "run") for job in jobs}
-        self.relays._keep(replicas, {"run"} if direct else set())
+        self.relays._set_replicas(replicas, {"run"} if direct else set())
 
     def agent(self, job: str) -> Agent:
         """One stream more of this replica's agent."""
         ours, near = socket.socketpair()
         ours.setblocking(False)
-        self.relays._relays[job].came(job, near, b"")
+        self.relays._relays[job].add_stream(job, near, b"")
         return Agent(self, ours)
 
     def call(self, job: str, request: bytes = b"GET / HTTP/1.1\r\n\r\n") -> socket.socket:
@@ -149,7 +149,7 @@ class Site:
             pass
 
     def close(self) -> None:
-        self.relays._keep({}, set())
+        self.relays._set_replicas({}, set())
         self.relays.loop.close()
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.gateway.command import taken
+from chalicelib.agent.gateway.command import take_folder
 from chalicelib.agent.gateway.packages import InstallError, Packages
-from chalicelib.agent.gateway.role import AGAIN, ORDER, SELDOM, GatewayRole, remove, running
+from chalicelib.agent.gateway.role import ORDER, RETRY_FIRST, RETRY_MOST, GatewayRole, remove, running
 
 SLOW_TO_END = """
 import itertools, os, signal, sys
@@ -67,11 +67,14 @@ def test_what_failed_is_tried_again_ever_more_seldom(tmp_path: Path) -> None:
         str(tmp_path), lambda: "", changed, lambda line: None, str(tmp_path / "there"), packages, clock=lambda: now
     )
     while now < 1000:
-        role.look()
+        role.step()
         now += 1.0
     failed = [at for at, said in told if said and (said["state"], said["message"]) == ("failed", "no nginx here")]
     pauses = [after - before for before, after in pairwise(failed)]
-    assert failed[0] == 0.0 and pauses == [AGAIN, 10.0, 20.0, 40.0, 80.0, 160.0, SELDOM, SELDOM][: len(pauses)]
+    assert (
+        failed[0] == 0.0
+        and pauses == [RETRY_FIRST, 10.0, 20.0, 40.0, 80.0, 160.0, RETRY_MOST, RETRY_MOST][: len(pauses)]
+    )
     assert len(pauses) >= 7
 
 
@@ -83,7 +86,7 @@ def test_only_root_installs_what_is_missing(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / ORDER).write_text(json.dumps({"id": "g", "num": 0, "http": 80, "https": None}))
     (tmp_path / "gateway-packages").touch()  # an installation that wasn't completed
     logged = list[str]()
-    GatewayRole(str(tmp_path), lambda: "", lambda told: None, logged.append, str(tmp_path / "there")).look()
+    GatewayRole(str(tmp_path), lambda: "", lambda told: None, logged.append, str(tmp_path / "there")).step()
     words = "this agent doesn't run as root" if os.geteuid() else "fails: no such package"
     assert len(logged) == 1 and words in logged[0]
 
@@ -106,13 +109,13 @@ def test_a_program_that_runs_as_it_should_is_left_alone(tmp_path: Path) -> None:
     program.write_text(RUNS)
     logged, packages = list[str](), Installed(str(tmp_path / "packages"), root=False)
     role = GatewayRole(str(tmp_path), lambda: str(program), lambda told: None, logged.append, there, packages)
-    role.look()
+    role.step()
     process = running(there)
-    role.look()
+    role.step()
     assert running(there) == process > 0 and not logged
     remove(str(tmp_path), there)
 
 
 def test_a_gateways_folder_is_one_programs_whose_lock_says_which(tmp_path: Path) -> None:
-    assert taken(str(tmp_path)) and running(str(tmp_path)) == os.getpid()
-    assert not taken(str(tmp_path))
+    assert take_folder(str(tmp_path)) and running(str(tmp_path)) == os.getpid()
+    assert not take_folder(str(tmp_path))

@@ -131,7 +131,7 @@ def test_an_archive_arrives_as_it_is(plane: Plane, link: Link) -> None:
 
 def test_an_archive_that_breaks_off_isnt_taken_for_whole(plane: Plane, link: Link) -> None:
     plane.answers = [Answer(body=b"half", length=1000)]
-    with pytest.raises(LinkError, match=f"{plane.url} broke off in /agent/files/1: ") as caught:
+    with pytest.raises(LinkError, match=f"{plane.url} closed the connection during /agent/files/1: ") as caught:
         link.fetch(plane.url, "/agent/files/1", "secret", io.BytesIO())
     assert caught.value.problem == "network"
 

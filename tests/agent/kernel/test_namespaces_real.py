@@ -99,13 +99,13 @@ def test_no_files_are_served_of_a_job_that_has_just_ended(apart: int, ended: str
 
 
 def test_a_task_sees_its_own_list_of_users(tmp_path: Path) -> None:
-    if why := namespaces.seeing_instead_fails():
+    if why := namespaces.bind_over_problem():
         pytest.skip(f"this account can't mount: {why}")
     (tmp_path / "users").write_text("me:x:61000:61000::/home/me:/bin/sh\n")
     before = pwd.getpwuid(os.getuid()).pw_name
 
     def work() -> bool:
-        namespaces.see_instead({os.path.realpath("/etc/passwd"): str(tmp_path / "users")})
+        namespaces.bind_over({os.path.realpath("/etc/passwd"): str(tmp_path / "users")})
         return [each.pw_name for each in pwd.getpwall()] == ["me"]
 
     assert in_child(work) == 0
@@ -123,7 +123,7 @@ def test_what_the_machine_unmounts_goes_where_files_are_seen_instead(tmp_path: P
         return str(place) in Path("/proc/self/mountinfo").read_text()
 
     def inside(told: int, answer: int) -> bool:
-        namespaces.see_instead({str(one): str(other)})
+        namespaces.bind_over({str(one): str(other)})
         before = (one.read_text(), mounted())
         os.write(answer, b"x")
         os.read(told, 1)

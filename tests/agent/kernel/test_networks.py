@@ -14,13 +14,13 @@ from tests.harness.descriptors import descriptors, opened_since
 
 
 def test_a_job_in_the_machines_own_network_holds_nothing() -> None:
-    with networks.held(lambda: None) as network:
+    with networks.open_network(lambda: None) as network:
         assert network is None
 
 
 def test_a_network_is_held_while_it_is_used() -> None:
     before = descriptors()
-    with networks.held(os.getpid) as network:
+    with networks.open_network(os.getpid) as network:
         assert network is not None and not os.get_inheritable(network)
         assert os.fstat(network).st_ino == Path("/proc/self/ns/net").stat().st_ino
     assert not any("net:[" in target for _, target in opened_since(before))
@@ -29,7 +29,7 @@ def test_a_network_is_held_while_it_is_used() -> None:
 def test_a_job_that_ended_meanwhile_has_no_network() -> None:
     """Its number may be that of a process of the machine's by now."""
     before, answers = descriptors(), iter([os.getpid(), os.getppid()])
-    with pytest.raises(ProcessLookupError, match="the job has ended"), networks.held(lambda: next(answers)):
+    with pytest.raises(ProcessLookupError, match="the job has ended"), networks.open_network(lambda: next(answers)):
         raise AssertionError("whoever has the number now isn't the job")
     assert not any("net:[" in target for _, target in opened_since(before))
 

@@ -41,7 +41,7 @@ def apart() -> Iterator[tuple[int, int]]:
         line = process.stdout.readline()
         if not line and process.wait() == 7:
             pytest.skip("this account can't make network namespaces")
-        with networks.held(lambda: process.pid) as network:
+        with networks.open_network(lambda: process.pid) as network:
             assert network is not None
             yield network, int(line)
         process.kill()
@@ -95,7 +95,7 @@ def _network(thread: Path) -> Path | None:
 
 def test_a_process_in_our_own_network_needs_no_entering() -> None:
     with (
-        networks.held(os.getpid) as network,
+        networks.open_network(os.getpid) as network,
         networks.listen(network, 0) as ours,
         networks.connect(None, ours.getsockname()[1]) as caller,
     ):
@@ -119,7 +119,7 @@ def test_a_port_that_nobody_serves_refuses() -> None:
 
 
 def test_a_process_that_is_gone_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError), networks.held(lambda: 2**22 + 1):
+    with pytest.raises(FileNotFoundError), networks.open_network(lambda: 2**22 + 1):
         raise AssertionError("there is no such network")
 
 
@@ -127,7 +127,7 @@ def test_a_process_that_is_gone_is_an_error() -> None:
 def test_a_job_that_ends_meanwhile_leaves_its_number_to_nobody(now: int | None) -> None:
     """What was opened by then might be the network of the machine."""
     before, answers = descriptors(), iter([os.getpid(), now])
-    with pytest.raises(ProcessLookupError, match="the job has ended"), networks.held(lambda: next(answers)):
+    with pytest.raises(ProcessLookupError, match="the job has ended"), networks.open_network(lambda: next(answers)):
         raise AssertionError("it must not be used")
     assert not opened_since(before)
 
@@ -143,13 +143,13 @@ def test_no_descriptor_is_left(apart: tuple[int, int]) -> None:
 
 
 def test_a_connection_on_its_way_blocks_nobody_and_arrives_in_the_jobs_network(apart: tuple[int, int]) -> None:
-    with networks.connecting(*apart, 0) as made:
+    with networks.start_connecting(*apart, 0) as made:
         assert not made.getblocking()
         decided(made)
         made.setblocking(True)
         assert made.recv(100) == b"from inside"
     before = descriptors()
-    with networks.connecting(apart[0], 1, 0) as made:
+    with networks.start_connecting(apart[0], 1, 0) as made:
         decided(made)
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
     assert not opened_since(before)
@@ -167,6 +167,6 @@ def test_a_connection_is_known_where_it_arrives(address: str) -> None:
     except (OSError, ValueError):
         pytest.skip("no IPv6 here")
     with server, socket.create_connection(("127.0.0.1", server.getsockname()[1])) as made:
-        assert networks.arrived(os.getpid(), made.getsockname())
-        assert not networks.arrived(os.getpid(), ("127.0.0.9", made.getsockname()[1]))
-        assert not networks.arrived(2**22 + 1, made.getsockname())
+        assert networks.has_connection(os.getpid(), made.getsockname())
+        assert not networks.has_connection(os.getpid(), ("127.0.0.9", made.getsockname()[1]))
+        assert not networks.has_connection(2**22 + 1, made.getsockname())

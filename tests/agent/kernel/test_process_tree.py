@@ -70,7 +70,7 @@ def test_the_polite_signal_is_the_one_that_is_listened_to(
 
 def test_nobody_listens_to_nothing() -> None:
     assert process_tree.polite_signal(0) is None
-    process_tree.ask_to_end([0x3FFFFFFF])
+    process_tree.end_politely([0x3FFFFFFF])
     process_tree.send([0x3FFFFFFF], signal.SIGKILL)
 
 
@@ -78,7 +78,7 @@ def test_nobody_listens_to_nothing() -> None:
 def test_each_is_asked_by_its_own_signal(started: list[subprocess.Popen[Any]]) -> None:
     one = listener(started, "SIGTERM=3", "SIGINT=4")
     two = listener(started, "SIGTERM=default", "SIGINT=4")
-    process_tree.ask_to_end([one.pid, two.pid])
+    process_tree.end_politely([one.pid, two.pid])
     assert (one.wait(20), two.wait(20)) == (3, 4)
 
 
@@ -88,7 +88,7 @@ def test_below_a_listener_all_get_the_same_word(started: list[subprocess.Popen[A
     started.append(shell)
     said(shell)
     (child,) = process_tree.descendants(shell.pid)
-    process_tree.ask_to_end([shell.pid, child])
+    process_tree.end_politely([shell.pid, child])
     assert shell.wait(20) == 3
     assert process_tree.read_stat(child) is None or child not in process_tree.descendants(shell.pid)
 

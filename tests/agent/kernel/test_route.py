@@ -93,7 +93,7 @@ def test_who_shows_another_certificate_hears_no_ticket(relayed: tuple[Plane, lis
     pin = pin_of((tmp_path / "plane.pem").read_text())
     with pytest.raises(ConnectionError, match=f"fingerprint {pin}, not {'0' * 64} as expected"):
         streams.dialled(f"https://{via(plane)}", "/agent/streams/1", "ticket", pin="0" * 64)
-    with pytest.raises(ValueError, match="only https shows one"):
+    with pytest.raises(ValueError, match="only https presents one"):
         streams.dialled(f"http://{via(plane)}", "/agent/streams/1", "ticket", pin=pin)
     assert plane.asked == []
 
@@ -108,14 +108,14 @@ def test_the_way_is_read_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["10.0.0.1", ":1", "host:", "host:port"])
 def test_a_way_that_is_none_is_explained(text: str) -> None:
     with pytest.raises(ValueError, match=f"must look like host:port, not '{text}'"):
-        route.connected("http://plane", text, 1.0)
+        route.connect("http://plane", text, 1.0)
 
 
 @pytest.mark.parametrize(("name", "error"), [("a" * 64, OSError), ("ä" * 64, ValueError)])
 def test_only_a_name_beyond_ascii_is_put_into_it(name: str, error: type[Exception]) -> None:
     """Which needs tables that an agent otherwise never loads; a resolver judges plain names."""
     with pytest.raises(error):
-        route.connected(f"http://{name}", "", 1.0)
+        route.connect(f"http://{name}", "", 1.0)
 
 
 @pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
@@ -133,6 +133,6 @@ def test_where_no_port_is_named_it_is_that_of_the_scheme(scheme: str, port: int)
         hangs_up = threading.Thread(target=hang_up, daemon=True)
         hangs_up.start()
         with contextlib.suppress(ssl.SSLError, ConnectionResetError):
-            route.connected(f"{scheme}://{address}", "", 20.0).close()
+            route.connect(f"{scheme}://{address}", "", 20.0).close()
         hangs_up.join(20.0)
         assert not hangs_up.is_alive()

@@ -111,7 +111,7 @@ def test_a_disk_that_is_short_keeps_nothing_that_the_server_holds(tmp_path: Path
     reader, replay = SpoolReader(str(tmp_path), lambda folder: free[0]), ReplayReader(str(tmp_path))
     reader.trim(10_000_000)
     assert spool.segments(str(tmp_path / "replay"))
-    assert not reader.ease()
+    assert not reader.make_room()
     begins = replay.read(0, 1_000_000)[0]
     assert begins == 0
     free[0] -= 1
@@ -125,7 +125,7 @@ def test_a_disk_that_is_short_keeps_nothing_that_the_server_holds(tmp_path: Path
     reader.trim(25_000_000)
     assert joined(replay.read(first, 1 << 30)[1]) == whole[first:], "and from then on it is kept again"
     free[0] = 0
-    assert reader.ease() and not spool.segments(str(tmp_path / "replay")), "also where nothing new is held"
+    assert reader.make_room() and not spool.segments(str(tmp_path / "replay")), "also where nothing new is held"
     writer.close()
 
 
@@ -143,7 +143,7 @@ def test_a_log_larger_than_its_disk_goes_through_it(tmp_path: Path) -> None:
                 writer.append(1, data)
             except OSError as problem:
                 assert problem.errno == errno.ENOSPC
-                reader.ease()  # as the agent's look does: the server holds all there is
+                reader.make_room()  # as the agent's look does: the server holds all there is
             else:
                 whole += data
                 server.take(reader)
@@ -192,11 +192,11 @@ def test_a_spool_over_its_quota_drops_the_oldest_and_says_how_much(tmp_path: Pat
         data = b"%049d\n" % number
         writer.append(number, data)
         whole += data
-    assert reader.keep_within(100_000, 7) == 0
-    dropped = reader.keep_within(1200, 7)
+    assert reader.shrink_to(100_000, 7) == 0
+    dropped = reader.shrink_to(1200, 7)
     sizes = [path.stat().st_size for path in tmp_path.glob("0*")]
     assert 1300 < dropped < 2000 and sum(sizes) <= 1200 < sum(sizes) + max(sizes), "and no more than it must"
-    assert reader.keep_within(1200, 7) == 0
+    assert reader.shrink_to(1200, 7) == 0
     server.take_all(reader)
     line = (
         b"\r\n\xe2\x80\xa6 %d bytes of log were dropped here: the control plane was out of reach \xe2\x80\xa6\r\n"
@@ -211,7 +211,7 @@ def test_one_outage_is_one_line_and_the_next_one_another(tmp_path: Path) -> None
     for outage in range(2):
         for number in range(100):
             writer.append(number, b"%d" % outage * 50)
-            reader.keep_within(1000, number)
+            reader.shrink_to(1000, number)
             reader = SpoolReader(str(tmp_path))  # an agent that is started again and again
         server.take_all(reader)
     assert server.held.count(b"were dropped here") == 2 and server.held.count(b"MB") == 0
@@ -222,11 +222,11 @@ def test_a_crash_between_the_note_and_the_deletion_leaves_no_gap(tmp_path: Path)
     for number in range(50):
         writer.append(number, b"x" * 50)
     kept = {path.name: path.read_bytes() for path in tmp_path.glob("0*")}
-    assert reader.keep_within(1200, 7)
+    assert reader.shrink_to(1200, 7)
     for name, data in kept.items():
         (tmp_path / name).write_bytes(data)
     again = SpoolReader(str(tmp_path))
-    again.keep_within(1000, 8)
+    again.shrink_to(1000, 8)
     server.take_all(again)
     assert server.held.count(b"were dropped here") == 1 and len(server.held) < 1500
 
@@ -271,7 +271,7 @@ def test_the_log_never_has_a_gap_whatever_is_dropped(
         if step == "write":
             writer.append(number, b"%199d\n" % number)
         elif step == "cap":
-            reader.keep_within(1500, number)
+            reader.shrink_to(1500, number)
         elif step == "restart":
             reader = SpoolReader(folder)
         elif step == "skip":

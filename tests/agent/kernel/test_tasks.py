@@ -14,10 +14,10 @@ from chalicelib.agent.kernel.tasks import (
     delete_tree,
     list_tasks,
     make_pipe,
+    notify,
     read_json,
     read_text,
     take_lock,
-    tell,
     write_atomic,
     write_slot,
 )
@@ -89,13 +89,13 @@ def test_what_is_no_record_counts_as_none(tmp_path: Path) -> None:
 
 def test_a_pipe_wakes_its_reader(tmp_path: Path) -> None:
     path = str(tmp_path / "wake")
-    tell(path, "nobody")
+    notify(path, "nobody")
     Path(path).write_text("a file, which something left there")
     pipe = make_pipe(path)
     found = Path(path).stat()
     assert stat.S_ISFIFO(found.st_mode) and stat.S_IMODE(found.st_mode) == 0o600 and not os.get_inheritable(pipe)
-    tell(path, "one")
-    tell(path, "two")
+    notify(path, "one")
+    notify(path, "two")
     assert os.read(pipe, 100) == b"one\ntwo\n"
     with pytest.raises(BlockingIOError):
         os.read(pipe, 100)
@@ -103,12 +103,12 @@ def test_a_pipe_wakes_its_reader(tmp_path: Path) -> None:
     assert Path(path).stat().st_ino == found.st_ino, "it is the same for whoever comes next"
     os.close(again)
     for _ in range(20):
-        tell(path, "x" * 4000)  # more than it holds
+        notify(path, "x" * 4000)  # more than it holds
     os.close(pipe)
-    tell(path, "nobody reads")
+    notify(path, "nobody reads")
     assert open_under(tmp_path) == []
     with pytest.raises(NotADirectoryError):
-        tell(f"{path}/deeper", "x")
+        notify(f"{path}/deeper", "x")
 
 
 def test_a_new_task_knows_nothing_and_is_asked_for_nothing(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_news_wakes_the_other_side(tmp_path: Path) -> None:
     folder.create({})
     agent, supervisor = make_pipe(str(tmp_path / "wake")), make_pipe(folder.wake)
     folder.write_request({"abort": True})
-    folder.tell_agent()
+    folder.notify_agent()
     assert (os.read(supervisor, 100), os.read(agent, 100)) == (b"request\n", b"t\n")
     assert folder.request() == {"abort": True}
     for pipe in (agent, supervisor):

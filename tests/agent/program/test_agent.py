@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.kernel.process_tree import living, marked
+from chalicelib.agent.kernel.process_tree import all_pids, marked
 from chalicelib.agent.kernel.spool import SpoolWriter
 from chalicelib.agent.program import build, main
 from chalicelib.agent.program.roster import SPOOL_LEAST, Roster
@@ -194,7 +194,7 @@ def cleared(agent: Agent) -> subprocess.CompletedProcess[str]:
 
 def supervisors(task: str) -> list[int]:
     found = []
-    for pid in living():
+    for pid in all_pids():
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if b"supervise" in words and any(word.endswith(task.encode()) for word in words):
@@ -223,7 +223,7 @@ def test_a_machine_is_cleared_of_every_task_and_file(agent: Agent, who: str) -> 
 def test_a_machine_isnt_cleared_under_its_agent(agent: Agent) -> None:
     agent.plane.until(lambda: agent.plane.facts)
     done = cleared(agent)
-    assert (done.returncode, "an agent is running" in done.stderr) == (main.USED, True)
+    assert (done.returncode, "an agent is running" in done.stderr) == (main.FOLDER_IN_USE, True)
     assert list(agent.data.iterdir()) != []
 
 

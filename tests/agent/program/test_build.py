@@ -133,9 +133,9 @@ def test_supervisors_find_it_compiled(tmp_path: Path) -> None:
     program, other = tmp_path / "agent.pyz", tmp_path / "other.pyz"
     build.write(str(program))
     other_pythons(program, other)
-    lay_out = BUILD + "print(build.lay_out('.'))"
+    unpack = BUILD + "print(build.unpack('.'))"
     for path, there in ((program, True), (other, False)):
-        argv = [sys.executable, "-I", "-S", "-c", lay_out, str(path)]
+        argv = [sys.executable, "-I", "-S", "-c", unpack, str(path)]
         folder = tmp_path / subprocess.check_output(argv, cwd=tmp_path, text=True).strip()
         cached = Path(importlib.util.cache_from_source(str(folder / "dstack_agent/program/supervisor.py")))
         assert cached.exists() is there, "what isn't for this Python is left out"
@@ -167,9 +167,9 @@ def test_sources_are_laid_out_once_and_changed_ones_apart(tmp_path: Path) -> Non
     words = """
 import os, sys; sys.path.insert(0, sys.argv[1])
 from dstack_agent.program import build
-was, place = os.listdir('.'), build.place('.')
+was, place = os.listdir('.'), build.unpacked_path('.')
 assert os.listdir('.') == was, 'who asks for the place writes nothing'
-assert build.lay_out('.') == place
+assert build.unpack('.') == place
 print(place)"""
     first, again, second = (
         subprocess.check_output([sys.executable, "-I", "-S", "-c", words, str(program)], cwd=tmp_path, text=True)

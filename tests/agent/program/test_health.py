@@ -64,9 +64,9 @@ class Machine:
         with self.log.open("a") as file:
             file.writelines(f"3,{number},{stamp},-;{line}\n SUBSYSTEM=pci\n" for number, line in enumerate(lines))
 
-    def look(self, passed: float = TOOLS_EVERY) -> list[tuple[str, str]]:
+    def check(self, passed: float = TOOLS_EVERY) -> list[tuple[str, str]]:
         self.now += passed
-        return self.health.look(self.vendors)
+        return self.health.check(self.vendors)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_a_healthy_machine(machine: Machine) -> None:
-    assert machine.look() == []
+    assert machine.check() == []
 
 
 @pytest.mark.parametrize(
@@ -96,20 +96,20 @@ def test_a_healthy_machine(machine: Machine) -> None:
 )
 def test_what_a_card_reports(machine: Machine, field: str, value: str, status: str, words: str) -> None:
     machine.columns[field] = value
-    found = machine.look()
+    found = machine.check()
     assert [each for each, _ in found] == ([status] if status else [])
     assert all(words in text and text.startswith("GPU 0: ") for _, text in found)
     machine.columns.pop(field)
-    assert machine.look() == [], "it is over once the tool says so"
+    assert machine.check() == [], "it is over once the tool says so"
 
 
 @pytest.mark.parametrize("unknown", ["gpu_recovery_action", "remapped_rows.pending"])
 def test_a_driver_without_some_fields_is_asked_for_the_others(machine: Machine, unknown: str) -> None:
     machine.unknown = {unknown}
     machine.columns["ecc.errors.uncorrected.volatile.total"] = "1"
-    assert [status for status, _ in machine.look()] == ["failure"]
+    assert [status for status, _ in machine.check()] == ["failure"]
     machine.asked.clear()
-    assert [status for status, _ in machine.look()] == ["failure"]
+    assert [status for status, _ in machine.check()] == ["failure"]
     assert machine.asked.count("nvidia-smi") == 1, "what it knows was found once"
 
 
@@ -118,48 +118,48 @@ LOST = "Unable to determine the device handle for GPU3: 0000:5F:00.0: Unknown Er
 
 def test_a_card_that_its_driver_lost(machine: Machine) -> None:
     machine.more = LOST
-    assert machine.look() == [("failure", "GPU 3: its driver can't reach it any more")]
+    assert machine.check() == [("failure", "GPU 3: its driver can't reach it any more")]
     machine.exits["nvidia-smi"], machine.says["nvidia-smi"] = 15, LOST
-    assert machine.look() == [("failure", "GPU 3: its driver can't reach it any more")]
+    assert machine.check() == [("failure", "GPU 3: its driver can't reach it any more")]
 
 
 def test_a_card_that_is_no_longer_listed(machine: Machine) -> None:
-    assert machine.look() == []
+    assert machine.check() == []
     machine.columns = {}
-    assert machine.look() == [("failure", "GPU 0: nvidia-smi doesn't list it any more")]
+    assert machine.check() == [("failure", "GPU 0: nvidia-smi doesn't list it any more")]
 
 
 def test_a_tool_that_fails_counts_when_it_fails_again(machine: Machine) -> None:
     machine.exits["nvidia-smi"] = 9
-    assert machine.look() == []
-    assert machine.look(10.0) == [("failure", "nvidia-smi fails with exit status 9")], "asked again at once"
+    assert machine.check() == []
+    assert machine.check(10.0) == [("failure", "nvidia-smi fails with exit status 9")], "asked again at once"
     machine.exits["nvidia-smi"] = 126
-    assert machine.look() == []
-    assert machine.look(10.0) == [("failure", "nvidia-smi doesn't answer")]
+    assert machine.check() == []
+    assert machine.check(10.0) == [("failure", "nvidia-smi doesn't answer")]
     machine.exits.clear()
-    assert machine.look(10.0) == []
+    assert machine.check(10.0) == []
 
 
 def test_a_driver_that_has_answered_everything_is_not_asked_for_less_when_it_fails(machine: Machine) -> None:
-    machine.look()
+    machine.check()
     machine.asked.clear()
     machine.exits["nvidia-smi"] = 9
-    machine.look()
+    machine.check()
     assert machine.asked.count("nvidia-smi") == 1
 
 
 def test_a_tool_that_isnt_there_proves_nothing(machine: Machine) -> None:
     machine.exits["nvidia-smi"] = 127
-    assert machine.look() == machine.look() == []
+    assert machine.check() == machine.check() == []
 
 
 def test_tools_are_asked_seldom_and_only_those_of_the_machines_gpus(machine: Machine) -> None:
     for _ in range(13):
-        machine.look(10.0)
+        machine.check(10.0)
     assert machine.asked == ["nvidia-smi"] * 2
     machine.vendors = set()
     machine.asked.clear()
-    assert machine.look() == [] and machine.asked == []
+    assert machine.check() == [] and machine.asked == []
 
 
 # --- the kernel's log ------------------------------------------------------------------------------------------------
@@ -210,43 +210,43 @@ def test_addresses_of_all_sources_are_the_same() -> None:
     ],
 )  # fmt: skip
 def test_what_an_error_means(machine: Machine, line: str, status: str) -> None:
-    machine.look()
+    machine.check()
     machine.logs(line)
     machine.logs(line)
-    assert [each for each, _ in machine.look(10.0)] == ([status] if status else [])
+    assert [each for each, _ in machine.check(10.0)] == ([status] if status else [])
 
 
 def test_a_failure_stands_for_a_day_and_a_warning_for_an_hour(machine: Machine) -> None:
     machine.logs(FELL, "NVRM: Xid (PCI:0000:83:00): 63, row remapped")
-    assert [status for status, _ in machine.look(10.0)] == ["failure", "warning"]
-    assert [status for status, _ in machine.look(STANDS["warning"])] == ["failure"]
-    assert machine.look(STANDS["failure"]) == []
+    assert [status for status, _ in machine.check(10.0)] == ["failure", "warning"]
+    assert [status for status, _ in machine.check(STANDS["warning"])] == ["failure"]
+    assert machine.check(STANDS["failure"]) == []
 
 
 def test_an_error_is_as_old_as_the_log_says_when_an_agent_starts(machine: Machine) -> None:
     machine.logs(FELL, at=machine.now - STANDS["failure"])
     machine.logs("NVRM: Xid (PCI:0000:84:00): 48, DBE", at=machine.now - 60)
     machine.health = machine.restarted()
-    assert machine.look(0.0) == [("failure", "GPU 0000:84:00: Xid 48, DBE")]
+    assert machine.check(0.0) == [("failure", "GPU 0000:84:00: Xid 48, DBE")]
 
 
 def test_a_card_that_its_driver_calls_sound_again_is_taken_back(machine: Machine) -> None:
-    machine.look()
+    machine.check()
     machine.logs(FELL)
-    assert machine.look(10.0)[0][0] == "failure"
+    assert machine.check(10.0)[0][0] == "failure"
     machine.columns["gpu_recovery_action"] = "None"
-    assert machine.look()[0][0] == "warning"
+    assert machine.check()[0][0] == "warning"
     machine.logs(FELL, at=machine.now + 5)
-    assert machine.look(10.0)[0][0] == "failure", "it happened again since"
+    assert machine.check(10.0)[0][0] == "failure", "it happened again since"
 
 
 def test_where_only_root_reads_the_log_dmesg_is_asked_and_each_line_counts_once(tmp_path: Path) -> None:
     texts = ["[171167.620236] " + FELL, "[171168.000000] NVRM: Xid (PCI:0000:84:00): 48, DBE"]
     answers = [(0, "\n".join(texts[:1])), (0, "\n".join(texts)), (1, "dmesg: Operation not permitted")]
     log = KernelLog(lambda argv: answers.pop(0), str(tmp_path))
-    assert [(xid.at, xid.number) for xid in log.news()] == [(171167.620236, 79)]
-    assert [(xid.at, xid.number) for xid in log.news()] == [(171168.0, 48)]
-    assert log.news() == []
+    assert [(xid.at, xid.number) for xid in log.new_errors()] == [(171167.620236, 79)]
+    assert [(xid.at, xid.number) for xid in log.new_errors()] == [(171168.0, 48)]
+    assert log.new_errors() == []
 
 
 # --- other vendors ---------------------------------------------------------------------------------------------------
@@ -262,18 +262,18 @@ def test_errors_that_ras_counted(tmp_path: Path, shape: Callable[[Any], Any]) ->
         {"gpu": 3, "ecc": {"total_uncorrectable_count": "N/A"}},
     ]
     machine.says["amd-smi"] = json.dumps(shape(cards))
-    assert machine.look() == [("failure", "GPU 1: uncorrectable errors since its driver was loaded")]
+    assert machine.check() == [("failure", "GPU 1: uncorrectable errors since its driver was loaded")]
     machine.says["amd-smi"] = "not JSON"
-    assert machine.look() == []
+    assert machine.check() == []
 
 
 def test_errors_of_gaudi_cards(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "intel")
     machine.says["hl-smi"] = "0, 0\n1, 4\n2, N/A\n"
-    assert machine.look() == [("failure", "GPU 1: uncorrected memory errors since its driver was loaded")]
+    assert machine.check() == [("failure", "GPU 1: uncorrected memory errors since its driver was loaded")]
     machine.exits["hl-smi"] = 1
-    assert machine.look() == []
-    assert machine.look() == [("failure", "hl-smi fails with exit status 1")]
+    assert machine.check() == []
+    assert machine.check() == [("failure", "hl-smi fails with exit status 1")]
 
 
 # --- the machine -----------------------------------------------------------------------------------------------------
@@ -293,30 +293,30 @@ def test_errors_of_gaudi_cards(tmp_path: Path) -> None:
 )
 def test_a_disk_that_fills(machine: Machine, size: int, free: int, status: str) -> None:
     machine.disks = {"/data": (size, free)}
-    assert [each for each, _ in machine.look()] == ([status] if status else [])
+    assert [each for each, _ in machine.check()] == ([status] if status else [])
 
 
 def test_a_disk_at_its_threshold_doesnt_come_and_go(machine: Machine) -> None:
     machine.disks = {"/data": (100 << 30, 255 * MIB)}
-    assert machine.look() == [("failure", "the disk under /data (the agent's) is full")]
+    assert machine.check() == [("failure", "the disk under /data (the agent's) is full")]
     machine.disks = {"/data": (100 << 30, 300 * MIB)}
-    assert machine.look()[0][0] == "failure"
+    assert machine.check()[0][0] == "failure"
     machine.disks = {"/data": (100 << 30, 1100 * MIB)}
-    assert machine.look()[0][0] == "warning"
+    assert machine.check()[0][0] == "warning"
     machine.disks = {"/data": (100 << 30, 1300 * MIB)}
-    assert machine.look() == []
+    assert machine.check() == []
 
 
 def test_an_engine_that_is_gone_for_longer_than_a_restart(machine: Machine) -> None:
     machine.engine = "the Docker engine at /d.sock doesn't answer: refused"
-    assert machine.look(10.0) == []
+    assert machine.check(10.0) == []
     machine.engine = ""
-    assert machine.look(10.0) == []
+    assert machine.check(10.0) == []
     machine.engine = "the Docker engine at /d.sock doesn't answer: refused"
-    assert machine.look(10.0) == []
-    assert machine.look(10.0) == [("failure", "the Docker engine at /d.sock doesn't answer: refused")]
+    assert machine.check(10.0) == []
+    assert machine.check(10.0) == [("failure", "the Docker engine at /d.sock doesn't answer: refused")]
     machine.engine = ""
-    assert machine.look(10.0) == []
+    assert machine.check(10.0) == []
 
 
 # --- to the server ---------------------------------------------------------------------------------------------------

@@ -144,11 +144,11 @@ def test_each_vendors_tool_is_asked_once_and_in_its_own_way(tmp_path: Path) -> N
 
 def test_use_is_asked_of_nvidia_and_nothing_where_that_fails(tmp_path: Path) -> None:
     tools = Tools(nvidia_smi=(0, "GPU-aa, 1, 2\n"))
-    assert machine(tmp_path, tools).gpu_use({"nvidia"}) == {
+    assert machine(tmp_path, tools).gpu_usage({"nvidia"}) == {
         "GPU-aa": {"memory_usage_bytes": 1 << 20, "util_percent": 2}
     }
     assert tools.asked[-1][1] == "--query-gpu=uuid,memory.used,utilization.gpu"
-    assert machine(tmp_path, Tools(nvidia_smi=(1, "GPU-aa, 1, 2\n"))).gpu_use({"nvidia"}) == {}
+    assert machine(tmp_path, Tools(nvidia_smi=(1, "GPU-aa, 1, 2\n"))).gpu_usage({"nvidia"}) == {}
 
 
 def test_a_tool_is_run_and_its_output_read(tmp_path: Path) -> None:
@@ -296,8 +296,8 @@ def test_sizes(text: object, want: int | None) -> None:
 
 @pytest.mark.parametrize("text", ["N/A", "[N/A]", "unknown", "[Not Supported]", "", "  ", None])
 def test_what_a_tool_doesnt_know(text: str | None) -> None:
-    assert gpus.known(text) == ""
-    assert gpus.known(" 550.1 ") == "550.1"
+    assert gpus.value_of(text) == ""
+    assert gpus.value_of(" 550.1 ") == "550.1"
 
 
 @pytest.mark.parametrize("board", gpus.TENSTORRENT_MIB)
@@ -383,7 +383,7 @@ def test_a_board_of_tenstorrent_is_one_card_however_many_chips_it_has() -> None:
 
 def test_use_of_nvidia_cards() -> None:
     text = "GPU-aa, 1024, 37\nGPU-bb, [N/A], [N/A]\nGPU-cc, 5 MiB, 99 %\nnonsense\n"
-    assert gpus.nvidia_use(text) == {
+    assert gpus.nvidia_usage(text) == {
         "GPU-aa": {"memory_usage_bytes": 1 << 30, "util_percent": 37},
         "GPU-bb": {},
         "GPU-cc": {"memory_usage_bytes": 5 << 20, "util_percent": 99},
@@ -391,7 +391,7 @@ def test_use_of_nvidia_cards() -> None:
 
 
 def test_use_of_gaudi_cards() -> None:
-    assert gpus.intel_use("0000:19:00.0, 672 MiB, 3 %\n0000:1a:00.0, N/A, N/A\n") == {
+    assert gpus.intel_usage("0000:19:00.0, 672 MiB, 3 %\n0000:1a:00.0, N/A, N/A\n") == {
         "0000:19:00.0": {"memory_usage_bytes": 672 << 20, "util_percent": 3},
         "0000:1a:00.0": {},
     }
@@ -406,16 +406,16 @@ def test_use_of_amd_cards(wrapped: bool) -> None:
         {"gpu": 2, "usage": "N/A", "mem_usage": {"used_vram": "N/A"}},
         {"gpu": 3, "usage": {"gfx_activity": {"value": "N/A", "unit": "%"}}},
     ]  # fmt: skip
-    assert gpus.amd_use(json.dumps({"gpu_data": cards} if wrapped else cards)) == {
+    assert gpus.amd_usage(json.dumps({"gpu_data": cards} if wrapped else cards)) == {
         "0": {"memory_usage_bytes": 283 << 20, "util_percent": 40},
         "1": {"memory_usage_bytes": 5 << 20, "util_percent": 7},
         "2": {},
         "3": {},
     }
-    assert gpus.amd_use("no JSON") == {}
+    assert gpus.amd_usage("no JSON") == {}
 
 
 def test_use_is_asked_of_the_tools_of_the_vendors(tmp_path: Path) -> None:
     tools = Tools(nvidia_smi=(0, "GPU-aa, 1, 2\n"), hl_smi=(0, "0000:19:00.0, 3, 4\n"))
-    assert set(machine(tmp_path, tools).gpu_use(["intel", "tenstorrent"])) == {"0000:19:00.0"}
+    assert set(machine(tmp_path, tools).gpu_usage(["intel", "tenstorrent"])) == {"0000:19:00.0"}
     assert [argv[0] for argv in tools.asked] == ["hl-smi"]

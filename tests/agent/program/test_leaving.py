@@ -76,14 +76,14 @@ def test_the_server_hears_it_once_it_answers(told: Told, tmp_path: Path) -> None
     """One that knows nothing of the machine has nothing to hear."""
     calls = len(told.statuses)
     patience = 60.0 if calls > 1 else 0.0
-    assert leaving.tell(folder(tmp_path, f"http://127.0.0.1:{told.server_port}"), patience, every=0.01) == ""
+    assert leaving.notify_server(folder(tmp_path, f"http://127.0.0.1:{told.server_port}"), patience, every=0.01) == ""
     assert told.heard == [("/agent/left", "Bearer i.secret", {"instance": "i"})] * calls
 
 
 @pytest.mark.parametrize("told", [(500,)], indirect=True)
 def test_a_server_that_fails_hasnt_heard_it(told: Told, tmp_path: Path) -> None:
-    assert "HTTP 500" in leaving.tell(folder(tmp_path, f"http://127.0.0.1:{told.server_port}"), 0.0)
-    assert "can't be notified" in leaving.tell(folder(tmp_path, "http://127.0.0.1:1"), 0.0)
+    assert "HTTP 500" in leaving.notify_server(folder(tmp_path, f"http://127.0.0.1:{told.server_port}"), 0.0)
+    assert "can't be notified" in leaving.notify_server(folder(tmp_path, "http://127.0.0.1:1"), 0.0)
 
 
 def test_what_isnt_http_hasnt_heard_it(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_isnt_http_hasnt_heard_it(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        assert "can't be notified (220 mail" in leaving.tell(
+        assert "can't be notified (220 mail" in leaving.notify_server(
             folder(tmp_path, f"http://127.0.0.1:{listener.getsockname()[1]}"), 0.0
         )
         thread.join()

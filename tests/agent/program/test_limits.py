@@ -122,7 +122,13 @@ def test_metrics_of_many_gpus_come_in_several_messages() -> None:
 def test_as_many_samples_are_sent_as_there_is_room_for() -> None:
     samples = [{"task": "t", "at": at} for at in range(10, 13)]
     each = limits.size_of(samples[0]) + 1  # and a comma
-    assert [limits.first_of(samples, room) for room in (0, each - 1, each, 3 * each - 1, 3 * each)] == [0, 0, 1, 2, 3]
+    assert [limits.count_fitting(samples, room) for room in (0, each - 1, each, 3 * each - 1, 3 * each)] == [
+        0,
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_machine_full_of_tasks_takes_another_once_there_is_room() -> None:

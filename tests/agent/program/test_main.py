@@ -20,7 +20,7 @@ from tests.agent import docker_engine
 
 
 def options(*words: str) -> argparse.Namespace:
-    return main.parser().parse_args(words)
+    return main.make_parser().parse_args(words)
 
 
 def test_what_is_assumed_where_nothing_is_said() -> None:
@@ -83,7 +83,7 @@ def test_the_first_start_needs_a_server(tmp_path: Path, capsys: pytest.CaptureFi
     assert "--server is needed the first time" in capsys.readouterr().err
     assert (tmp_path / "d/instance").read_text() == "i\n"
     assert (tmp_path / "d/tasks").stat().st_mode & 0o777 == 0o700, "nobody else looks in"
-    assert main.main(["--data", str(tmp_path / "d"), "--instance", "j"]) == main.USED == 3
+    assert main.main(["--data", str(tmp_path / "d"), "--instance", "j"]) == main.FOLDER_IN_USE == 3
     assert "belongs to instance i, not j" in capsys.readouterr().err
 
 
@@ -119,13 +119,13 @@ def test_a_signal_to_the_group_of_whoever_started_it_isnt_its_own() -> None:
 
 
 def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:
-    main.keep(str(tmp_path), "server", "http://one")
+    main.store(str(tmp_path), "server", "http://one")
     kept = tmp_path / "server"
     first = kept.stat()
     assert (kept.read_text(), first.st_mode & 0o777) == ("http://one\n", 0o600)
-    main.keep(str(tmp_path), "server", "http://one")
+    main.store(str(tmp_path), "server", "http://one")
     assert kept.stat().st_ino == first.st_ino
-    main.keep(str(tmp_path), "server", "http://two")
+    main.store(str(tmp_path), "server", "http://two")
     assert kept.read_text() == "http://two\n"
 
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from chalicelib.agent.program.notices import SOURCES, Ec2, Listener, announced
+from chalicelib.agent.program.notices import SOURCES, Ec2, NoticePoller, parse_notice
 
 AT = 1_795_422_120_000_000
 NOTICE = json.dumps({"action": "terminate", "time": "2026-11-23T08:22:00Z"})
@@ -97,12 +97,12 @@ def test_a_service_that_fails_is_no_notice_and_no_silence(metadata: Metadata) ->
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"action": "terminate", "time": 5}', '{"time": "soon"}'])
 def test_a_notice_that_makes_no_sense_is_an_error(text: str) -> None:
     with pytest.raises(ValueError):
-        announced(text)
+        parse_notice(text)
 
 
 def test_that_nobody_answers_is_said_once_and_so_is_that_somebody_does_again(metadata: Metadata) -> None:
     said: list[str] = []
-    listen = Listener(Ec2(metadata.base), said.append)
+    listen = NoticePoller(Ec2(metadata.base), said.append)
     metadata.status = 403
     assert [listen(), listen(), listen()] == [None, None, None]
     assert len(said) == 1 and "403" in said[0]

@@ -21,7 +21,8 @@ from chalicelib.agent.kernel.task_runtime import CONTAINER, TaskError, TaskUsage
 from chalicelib.agent.kernel.tasks import make_pipe
 from chalicelib.agent.program import gpus
 from chalicelib.agent.program.inventory import Inventory, Runner
-from chalicelib.agent.program.program import Address, AgentProgram, Every, Rounds, new_session
+from chalicelib.agent.program.periodic import Intervals, Periodic
+from chalicelib.agent.program.program import Address, AgentProgram, new_session
 from chalicelib.agent.program.roster import Fetch, Roster
 from tests.agent.desk import Runtime
 from tests.agent.server import PATIENCE, Plane, Server
@@ -58,14 +59,14 @@ class Played(Roster):
     def cap_log(self, task: str, tasks: int) -> int:
         if self.most is None:
             return super().cap_log(task, tasks)
-        dropped = self.log(task).keep_within(self.most, 1)
+        dropped = self.log(task).shrink_to(self.most, 1)
         self.dropped += dropped
         return dropped
 
     def says(self, task: str, **state: Any) -> None:
         """As its supervisor would."""
         self.folder(task).write_state(state)
-        self.folder(task).tell_agent()
+        self.folder(task).notify_agent()
 
 
 class Logs:
@@ -110,8 +111,8 @@ class Desk:
     def address(self, url: str) -> None:
         (self.data / "server").write_text(url + "\n")
 
-    def begin(self, *how: Any, **every: Any) -> None:
-        self.program = self.made(*how, **every)
+    def begin(self, *how: Any, **intervals: Any) -> None:
+        self.program = self.made(*how, **intervals)
         self.program.logs = self.logs  # type: ignore[assignment]
         self.thread = threading.Thread(target=self.program.run)
         self.thread.start()
@@ -122,7 +123,7 @@ class Desk:
         wait: float = 5.0,
         notices: Any = None,
         again: float = 0,
-        **every: float,
+        **intervals: float,
     ) -> AgentProgram:
         """`again`: so many times as long it waits after a failure."""
         self.session = session = new_session(str(self.data), "i-1", self.roster, "1.0", wait)
@@ -130,9 +131,9 @@ class Desk:
             session._jitter = lambda: again
         runtimes = {"played": self.roster.played}
         inventory = Inventory(str(self.data), tool)
-        every = {"look": 1000.0, **every}  # what isn't told needn't be found
+        intervals = {"check": 1000.0, **intervals}  # no check unless a test sets it
         return AgentProgram(
-            str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every), notices
+            str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Intervals(**intervals), notices
         )
 
     def run(self, task: str = "t", **spec: Any) -> None:
@@ -172,7 +173,7 @@ def test_a_task_from_its_start_to_its_removal(desk: Desk) -> None:
     assert (desk.roster.launched, desk.roster.folder("t").launch()["spec"]["commands"]) == (["t"], ["x"])
     spool = SpoolWriter(desk.roster.folder("t").log)
     spool.append(1, b"one ")
-    desk.roster.folder("t").tell_agent()
+    desk.roster.folder("t").notify_agent()
     desk.plane.until(lambda: desk.plane.logs.get("t") == b"one ")
     spool.append(2, b"two")
     desk.roster.says("t", state="exited", exit_status=3, reason="r", log_end=7)
@@ -197,7 +198,7 @@ def test_facts_and_credential(desk: Desk) -> None:
 
 def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> None:
     desk.roster.played.used = TaskUsage(1, 3, 2)
-    desk.begin(look=0.01, wait=1000.0)
+    desk.begin(check=0.01, wait=1000.0)
     desk.run()
     desk.state("t", "running")
     desk.roster.folder("t").write_state({"state": "exited", "reason": "r", "log_end": 0})
@@ -208,7 +209,7 @@ def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> 
 
 def test_running_tasks_are_measured_from_time_to_time(desk: Desk) -> None:
     desk.roster.played.used = TaskUsage(1, 3, 2)
-    desk.begin(look=0.01, measure=0.0, wait=0.1)  # what was measured goes with the next message
+    desk.begin(check=0.01, metrics=0.0, wait=0.1)  # what was measured goes with the next message
     desk.run()
     desk.plane.until(lambda: len(desk.plane.metrics) > 1)
     assert {sample["task"] for sample in desk.plane.metrics} == {"t"}
@@ -359,14 +360,14 @@ def test_a_supervisor_that_cant_start_ends_its_task_in_words(desk: Desk) -> None
         Roster.launch(desk.roster, task, fetch)  # with a program that there isn't
 
     desk.roster.launch = launch  # type: ignore[method-assign]
-    desk.begin(look=0.01)
+    desk.begin(check=0.01)
     desk.run()
     report = desk.state("t", "exited")
     assert report["message"].startswith("the task's supervisor fails to start on this machine: ")
 
 
 def test_output_that_waits_too_long_is_dropped_and_the_rest_is_sent(desk: Desk) -> None:
-    desk.begin(look=0.01)
+    desk.begin(check=0.01)
     desk.run()
     desk.state("t", "running")
     desk.address("http://127.0.0.1:9")
@@ -390,7 +391,7 @@ def test_output_that_the_server_never_takes_is_left_out(desk: Desk) -> None:
     desk.plane.poison = b"poison"
     spool = SpoolWriter(desk.roster.folder("t").log)
     spool.append(1, b"poison")
-    desk.roster.folder("t").tell_agent()
+    desk.roster.folder("t").notify_agent()
     desk.wait(lambda: desk.roster.log("t").end() != 6)
     spool.append(2, b"good")
     desk.roster.says("t", state="exited", reason="r")
@@ -416,7 +417,7 @@ def test_much_output_is_put_where_the_server_says(desk: Desk) -> None:
 def test_what_is_wrong_with_the_machine_is_told(desk: Desk) -> None:
     said = ["no answer"]
     desk.roster.played.problem = lambda: said[0]  # type: ignore[method-assign]
-    desk.begin(look=0.01, health=0.0)
+    desk.begin(check=0.01, health=0.0)
     desk.plane.until(lambda: desk.plane.health)
     assert [each["status"] for each in desk.plane.health or ()] == ["failure"]
     said[0] = ""
@@ -431,7 +432,7 @@ def test_an_engine_is_asked_for_its_folder_once_the_machine_is_known(desk: Desk)
         return ""
 
     desk.roster.played.storage = storage  # type: ignore[method-assign]
-    desk.begin(look=0.01, health=0.0)
+    desk.begin(check=0.01, health=0.0)
     desk.plane.until(lambda: asked)
     assert all(asked)
 
@@ -458,7 +459,7 @@ def test_the_log_of_a_job_with_keys_is_served_until_it_is_removed(desk: Desk, is
     desk.wait(lambda: desk.roster.folder("t").request() == {} and desk.plane.wants)
     assert desk.logs.unserved == [], "somebody still reads it"
     desk.logs.read.clear()
-    desk.roster.folder("t").tell_agent()
+    desk.roster.folder("t").notify_agent()
     desk.wait(lambda: desk.roster.tasks() == ["without"])
     assert desk.logs.unserved == ["t"]
 
@@ -467,7 +468,7 @@ def test_the_log_of_a_job_with_keys_is_served_until_it_is_removed(desk: Desk, is
 @pytest.mark.parametrize("answer", [False, OSError("no")])
 def test_a_log_that_couldnt_be_served_is_tried_again(desk: Desk, isolation: str, answer: Any) -> None:
     desk.roster.played.isolation, desk.logs.answers = isolation, [answer, False]
-    desk.begin(look=0.01)
+    desk.begin(check=0.01)
     desk.run(**KEYS)
     desk.wait(lambda: len(desk.logs.served) == 3)
     desk.run("another")
@@ -548,24 +549,24 @@ def test_a_notice_that_the_machine_is_taken_back_is_told(desk: Desk) -> None:
             asked.set()
         return answer
 
-    desk.begin(notices=ask, look=0.02)
+    desk.begin(notices=ask, check=0.02)
     desk.plane.until(lambda: desk.plane.taken_back_in is not None)
     assert desk.plane.taken_back_in == 0.0 and asked.is_set()
 
 
-def test_a_round_is_due_once() -> None:
-    rounds = Rounds(10.0, now=5.0)
-    assert [now for now in (5.0, 14.9, 15.0, 15.1, 24.9, 40.0, 49.9, 50.0) if rounds.due(now)] == [15.0, 40.0, 50.0]
-    assert rounds.at == 60.0
+def test_a_periodic_task_is_due_once_an_interval() -> None:
+    periodic = Periodic(10.0, now=5.0)
+    assert [now for now in (5.0, 14.9, 15.0, 15.1, 24.9, 40.0, 49.9, 50.0) if periodic.begin(now)] == [15.0, 40.0, 50.0]
+    assert periodic.next_at == 60.0
 
 
 def test_an_address_is_read_again_when_it_changes(tmp_path: Path) -> None:
     (tmp_path / "server").write_text(" http://one \n")
     address = Address(str(tmp_path))
-    assert address.changed() and address.seen == ("http://one", "")
-    assert not address.changed()
+    assert address.refresh() and address.current == ("http://one", "")
+    assert not address.refresh()
     (tmp_path / "token").write_text("t\n")
-    assert address.changed() and address.seen == ("http://one", "t")
+    assert address.refresh() and address.current == ("http://one", "t")
 
 
 def test_a_session_begins_with_what_is_on_disk(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_which_tasks_are_in_the_machines_own_network(desk: Desk) -> None:
         ("unknown", {"runtime": "vm", "network": "host"}),
     ):
         desk.create(task, **spec)
-    assert [desk.roster.beside(task) for task in ("plain", "contained", "node", "unknown")] == [
+    assert [desk.roster.on_host_network(task) for task in ("plain", "contained", "node", "unknown")] == [
         True,
         False,
         True,
@@ -239,7 +239,7 @@ def test_each_task_has_its_share_of_the_room_for_output(desk: Desk) -> None:
     asked: list[int] = []
 
     class Log(SpoolReader):
-        def keep_within(self, most: int, at: int) -> int:
+        def shrink_to(self, most: int, at: int) -> int:
             asked.append(most)
             return 7
 

@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.agent.kernel.limits import LOG_BYTES
-from chalicelib.agent.program.commands import Abort, Carry, End, Keep, Rekey, Remove, Reroute, Start, Stop, Trim
+from chalicelib.agent.program.commands import (
+    Abort,
+    Carry,
+    End,
+    Rekey,
+    Remove,
+    Reroute,
+    SaveCredential,
+    Start,
+    Stop,
+    Trim,
+)
 from chalicelib.agent.program.session import COALESCE, NEVER, STATES, AgentSession, Message
 from tests.harness.examples import many
 
@@ -213,7 +224,7 @@ def test_a_credential_is_kept_and_used() -> None:
     agent = session(credential="", token="token")
     first = message(agent, 0)
     assert first.credential == "token"
-    assert agent.answered(first, {"credential": "new"}, 0) == [Keep("new")]
+    assert agent.answered(first, {"credential": "new"}, 0) == [SaveCredential("new")]
     assert message(agent, 0).credential == "new"
 
 
@@ -397,11 +408,11 @@ def test_whatever_is_lost_repeated_or_late_everything_arrives(
 def test_that_the_machine_is_taken_back_is_told_at_once_and_with_every_message() -> None:
     times = iter(range(1_000_000, 9_000_000, 1_000_000))
     told = greeted(session(wall=lambda: next(times)), next_sync_in=60.0)
-    told.taken_back(62_000_000)
+    told.interruption_announced(62_000_000)
     first = message(told, 1.0)
     assert first.body["taken_back_in"] == 60.0
     told.answered(first, {"next_sync_in": 60.0}, 1.0)
-    told.taken_back(62_000_000)
+    told.interruption_announced(62_000_000)
     assert not isinstance(told.next(2.0), Message)  # it is known
     assert message(told, 61.0).body["taken_back_in"] == 59.0
 
@@ -409,7 +420,7 @@ def test_that_the_machine_is_taken_back_is_told_at_once_and_with_every_message()
 def test_what_was_taken_back_already_or_much_later_is_within_the_limits() -> None:
     for at, seconds in ((0, 0.0), (10**18, 3600.0)):
         told = session(wall=lambda: 1_000_000)
-        told.taken_back(at)
+        told.interruption_announced(at)
         assert message(told, 0.0).body["taken_back_in"] == seconds
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.kernel.limits import GPUS_MOST, LOG_BYTES, METRICS_MOST, TROUBLE_TEXT, TROUBLES_MOST
-from chalicelib.agent.program.commands import Abort, Dial, Keep, Remove, Stop, Trim
+from chalicelib.agent.program.commands import Abort, Dial, Remove, SaveCredential, Stop, Trim
 from chalicelib.agent.program.session import COALESCE, NEVER, TOMBSTONES
 from tests.agent.program.test_session import Logs, greeted, message, report, session
 
@@ -265,7 +265,7 @@ def test_without_a_token_a_refused_credential_is_tried_on() -> None:
 def test_a_message_that_was_refused_with_another_credential_changes_nothing() -> None:
     agent = session(credential="old", token="token")
     first = message(agent, 0)
-    assert agent.answered(first, {"credential": "new", **QUIET}, 0) == [Keep("new")]
+    assert agent.answered(first, {"credential": "new", **QUIET}, 0) == [SaveCredential("new")]
     agent.failed(first, "refused", 0)
     assert message(agent, 5).credential == "new"
 

@@ -59,7 +59,7 @@ def test_a_restarted_agent_keeps_what_its_tasks_were_given(ports: list[HostPorts
     one, two, again = ports
     assert one.give("a", port) == port
     one.release("a")  # as the kernel does when an agent ends
-    again.keep("a", port)
+    again.reserve("a", port)
     assert two.give("b", port) != port
     again.release("a")
     assert two.give("b", port) == port, "and asked once more for the same task, it gives up what it gave"

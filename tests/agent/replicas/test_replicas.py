@@ -22,7 +22,7 @@ class Runtime:
     """Everything is in the machine's own network, as it is for plain processes."""
 
     def __init__(self) -> None:
-        self.runs, self.straight, self.asked = True, "", 0
+        self.runs, self.direct_address, self.asked = True, "", 0
         self.pid: int | None = None
 
     def of(self, task: str) -> tuple[Any, Any]:
@@ -35,7 +35,7 @@ class Runtime:
         return self.pid
 
     def address(self, folder: Any) -> str:
-        return self.straight
+        return self.direct_address
 
 
 class App(ThreadingHTTPServer):
@@ -191,15 +191,15 @@ def test_its_network_is_looked_up_once(seen: Seen, app: App) -> None:
 
 def test_an_address_is_told_only_if_it_leads_to_the_replica(seen: Seen, app: App) -> None:
     way = WatchedPort("t", app.server_port, seen.runtime.of)
-    assert way.straight() == "", "it has none"
-    seen.runtime.straight = "127.0.0.1"
-    assert way.straight() == "", "in the machine's own network it needs none"
+    assert way.direct_address() == "", "it has none"
+    seen.runtime.direct_address = "127.0.0.1"
+    assert way.direct_address() == "", "in the machine's own network it needs none"
     seen.runtime.pid = os.getpid()
-    assert way.straight() == "127.0.0.1"
-    seen.runtime.straight = "127.0.0.77"  # it listens elsewhere only
-    assert way.straight() == ""
-    seen.runtime.straight, seen.runtime.pid = "127.0.0.1", 2**22 + 1  # what answers there is another's
-    assert way.straight() == ""
+    assert way.direct_address() == "127.0.0.1"
+    seen.runtime.direct_address = "127.0.0.77"  # it listens elsewhere only
+    assert way.direct_address() == ""
+    seen.runtime.direct_address, seen.runtime.pid = "127.0.0.1", 2**22 + 1  # what answers there is another's
+    assert way.direct_address() == ""
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from chalicelib.agent.runtimes.accounts import TaskAccount, account_of
 from chalicelib.agent.runtimes.users import TRUSTING, Users
 
 pytestmark = pytest.mark.skipif(
-    os.getuid() != 0 or bool(namespaces.seeing_instead_fails()),
+    os.getuid() != 0 or bool(namespaces.bind_over_problem()),
     reason="only root with the right to mount has other lists",
 )
 
@@ -42,7 +42,7 @@ def there(tmp_path: Path, work: Callable[[], Any]) -> Any:
     child = os.fork()
     if child == 0:
         try:
-            namespaces.see_instead({"/etc/passwd": str(tmp_path / "users"), "/etc/group": str(tmp_path / "groups")})
+            namespaces.bind_over({"/etc/passwd": str(tmp_path / "users"), "/etc/group": str(tmp_path / "groups")})
             try:
                 found = work()
             except TaskError as problem:

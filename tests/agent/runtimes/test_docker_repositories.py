@@ -19,7 +19,7 @@ from chalicelib.agent.kernel.process_tree import MARK
 from chalicelib.agent.kernel.task_runtime import TaskError
 from chalicelib.agent.runtimes.accounts import outside
 from chalicelib.agent.runtimes.docker_client import DockerClient, DockerError
-from chalicelib.agent.runtimes.docker_repositories import make_home, owner_of, remove, taken
+from chalicelib.agent.runtimes.docker_repositories import add_home, owner_of, remove, taken
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Engine, Request
 from tests.agent.runtime_conformance import archive
@@ -215,9 +215,9 @@ def test_a_home_that_the_image_hasnt_is_made_for_its_user(engine: Engine) -> Non
             packed.extend(tar)
 
     for home in (None, "", "/there/"):
-        make_home(docker, put, NAME, home, "app")
+        add_home(docker, put, NAME, home, "app")
     assert packed == []
-    make_home(docker, put, NAME, "/new/home/", "app")
+    add_home(docker, put, NAME, "/new/home/", "app")
     (home,) = packed
     assert (home.name, home.isdir(), home.mode, home.uid, home.gid) == ("new/home", True, 0o755, 1000, 1001)
     assert (home.uname, home.gname) == ("", "")

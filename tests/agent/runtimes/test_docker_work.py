@@ -21,7 +21,7 @@ import pytest
 
 from chalicelib.agent.kernel import process_tree
 from chalicelib.agent.kernel.process_tree import polite_signal
-from chalicelib.agent.kernel.task_runtime import COLUMNS, ROWS, Began, Interrupted, TaskError, TaskUsage
+from chalicelib.agent.kernel.task_runtime import COLUMNS, ROWS, Interrupted, TaskContext, TaskError, TaskUsage
 from chalicelib.agent.kernel.tasks import TaskFolder
 from chalicelib.agent.runtimes.docker import STORAGE_SECONDS, DockerRuntime, DockerWork
 from chalicelib.agent.runtimes.docker_client import container_name
@@ -61,7 +61,7 @@ class Bench:
         earlier = {"state": state, "boot": boot or process_tree.boot()} if state else {}
         volumes = TaskVolumes(self.folder, wanted.get("volumes") or [])
         return self.runtime.begin(
-            Began(self.folder, wanted, earlier, spooled, self.report, self.pause, volumes, gpus=list(gpus))
+            TaskContext(self.folder, wanted, earlier, spooled, self.report, self.pause, volumes, gpus=list(gpus))
         )
 
     @property
@@ -500,7 +500,7 @@ def test_a_container_that_ended_with_its_engine_isnt_said_to_be_done(bench: Benc
     bench.engine.faults[f"GET /containers/{NAME}/json"] = (0, "")
     assert work.ended() is None
     bench.engine.faults.clear()
-    bench.engine.began = "2026-11-22T11:30:00.5+02:00"  # 9:30
+    bench.engine.bridge_created = "2026-11-22T11:30:00.5+02:00"  # 9:30
     bench.container.says(b"asked to stop\n")
     bench.container.exits(0)
     assert looked(work) is None, "its output comes first"
@@ -522,9 +522,9 @@ def test_an_engine_that_is_being_stopped_tells_in_its_events(bench: Bench) -> No
     assert query["since"] == "1795338000.500000" and float(query["until"]) <= time.time(), "it waits for no more"
 
 
-@pytest.mark.parametrize(("live_restore", "began"), [(True, "2026-11-22T09:30:00Z"), (False, "2026-11-22T08:30:00Z")])
-def test_a_container_that_outlives_its_engine_ends_by_itself(bench: Bench, live_restore: bool, began: str) -> None:
-    bench.engine.live_restore, bench.engine.began = live_restore, began
+@pytest.mark.parametrize(("live_restore", "created"), [(True, "2026-11-22T09:30:00Z"), (False, "2026-11-22T08:30:00Z")])
+def test_a_container_that_outlives_its_engine_ends_by_itself(bench: Bench, live_restore: bool, created: str) -> None:
+    bench.engine.live_restore, bench.engine.bridge_created = live_restore, created
     work = bench.begin()
     bench.container.exits(7)
     output(work)

@@ -38,7 +38,7 @@ class OnTheEnginesHost(Workshop):
     network: str = ""
 
     def new_roster(self, users: str = "") -> Roster:
-        program, enter = build.lay_out(str(self.data)), self.data / "enter.py"
+        program, enter = build.unpack(str(self.data)), self.data / "enter.py"
         enter.write_text(ENTER.format(network=self.network, program=program))
         return Roster(
             str(self.data), {self.runtime.name: self.runtime}, self.runtime.name, lambda: str(enter), self.socket

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.kernel.task_runtime import Began, TaskError
+from chalicelib.agent.kernel.task_runtime import TaskContext, TaskError
 from chalicelib.agent.kernel.tasks import TaskFolder
 from chalicelib.agent.runtimes import session_rights
 from chalicelib.agent.runtimes.accounts import (
     EARLIER,
     TaskAccount,
     device_groups,
+    make_folder,
+    make_home,
     outside,
-    own_file,
-    own_folder,
-    own_home,
     reachable,
     tidy,
+    write_file,
 )
 from chalicelib.agent.runtimes.process import ProcessRuntime, task_environment
 from chalicelib.agent.runtimes.visibility import TaskCards
@@ -163,12 +163,12 @@ def test_what_is_made_for_a_task_is_made_with_its_accounts_rights(tmp_path: Path
     its = tmp_path / "its"
     its.mkdir()
     os.chown(its, NOBODY.pw_uid, NOBODY.pw_gid)
-    own_file(str(its / "deep/er/file"), "text", account)
+    write_file(str(its / "deep/er/file"), "text", account)
     for path in (its / "deep", its / "deep/er", its / "deep/er/file"):
         assert (path.stat().st_uid, path.stat().st_gid) == (NOBODY.pw_uid, NOBODY.pw_gid)
     assert stat.S_IMODE((its / "deep").stat().st_mode) == 0o755
     with pytest.raises(TaskError, match=rf"^working directory {tmp_path}/new: Permission denied"):
-        own_folder(str(tmp_path / "new"), account)
+        make_folder(str(tmp_path / "new"), account)
     assert os.geteuid() == 0 and os.getegid() == 0 and not (tmp_path / "new").exists()
 
 
@@ -184,7 +184,7 @@ def test_what_is_done_for_an_account_is_done_with_its_groups_alone() -> None:
 
 def test_the_agents_own_tasks_have_a_home_that_is_closed_to_others(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), "t")
-    assert own_home(folder, TaskAccount(None)) == (folder.home, "")
+    assert make_home(folder, TaskAccount(None)) == (folder.home, "")
     assert stat.S_IMODE(Path(folder.home).stat().st_mode) == 0o700
 
 
@@ -224,9 +224,9 @@ def test_no_task_gets_roots_group() -> None:
 def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TaskError, match=rf"^working directory {tmp_path}/file/below: "):
-        own_folder(str(tmp_path / "file" / "below"), TaskAccount(None))
+        make_folder(str(tmp_path / "file" / "below"), TaskAccount(None))
     with pytest.raises(TaskError, match=rf"^{tmp_path}: Is a directory"):
-        own_file(str(tmp_path), "text", TaskAccount(None))
+        write_file(str(tmp_path), "text", TaskAccount(None))
 
 
 @pytest.mark.parametrize(
@@ -238,20 +238,20 @@ def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
 )
 def test_what_plain_processes_cant_do_is_said(tmp_path: Path, spec: dict[str, Any], words: str) -> None:
     folder = TaskFolder(str(tmp_path), "t")
-    began = Began(folder, spec, {}, 0, lambda *_, **__: None, lambda _: None, TaskVolumes(folder, []))
+    context = TaskContext(folder, spec, {}, 0, lambda *_, **__: None, lambda _: None, TaskVolumes(folder, []))
     with pytest.raises(TaskError, match=words) as caught:
-        ProcessRuntime().begin(began)
+        ProcessRuntime().begin(context)
     assert caught.value.reason == "executor_error"
 
 
 def test_a_task_that_ran_before_its_supervisor_died_is_over(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), "no such task")
     earlier = {"state": "running"}
-    began = Began(folder, {}, earlier, 0, lambda *_, **__: None, lambda _: None, TaskVolumes(folder, []))
-    began.folder.create({})
-    session_rights.admit(began.folder, TaskAccount(None), {}, "/", {})
+    context = TaskContext(folder, {}, earlier, 0, lambda *_, **__: None, lambda _: None, TaskVolumes(folder, []))
+    context.folder.create({})
+    session_rights.admit(context.folder, TaskAccount(None), {}, "/", {})
     with pytest.raises(TaskError, match="the task ended with it"):
-        ProcessRuntime().begin(began)
+        ProcessRuntime().begin(context)
     assert not (tmp_path / "tasks/no such task/session.json").exists(), "no session begins while its rest is ended"
 
 
@@ -272,10 +272,10 @@ def test_nobody_but_root_makes_a_home_outside_the_tasks_folder() -> None:
 def test_what_a_task_has_outside_its_folder_can_be_entered_but_not_listed(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), f"{os.getpid()}-no-such-task")
     folder.create({})
-    home, scratch = own_home(folder, TaskAccount("nobody"))
+    home, scratch = make_home(folder, TaskAccount("nobody"))
     places = [Path(scratch).parent, Path(scratch).parent.parent]
     assert {stat.S_IMODE(place.stat().st_mode) for place in places} == {0o711}
-    assert own_home(folder, TaskAccount("nobody")) == (home, scratch), "of an attempt that didn't start"
+    assert make_home(folder, TaskAccount("nobody")) == (home, scratch), "of an attempt that didn't start"
     tidy()
     assert Path(scratch).exists(), "a task has it"
     ProcessRuntime().remove(folder)

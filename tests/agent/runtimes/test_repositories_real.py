@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.kernel.task_runtime import Began, TaskError
+from chalicelib.agent.kernel.task_runtime import TaskContext, TaskError
 from chalicelib.agent.runtimes import repositories
 from chalicelib.agent.runtimes.accounts import TaskAccount
 from chalicelib.agent.runtimes.git import SAID_MOST, excerpt
@@ -445,21 +445,23 @@ def big(host: Host) -> str:
     return "big"
 
 
-def began(workshop: Workshop, wanted: dict[str, Any]) -> Began:
+def context(workshop: Workshop, wanted: dict[str, Any]) -> TaskContext:
     workshop.roster.create("t", {"repo": wanted}, [])
     folder = workshop.roster.folder("t")
 
     def wait(seconds: float) -> None:
         threading.Event().wait(seconds)
 
-    return Began(folder, folder.launch()["spec"], {}, 0, lambda state, **fields: None, wait, TaskVolumes(folder, []))
+    return TaskContext(
+        folder, folder.launch()["spec"], {}, 0, lambda state, **fields: None, wait, TaskVolumes(folder, [])
+    )
 
 
 def test_a_disk_that_is_full_while_git_fetches_is_the_reason(
     workshop: Workshop, host: Host, small: Path, big: str
 ) -> None:
     with pytest.raises(TaskError, match="the disk of this machine is full"):
-        repositories.clone(began(workshop, repo(host.open, branch=big)), TaskAccount(None), str(small), {})
+        repositories.clone(context(workshop, repo(host.open, branch=big)), TaskAccount(None), str(small), {})
     assert list(small.iterdir()) == []
 
 
@@ -473,7 +475,7 @@ def test_a_disk_that_is_full_where_the_code_goes_is_the_reason(
 
 def test_a_clone_that_takes_too_long_is_given_up(workshop: Workshop, host: Host, tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=f"repository {host.open}: it wasn't cloned in 0 minutes"):
-        repositories.clone(began(workshop, repo(host.open)), TaskAccount(None), str(tmp_path), {}, seconds=0.0)
+        repositories.clone(context(workshop, repo(host.open)), TaskAccount(None), str(tmp_path), {}, seconds=0.0)
 
 
 def test_a_server_that_talks_without_end_fills_no_memory() -> None:

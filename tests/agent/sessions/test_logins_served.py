@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.kernel.process_tree import living, read_stat
+from chalicelib.agent.kernel.process_tree import all_pids, read_stat
 from chalicelib.agent.kernel.tasks import TaskFolder, make_pipe
 from chalicelib.agent.runtimes import accounts
 from chalicelib.agent.sessions import authorized, logins
@@ -170,16 +170,16 @@ def test_what_is_known_when_a_supervisor_goes_on(served: Served) -> None:
     served.begin()
     told = served.told
     key = served.kept("host_key.pub").read_text().strip()
-    port, began = told["ssh"]["port"], told["idle_since"]
+    port, context = told["ssh"]["port"], told["idle_since"]
     assert told == {
         "connections": 0,
-        "idle_since": began,
+        "idle_since": context,
         "ssh": {"port": port, "username": accounts.server_user(), "host_key": key},
     }
-    assert isinstance(began, int) and key.startswith("ssh-ed25519 HOST")
+    assert isinstance(context, int) and key.startswith("ssh-ed25519 HOST")
     assert b"t\n" in os.read(served.wake, 100), "the agent hears of it"
     assert served.supervisor is not None
-    below = [pid for pid in living() if (found := read_stat(pid)) and int(found[1]) == served.supervisor.pid]
+    below = [pid for pid in all_pids() if (found := read_stat(pid)) and int(found[1]) == served.supervisor.pid]
     assert below == [], "it is no child of the supervisor's, and left none behind"
     server = logins.process(served.folder)
     assert server is not None and os.getsid(server) not in (os.getsid(0), os.getsid(served.supervisor.pid))
@@ -219,7 +219,7 @@ def test_the_users_that_sshd_sees(served: Served) -> None:
 
 def test_connections_are_counted_once_they_logged_in(served: Served) -> None:
     served.begin()
-    began = served.told["idle_since"]
+    context = served.told["idle_since"]
     served.client()
     one = served.client("in")
     answer(one)
@@ -231,7 +231,7 @@ def test_connections_are_counted_once_they_logged_in(served: Served) -> None:
     for client in (one, two):
         client.close()
     served.until(lambda: served.told["connections"] == 0)
-    assert served.told["idle_since"] > began
+    assert served.told["idle_since"] > context
     assert served.told["ssh"]["host_key"], "all else is still told"
     assert "no login" not in served.log
 
@@ -295,7 +295,7 @@ def test_what_ignores_a_hangup_ends_with_it(served: Served) -> None:
     left = int(answer(client))
     served.job_ends()
     served.over()
-    served.until(lambda: left not in living())
+    served.until(lambda: left not in all_pids())
 
 
 def test_it_ends_though_nobody_connects_or_leaves_meanwhile(served: Served) -> None:

@@ -294,7 +294,7 @@ def waiting_for(port: int, at_once: Mapping[int, OSError] = MappingProxyType({})
         begun.append(place)
         if place in at_once:
             raise at_once[place]
-        return networks.connecting(None, port, place)
+        return networks.start_connecting(None, port, place)
 
     stream = Deferred(loop, near, Peer(client=True), connecting)
     stream.begin()

@@ -268,7 +268,7 @@ def test_a_namespace_that_somebody_made_meanwhile_keeps_no_disk(way: Way) -> Non
             assert point not in there.read_text()
             other.stdin.close()
 
-    assert in_child(go, namespaces.mount_apart)[0] == 0
+    assert in_child(go, namespaces.unshare_mounts)[0] == 0
 
 
 def test_where_run_is_shared_a_disk_is_mounted_once(way: Way, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_where_run_is_shared_a_disk_is_mounted_once(way: Way, tmp_path: Path) ->
     run_folder.mkdir()
 
     def as_on_most_machines() -> None:
-        namespaces.mount_apart()
+        namespaces.unshare_mounts()
         namespaces.mount("run", str(run_folder), 0, "tmpfs")
         namespaces.mount("none", str(run_folder), namespaces.MS_SHARED)
 

@@ -151,6 +151,7 @@ class Creation(Suite):
         handles = list(backend.create(replace(request_one, disk_mib=300 * MIB + 1)))
         assert 300 < provider.disk_gib(handles) < 330
 
+    @needs("tags")
     def test_tags_are_as_requested_at_their_limits(
         self, backend: Backend, request_one: CreateRequest, provider: Provider, pass_lag: Callable[[], None]
     ) -> None:

@@ -14,6 +14,7 @@ from chalicelib.errors import Gone, InsufficientCapacity, Transient
 from tests.backends.conformance.provider import LetPass, Provider
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import Suite
+from tests.harness.conformance import needs
 
 Run = Callable[[Sequence[Handle]], Machine]
 SOON = 10 * 60.0  # seconds in which whatever is announced has happened
@@ -96,6 +97,7 @@ class Describing(Suite):
         assert told.value.refused is None
         assert "vm" not in {one.handle.kind for one in backend.list_owned()}
 
+    @needs("spot")
     def test_notice_is_passed_on_and_the_machine_goes(
         self, backend: Backend, offers: Sequence[Offer], provider: Provider, run: Run, let_time_pass: LetPass
     ) -> None:
@@ -108,6 +110,7 @@ class Describing(Suite):
         with pytest.raises(Gone):
             backend.describe(handles)
 
+    @needs("spot")
     def test_notice_to_one_is_not_given_to_others(
         self, backend: Backend, offers: Sequence[Offer], provider: Provider, run: Run
     ) -> None:

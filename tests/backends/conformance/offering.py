@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.backends.spi import Backend
+from chalicelib.backends.spi import Backend, CreatesSeveral, DescribesSeveral
 from chalicelib.domain.facts import BackendFacts
 from tests.backends.conformance.provider import Provider
 from tests.backends.conformance.suite import Suite
@@ -17,6 +17,14 @@ class Offering(Suite):
         assert facts.name
         assert facts.create_timeout > 0 <= facts.visibility_lag
         assert facts.provisioning_timeout > facts.create_timeout
+
+    def test_facts_repeat_nothing_that_methods_show(self, backend: Backend) -> None:
+        assert not (backend.facts.volumes or backend.facts.placement_groups)
+        assert (backend.facts.batch > 0) == isinstance(backend, CreatesSeveral)
+        assert (backend.facts.describes > 0) == isinstance(backend, DescribesSeveral)
+
+    def test_spot_machines_are_sold_if_the_facts_say_so(self, backend: Backend) -> None:
+        assert any(offer.instance.resources.spot for offer in backend.offers()) == backend.facts.spot
 
     def test_check_accepts_good_credentials(self, backend: Backend) -> None:
         backend.check()

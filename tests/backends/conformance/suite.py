@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from chalicelib.backends.spi import Backend, CreateRequest, Machine
+from chalicelib.backends.spi import Backend, CreateRequest, Machine, facts_of
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
@@ -41,7 +41,7 @@ class Suite(Conformance):
 
     @pytest.fixture
     def facts(self, backend: Backend) -> BackendFacts:
-        return backend.facts
+        return facts_of(backend)
 
     @pytest.fixture
     def request_one(self, offers: Sequence[Offer]) -> CreateRequest:

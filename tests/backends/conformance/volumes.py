@@ -90,9 +90,6 @@ class VolumeConformance(Suite):
     def site(self, backend: Backend, request_one: CreateRequest, let_time_pass: LetPass) -> Site:
         return Site(backend, request_one, let_time_pass)
 
-    def test_facts_and_protocol_agree(self, backend: Backend) -> None:
-        assert backend.facts.volumes == isinstance(backend, Volumes)
-
     # --- create and find ---------------------------------------------------------------------------------------------
 
     @needs("volumes")

@@ -19,12 +19,28 @@ class ExpectsMachinesTooSoon(PortFault):
         return facts.with_(provisioning_timeout=facts.create_timeout)
 
 
-@noticed_by("facts_and_protocol_agree")
-class ClaimsTheContraryOfVolumes(PortFault):
+@noticed_by("facts_repeat_nothing_that_methods_show")
+class FlagsWhatMethodsShow(PortFault):
     @property
     def facts(self) -> BackendFacts:
         facts: BackendFacts = self.inner.facts
-        return facts.with_(volumes=not facts.volumes)
+        return facts.with_(volumes=True)
+
+
+@noticed_by("facts_repeat_nothing_that_methods_show")
+class CountsWhatItCannotDescribe(PortFault):
+    @property
+    def facts(self) -> BackendFacts:
+        facts: BackendFacts = self.inner.facts
+        return facts.with_(describes=0 if facts.describes else 10)
+
+
+@noticed_by("spot_machines_are_sold_if_the_facts_say_so")
+class ClaimsTheContraryOfSpot(PortFault):
+    @property
+    def facts(self) -> BackendFacts:
+        facts: BackendFacts = self.inner.facts
+        return facts.with_(spot=not facts.spot)
 
 
 @noticed_by("check_accepts_good_credentials")

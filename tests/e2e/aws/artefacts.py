@@ -28,7 +28,6 @@ SDK, TYPE = "xmltodict", "vultr"
 GOOD = "a-good-key"
 ROW = f"""    "{TYPE}": Row(
         "chalicelib.backends.keyed:KeyBackendConfig",
-        facts="chalicelib.backends.nimbus.facts:FACTS",
         backend="chalicelib.backends.nimbus.backend:Nimbus",
         extra="nimbus",
         sdk=("{SDK}",),

@@ -17,8 +17,9 @@ from .facts import FACTS
 
 
 class Nimbus:
+    facts = FACTS
+
     def __init__(self, config: Any) -> None:
-        self.facts = FACTS
         self._url, _, self._key = str(config.creds.api_key).partition("#")
 
     def check(self) -> None:
