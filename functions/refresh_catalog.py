@@ -1,4 +1,5 @@
-"""Has every account's offers fetched, on a schedule: one event an account, as with sweeps. Plans read what is stored.
+"""Has those offers fetched that don't hold until its next turn: one event an account, as with sweeps. Asked by somebody
+else than its schedule, it has all of them fetched. Plans read what is stored.
 
 For a backend that has just been configured, the API sends the same event itself.
 """
@@ -12,4 +13,4 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    return {"accounts": (root or lambda_.root()).refresh_accounts(lambda_.fired_at(event))}
+    return {"accounts": lambda_.refresh(root or lambda_.root(), event)}

@@ -40,7 +40,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chalicelib.backends.registry import CLOUDS, artefacts
+from chalicelib.backends.registry import CLOUDS, artefacts, offers_turn
+from chalicelib.domain.instants import spoken
 from infra import grants as may
 from infra.policies import Grant, in_file
 
@@ -203,8 +204,15 @@ FUNCTIONS = (
         "refresh_catalog",
         memory=256,
         timeout=120,  # as with sweeps
-        every="rate(6 hours)",  # list prices change by the week, and each time costs as much as a day of passes
-        grants=(may.READ, may.PUT, may.ACCOUNTS, may.LIST, may.blobs("Offers", ("DeleteObject",), "catalog")),
+        every=f"rate({spoken(offers_turn())})",  # each time costs as much as a day of passes
+        grants=(
+            may.READ,
+            may.PUT,
+            may.ACCOUNTS,
+            may.CATALOG,
+            may.LIST,
+            may.blobs("Offers", ("DeleteObject",), "catalog"),
+        ),
     ),
     Function(
         "dead_letters",

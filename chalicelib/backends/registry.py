@@ -25,6 +25,7 @@ from chalicelib.errors import NotSupported, Refused
 if TYPE_CHECKING:
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.instants import Micros
     from chalicelib.domain.specs.reading import Spec
 
 
@@ -177,6 +178,11 @@ def facts_of(name: str, table: Mapping[str, Row] = BACKENDS) -> BackendFacts:
     from chalicelib.backends import spi
 
     return spi.facts_of(_loaded(_built_row(name, table).backend)).with_(name=name)
+
+
+def offers_turn(table: Mapping[str, Row] = BACKENDS) -> Micros:
+    """How often to see whose offers are due: as often as the shortest-lived are."""
+    return min(facts_of(name, table).offers_last for name in built(table))
 
 
 def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backend]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 import orjson
 from pydantic import TypeAdapter
 
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age, Backends, Clock
 from chalicelib.errors import BackendError, Throttled, Transient
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = "catalog"
 LOOK_AGAIN: Micros = 30 * SECOND  # how old a reader's copy may get before it looks for a newer one
+LATE: Micros = 10 * MINUTE  # that a refresh may take, or its schedule be behind, before plans say that offers are old
 LOOK_SOON: Micros = 2 * SECOND  # the same while there are no offers yet, for which jobs wait
 
 
@@ -102,6 +103,16 @@ class StoredCatalog:
                 self._blobs.delete(name)
         return head
 
+    def due(self, turn: Micros, longest: Micros | None = None) -> list[str]:
+        """The accounts whose offers will be as old by the next turn as they hold, or as `longest`. One that couldn't
+        answer is asked with each turn."""
+        now, found = self._clock.now(), []
+        for account in self._backends.accounts():
+            taken_at, lasts = self._read_head(account.key).taken_at, account.facts.offers_last
+            if taken_at is None or now + turn - taken_at >= (lasts if longest is None else min(lasts, longest)):
+                found.append(account.key)
+        return found
+
     def forget_unknown(self) -> None:
         """Remove the offers of accounts that aren't configured any more, as of a deleted project."""
         stored: dict[str, list[str]] = {}
@@ -139,9 +150,10 @@ class StoredCatalog:
 
     def ages(self, project_id: str) -> Mapping[str, Age]:
         """How old the offers of each of the project's backends are, by type."""
+        now = self._clock.now()
         with self._lock:
-            heads = {a.facts.name: self._look(a.key).head for a in self._backends.accounts(project_id)}
-        return {name: Age(head.taken_at, head.error, head.prices) for name, head in heads.items()}
+            heads = [(account.facts, self._look(account.key).head) for account in self._backends.accounts(project_id)]
+        return {facts.name: _age(head, facts.offers_last, now) for facts, head in heads}
 
     def awaited(self) -> list[Account]:
         """The accounts that have never answered, and may soon."""
@@ -189,6 +201,11 @@ def _bound(kept: Sequence[_Kept], awaited: Sequence[str]) -> OfferBook:
     taken = [each.read.taken_at for each in kept if each.read.taken_at is not None]
     accounts = [each.shelf for each in kept if each.shelf]
     return OfferBook(taken_at=min(taken, default=0), accounts=accounts, awaited=awaited)
+
+
+def _age(head: LastRefresh, lasts: Micros, now: Micros) -> Age:
+    late = head.taken_at is not None and now - head.taken_at > lasts + LATE
+    return Age(head.taken_at, head.error, head.prices, lasts if late else None)
 
 
 def _head_of(key: str) -> str:

@@ -6,7 +6,7 @@ time: `spi.facts_of` adds it, and everybody gets facts from there.
 
 from __future__ import annotations
 
-from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.noun import Value
 
 
@@ -17,6 +17,7 @@ class BackendFacts(Value):
     visibility_lag: Micros = 10 * SECOND  # how long a created thing may be missing from a listing
     create_timeout: Micros = 60 * SECOND  # one create call, from commit to response
     provisioning_timeout: Micros = 10 * MINUTE  # from request to the agent's first message
+    offers_last: Micros = 6 * HOUR  # how long a list of its offers holds; list prices change by the week
     multinode: bool = False  # its machines in one region, and zone if it has zones, reach each other
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
     describes: int = 0  # machines that one call describes, if it describes several (`spi.DescribesSeveral`)

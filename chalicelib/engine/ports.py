@@ -177,6 +177,7 @@ class Age:
     taken_at: Micros | None  # None: it has never answered
     error: str = ""  # why the last refresh brought nothing newer
     prices: str = ""  # where they are from, if not from the provider
+    outlived: Micros | None = None  # how long they hold, if they are older than that
 
 
 class Catalog(Protocol):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.counters import Figures
@@ -50,7 +51,7 @@ log = logging.getLogger(__name__)
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
 ERASE_EVERY = 600.0  # seconds between turns of erasing what nobody uses any more
-REFRESH_EVERY = 600.0  # seconds between refreshes of the offers: prices change by the hour, and each costs a call
+REFRESH_EVERY = 600.0  # seconds between refreshes of offers, if they hold so long: each costs a call, and no money
 LOGIN_KEPT = 10.0  # seconds that a login to a host waits for the next step there
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; a slow one's come later
 RENEW_EVERY = 0.5  # seconds between writes of agents' promises: less than the room that those have
@@ -59,6 +60,8 @@ ASK_AGAIN = 5.0  # seconds until a backend that couldn't answer, and never has, 
 
 class EmbeddedRoot(Root):
     """Created from its settings. Nothing runs before `start`; without it, the caller can do the threads' work."""
+
+    _all_due = True  # offers, whatever their age
 
     tunnels: ClassVar[bool] = True  # it holds connections to hosts, over which calls are carried
     ask_again = ASK_AGAIN
@@ -104,7 +107,7 @@ class EmbeddedRoot(Root):
                 logs=FileLogs(folder / "logs"),
                 seal=seal,
                 install_key=kept_secret(folder / "install.key"),
-                backends=StoredAccounts(store, seal, clock, known, clouds, changed=lambda _: self.refreshes.now()),
+                backends=StoredAccounts(store, seal, clock, known, clouds, changed=self._account_changed),
                 wake=self.loop.wake,
                 effects=self.effects,
                 account_work=self.accounts,
@@ -179,9 +182,16 @@ class EmbeddedRoot(Root):
             self._tunnels.look()
 
     def keep_catalog(self) -> None:
-        """One turn: a refresh, and soon another of those for whose first offers jobs wait."""
-        self.refresh_accounts()
-        for _ in range(int(REFRESH_EVERY / ASK_AGAIN)):
+        """One turn: a refresh of what is due, or, at first and after a change, of all; and soon another of those for
+        whose first offers jobs wait."""
+        turn = min([REFRESH_EVERY, *(each.facts.offers_last / SECOND for each in self.ports.backends.accounts())])
+        self.refreshes.every = turn
+        if self._all_due:
+            self._all_due = False
+            self.refresh_accounts()
+        else:
+            self.refresh_due(int(turn * SECOND), longest=int(REFRESH_EVERY * SECOND))
+        for _ in range(int(turn / ASK_AGAIN)):
             self.accounts.settle(self.ask_again)
             awaited = [account.key for account in self.catalog.awaited()]
             if not awaited or not self.refreshes.rest(self.ask_again):
@@ -189,6 +199,10 @@ class EmbeddedRoot(Root):
             for account in awaited:
                 if not self.accounts.busy(account):
                     self.accounts.refresh(account)
+
+    def _account_changed(self, account: str) -> None:
+        self._all_due = True
+        self.refreshes.now()
 
     def _heard(self, changes: Sequence[Change]) -> None:
         tell(self.door, changes)

@@ -259,6 +259,14 @@ def fired_at(event: Mapping[str, Any]) -> Micros | None:
     return round(datetime.fromisoformat(event["time"]).timestamp()) * SECOND
 
 
+def refresh(root: Root, event: Mapping[str, Any]) -> list[str]:
+    """Have the offers fetched that are due on a schedule; all, if somebody else asks."""
+    from chalicelib.backends.registry import offers_turn
+
+    at = fired_at(event)
+    return root.refresh_accounts() if at is None else root.refresh_due(offers_turn(), at)
+
+
 def drive(driving: Driving | Starting, event: Mapping[str, Any]) -> dict[str, str]:
     """What a state of a workflow's state machine asks for. Raises the step's error under its class name."""
     from chalicelib.planning.kernel.executions import StepCall

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -236,10 +236,17 @@ class Root:
         self.catalog.forget_unknown()
         return self._each("refresh", self.ports.account_work.refresh, at)
 
-    def _each(self, schedule: str, ask: Callable[[str], None], at: Micros | None) -> list[str]:
+    def refresh_due(self, turn: Micros, at: Micros | None = None, longest: Micros | None = None) -> list[str]:
+        """The same for those accounts whose offers don't hold until the next `turn`, or are as old as `longest`."""
+        self.catalog.forget_unknown()
+        return self._each("refresh", self.ports.account_work.refresh, at, self.catalog.due(turn, longest))
+
+    def _each(
+        self, schedule: str, ask: Callable[[str], None], at: Micros | None, only: Sequence[str] | None = None
+    ) -> list[str]:
         from chalicelib.engine.turns import taken
 
-        accounts = [account.key for account in self.ports.backends.accounts()]
+        accounts = [a.key for a in self.ports.backends.accounts() if only is None or a.key in only]
         if not accounts or (at is not None and taken(self.ports.store, schedule, at)):
             return []  # without accounts, nothing is read or written
         first = (at or self.ports.clock.now()) // SECOND % len(accounts)  # or the same would always be last

@@ -53,6 +53,11 @@ def ages_line(ages: list[Json], now: float) -> str:
     parts = [f"Offers as of {age(min(fresh), now)}"] if fresh else []
     if fresh:
         parts += [f"prices of {each['backend']} from {each['prices']}" for each in ages if each.get("prices")]
+        parts += [
+            f"those of {each['backend']} are older than the {each['outlived']} that they hold"
+            for each in ages
+            if each.get("outlived") and not each.get("error")
+        ]
     for each in ages:
         if not each.get("error"):
             continue

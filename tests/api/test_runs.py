@@ -92,7 +92,7 @@ def test_a_plan_without_a_fleet_says_what_to_do(rig: Rig) -> None:
 
 
 def test_a_plan_says_how_old_its_offers_are(rig: Rig) -> None:
-    ages = [{"backend": "vultr", "taken_at": iso(NOW), "error": None, "prices": None}]
+    ages = [{"backend": "vultr", "taken_at": iso(NOW), "error": None, "prices": None, "outlived": None}]
     assert rig.ok("P/runs/get_plan", {"run_spec": task()})["offers_as_of"] == ages
     assert rig.ok("P/gpus/list", {"run_spec": task()})["offers_as_of"] == ages
     rig.world.plane = replace(rig.world.plane, catalog=Books(OFFERS, error="Throttled"))

@@ -285,6 +285,10 @@ def taken(backend: str, minutes: float | None, error: str | None = None) -> dict
             [taken("aws", 3.0) | {"prices": "prices.csv, 2026-11-20"}],
             "Offers as of 3 mins ago; prices of aws from prices.csv, 2026-11-20",
         ),
+        (
+            [taken("aws", 3.0), taken("lambda", 20.0) | {"outlived": "5 minutes"}],
+            "Offers as of 20 mins ago; those of lambda are older than the 5 minutes that they hold",
+        ),
         ([taken("gcp", None)], ""),  # nobody has asked it yet
     ],
 )

@@ -13,7 +13,7 @@ from chalicelib.backends.spi import Backend
 from chalicelib.catalog.offers import LOOK_AGAIN, LOOK_SOON, StoredCatalog
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instants import HOUR
+from chalicelib.domain.instants import HOUR, MINUTE
 from chalicelib.domain.offers import NO_TERMS, Offer, OfferTerms
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import CPUSpec, ResourcesSpec
@@ -145,6 +145,31 @@ def test_prices_that_are_not_the_providers_are_said_and_stay_so_while_it_fails(p
     seller.error, seller.terms = None, NO_TERMS
     catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"] == Age(place.at)
+
+
+def test_an_account_is_due_before_its_offers_outlive_what_its_facts_say(place: Engine, blobs: Blobs) -> None:
+    class Brief(Seller):
+        facts = NIMBUS.with_(name="brief", offers_last=5 * MINUTE)
+
+        def __init__(self) -> None:
+            super().__init__(1.0)
+            self.facts = Brief.facts
+
+    slow, brief = Account.made(Seller(1.0), PROJECT), Account.made(Brief(), PROJECT)
+    catalog = Sold(blobs, place, Accounts([slow, brief]))
+    every = [slow.key, brief.key]
+    assert sorted(catalog.due(MINUTE)) == sorted(every), "nobody has asked them"
+    catalog.refresh_all()
+    place.at += 3 * MINUTE
+    assert catalog.due(MINUTE) == []
+    assert catalog.due(2 * MINUTE) == [brief.key], "the next turn would be too late"
+    assert sorted(catalog.due(MINUTE, longest=4 * MINUTE)) == sorted(every)
+    place.at += 12 * MINUTE
+    ages = catalog.ages(PROJECT)
+    assert (ages["brief"].outlived, ages["nimbus"].outlived) == (None, None), "a refresh may be under way"
+    place.at += 1
+    ages = catalog.ages(PROJECT)
+    assert (ages["brief"].outlived, ages["nimbus"].outlived) == (5 * MINUTE, None)
 
 
 def test_another_process_sees_a_refresh_soon(place: Engine, blobs: Blobs, backends: Accounts) -> None:

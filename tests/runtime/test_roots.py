@@ -16,7 +16,7 @@ import pytest
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Presence
-from chalicelib.domain.instants import DAY, SECOND, iso
+from chalicelib.domain.instants import DAY, MINUTE, SECOND, iso
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.services import SERVER, Traffic
 from chalicelib.domain.usage import StorageUsage
@@ -257,11 +257,15 @@ def test_two_servers_in_one_process_keep_apart_and_nothing_runs_before_it_is_sta
     assert set(threading.enumerate()) <= set(before)
 
 
+def aged(taken_at: str | None) -> dict[str, str | None]:
+    return {"backend": "dstack", "taken_at": taken_at, "error": None, "prices": None, "outlived": None}
+
+
 def test_a_simulated_cloud_has_offers_when_the_start_is_over(embedded: Embedded) -> None:
     rig = embedded.rig("one", fake_cloud=True)
-    assert rig.ages() == [{"backend": "dstack", "taken_at": None, "error": None, "prices": None}]
+    assert rig.ages() == [aged(None)]
     rig.root.start()
-    assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None, "prices": None}]
+    assert rig.ages() == [aged(iso(embedded.clock.at))]
     assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
 
 
@@ -293,7 +297,21 @@ def test_offers_that_a_refresh_does_not_bring_stay_with_their_age_and_the_reason
     assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
     embedded.clock.pass_(REFRESH_EVERY)
     rig.root.refresh_accounts()  # the fault was for one call
-    assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None, "prices": None}]
+    assert rig.ages() == [aged(iso(embedded.clock.at))]
+
+
+def test_offers_that_hold_for_less_come_more_often(embedded: Embedded) -> None:
+    root = embedded.root("one", fake_cloud=True)
+    (account,) = root.ports.backends.accounts()
+    account.facts = account.facts.with_(offers_last=2 * MINUTE)
+    root.keep_catalog()
+    first = root.catalog.ages("")["dstack"].taken_at
+    assert first and root.refreshes.every == 120.0, "as often as the shortest-lived need it"
+    account.facts = account.facts.with_(offers_last=DAY)
+    embedded.clock.pass_(60)
+    root.keep_catalog()
+    embedded.clock.pass_(60)
+    assert root.catalog.ages("")["dstack"].taken_at == first + 60 * SECOND, "and no offers are older than ten minutes"
 
 
 def test_a_cloud_that_could_not_answer_at_first_is_asked_again_within_the_same_turn(embedded: Embedded) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.domain.instants import iso
+from chalicelib.domain.instants import iso, spoken
 from chalicelib.domain.noun import Value
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age
@@ -36,6 +36,7 @@ def ages_json(ages: Mapping[str, Age]) -> list[dict[str, Any]]:
             "taken_at": None if age.taken_at is None else iso(age.taken_at),
             "error": age.error or None,
             "prices": age.prices or None,
+            "outlived": None if age.outlived is None else spoken(age.outlived),
         }
         for backend, age in sorted(ages.items())
     ]
