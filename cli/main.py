@@ -155,11 +155,11 @@ def invoke(args: list[str], terminal: Terminal) -> int:
 
 def _failed(args: list[str], terminal: Terminal, error: DstackError, code: int) -> int:
     """Who asked for JSON gets the error as JSON, too: whatever reads it expects a document."""
-    words = args[: args.index("--")] if "--" in args else args
-    if "--json" in words or "--format=json" in words or ("--format", "json") in pairwise(words):
+    options = args[: args.index("--")] if "--" in args else args
+    if "--json" in options or "--format=json" in options or ("--format", "json") in pairwise(options):
         from cli.screen.problems import error_document
 
-        terminal.say(as_json(error_document(error, code)))
+        terminal.print(as_json(error_document(error, code)))
     return code
 
 
@@ -170,8 +170,8 @@ def _error_text(error: DstackError, terminal: Terminal) -> str:
         text = render_problems(error, terminal.cwd)
     else:
         text = error.message + (f"\n{error.hint}" if error.hint else "")
-    head, _, rest = text.partition("\n")
-    return paint(head, "bad", terminal.colour) + (f"\n{rest}" if rest else "")
+    head, _, following = text.partition("\n")
+    return paint(head, "bad", terminal.colour) + (f"\n{following}" if following else "")
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ def page() -> str:
 
 def _section(title: str, shape: Shape, keys: dict[str, str]) -> Iterator[str]:
     yield f"### {title}\n"
-    yield f"Version {shape.version}. {shape.about}\n"
+    yield f"Version {shape.version}. {shape.summary}\n"
     if list(keys) == [""]:
         yield f"The whole document is a {_links(keys['']).replace(' | ', ' or a ')}.\n"
         return

@@ -44,9 +44,9 @@ def load_definition(
     try:
         parsed: Any = parse_bytes(raw, filename=shown)
     except Invalid as error:
-        rest, (kind, name) = parse_rest(raw, error.problems), type_and_name(raw)
-        later = _later_problems(rest, flags, terminal, folder) if rest else []
-        places.refuse([*error.problems, *later, *_misnamed(kind, (flags and flags.name) or name)])
+        partial, (kind, name) = parse_rest(raw, error.problems), type_and_name(raw)
+        further = _further_problems(partial, flags, terminal, folder) if partial else []
+        places.refuse([*error.problems, *further, *_misnamed(kind, (flags and flags.name) or name)])
         raise
     if flags:
         parsed = overridden(parsed, flags)
@@ -70,18 +70,18 @@ def load_definition(
     return LoadedConfiguration(document, chosen, shown, folder, places)
 
 
-def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, folder: Path) -> list[Problem]:
+def _further_problems(parsed: Any, flags: Overrides | None, terminal: Terminal, folder: Path) -> list[Problem]:
     """Further problems of a file that is refused anyway, so that all are reported together."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.resolution import resolved
 
     try:
-        rest = overridden(rest, flags) if flags else rest
+        parsed = overridden(parsed, flags) if flags else parsed
     except Invalid as error:
         return list(error.problems)
-    found = _missing_files(rest, folder, terminal.home)
+    found = _missing_files(parsed, folder, terminal.home)
     try:
-        resolved(rest, environment=terminal.env)
+        resolved(parsed, environment=terminal.env)
     except Invalid as error:
         found += error.problems
     return found
@@ -172,8 +172,8 @@ def load_profile(terminal: Terminal, name: str | None, none: bool) -> tuple[dict
     from chalicelib.configuration.parse import decode, parse_profiles
     from chalicelib.configuration.profiles import FILES, NONE_WANTED, chosen, wanted
 
-    name, looks = wanted(name, none, terminal.env)
-    if not looks:
+    name, has_profile = wanted(name, none, terminal.env)
+    if not has_profile:
         return dict(NONE_WANTED.model_dump(mode="json")), None
     found = []
     for base in (terminal.cwd, terminal.home):
@@ -218,7 +218,7 @@ def _read(terminal: Terminal, file: str | None) -> tuple[Path | None, str, bytes
         with path.open("rb") as opened:
             raw = _enough_of(opened)
     except FileNotFoundError:
-        raise Refused(f"{file} doesn't exist.", hint=_others(path)) from None
+        raise Refused(f"{file} doesn't exist.", hint=_nearby_files(path)) from None
     except OSError as error:
         raise Refused(f"{file} can't be read: {error.strerror}.") from error
     named = Path(file).expanduser()
@@ -232,7 +232,7 @@ def _enough_of(opened: BinaryIO) -> bytes:
     return opened.read(MAX_BYTES + 1)
 
 
-def _others(path: Path) -> str:
+def _nearby_files(path: Path) -> str:
     """Configurations next to a missing file."""
     beside = sorted(found.name for found in path.parent.glob("*.dstack.y*ml"))[:5] if path.parent.is_dir() else []
     return f"There is {', '.join(beside)}." if beside else "Check the path; it is relative to this folder."

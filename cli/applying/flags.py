@@ -120,23 +120,23 @@ def overrides(ctx: typer.Context) -> Overrides:
     from chalicelib.configuration.overrides import Overrides
 
     refuse_contradictions(ctx)
-    said: Mapping[str, Any] = ctx.params
+    params: Mapping[str, Any] = ctx.params
     return Overrides(
-        name=said.get("name"),
-        env=tuple(said.get("env") or ()),
-        ports=tuple(said.get("port") or ()),
-        **{field: said.get(field) for field in ("cpu", "gpu", "memory", "disk")},
-        backends=tuple(said.get("backend") or ()),
-        regions=tuple(said.get("region") or ()),
-        instance_types=tuple(said.get("instance_type") or ()),
-        fleets=tuple(said.get("fleet") or ()),
-        spot_policy=next((word for name, word in SPOT_POLICIES.items() if said.get(name)), said.get("spot_policy")),
-        retry=True if said.get("retry") else False if said.get("no_retry") else None,
-        retry_duration=said.get("retry_duration"),
-        max_price=said.get("max_price"),
-        max_duration=said.get("max_duration"),
-        idle_duration="off" if said.get("dont_destroy") else said.get("idle_duration"),
-        creation_policy="reuse" if said.get("reuse") else None,
+        name=params.get("name"),
+        env=tuple(params.get("env") or ()),
+        ports=tuple(params.get("port") or ()),
+        **{field: params.get(field) for field in ("cpu", "gpu", "memory", "disk")},
+        backends=tuple(params.get("backend") or ()),
+        regions=tuple(params.get("region") or ()),
+        instance_types=tuple(params.get("instance_type") or ()),
+        fleets=tuple(params.get("fleet") or ()),
+        spot_policy=next((word for name, word in SPOT_POLICIES.items() if params.get(name)), params.get("spot_policy")),
+        retry=True if params.get("retry") else False if params.get("no_retry") else None,
+        retry_duration=params.get("retry_duration"),
+        max_price=params.get("max_price"),
+        max_duration=params.get("max_duration"),
+        idle_duration="off" if params.get("dont_destroy") else params.get("idle_duration"),
+        creation_policy="reuse" if params.get("reuse") else None,
     )
 
 

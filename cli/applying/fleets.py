@@ -18,9 +18,9 @@ from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary
 
 GONE_SECONDS = 1.0
 READY_SECONDS = 0.5
-LOOKS_TO_ORDER = 10
+POLLS_TO_ORDER = 10
 READY = ("idle", "busy")
-ON_THE_WAY = ("pending", "provisioning", "terminating")
+COMING = ("pending", "provisioning", "terminating")
 
 
 def apply_fleet(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
@@ -38,22 +38,22 @@ def apply_fleet(session: Session, definition: LoadedConfiguration, options: Appl
     if not options.as_json:
         _show(session, plan)
     elif current is not None and not options.force and not _changes(plan, current) and not _lacks_hosts(current):
-        terminal.say(as_json(current))
+        terminal.print(as_json(current))
         return 0
     if not _agreed(session, plan, current, options):
         return 0
-    again = current is not None and not _changes(plan, current) and not _lacks_hosts(current)
-    if current is not None and (plan["action"] != "update" or again):
+    unchanged = current is not None and not _changes(plan, current) and not _lacks_hosts(current)
+    if current is not None and (plan["action"] != "update" or unchanged):
         delete_fleet(session, current["name"])
         current = None
     body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
     fleet = session.client.in_project("fleets/apply", body)
-    session.remember("fleet", [fleet["name"]])
+    session.cache_names("fleet", [fleet["name"]])
     if options.as_json:
-        terminal.say(as_json(fleet))
+        terminal.print(as_json(fleet))
         return 0
     if options.detach:
-        terminal.say(f"Fleet {fleet['name']} is applied; its machines are created in the background.")
+        terminal.print(f"Fleet {fleet['name']} is applied; its machines are created in the background.")
         return 0
     return _wait(session, fleet, asks=not options.yes)
 
@@ -102,15 +102,15 @@ def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> di
 
 def _show(session: Session, plan: dict[str, Any]) -> None:
     terminal = session.terminal
-    terminal.say(facts(fleet_facts(plan), terminal.width, terminal.colour))
-    terminal.say()
+    terminal.print(facts(fleet_facts(plan), terminal.width, terminal.colour))
+    terminal.print()
     offers = plan.get("offers") or []
     if offers:
         session.show(offers_table(offers[:3], dim_later=False))
         summary = offers_summary(len(offers[:3]), plan["total_offers"], plan.get("max_offer_price"))
         if summary:
-            terminal.say(summary)
-        terminal.say()
+            terminal.print(summary)
+        terminal.print()
 
 
 def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | None, options: ApplyOptions) -> bool:
@@ -126,7 +126,7 @@ def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | No
             question = f"Add the missing hosts to the fleet {current['name']} again?"
             return options.yes or _confirmed(terminal, question)
         elif options.yes and not options.force:
-            terminal.say(f"Fleet {current['name']} is up to date. To delete and re-create it, add --force.")
+            terminal.print(f"Fleet {current['name']} is up to date. To delete and re-create it, add --force.")
             return False
         if found and plan["action"] == "update":
             question = f"Change the fleet {current['name']}?"
@@ -138,21 +138,21 @@ def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | No
 def _show_changes(session: Session, found: list[tuple[str, Any, Any]], options: ApplyOptions) -> None:
     if not options.as_json:
         session.show(changes_table(found))
-        session.terminal.say()
+        session.terminal.print()
 
 
 def _confirmed(terminal: Terminal, question: str) -> bool:
     if terminal.confirm(question):
         return True
-    terminal.say("Nothing was changed.")
+    terminal.print("Nothing was changed.")
     return False
 
 
 def _lacks_hosts(fleet: dict[str, Any]) -> bool:
     """Has it hosts that couldn't be added?"""
-    there = {one["hostname"] for one in fleet["instances"] if one["status"] != "terminated"}
+    existing = {one["hostname"] for one in fleet["instances"] if one["status"] != "terminated"}
     hosts = (fleet["spec"]["configuration"].get("ssh_config") or {}).get("hosts") or ()
-    return any((host if isinstance(host, str) else host["hostname"]) not in there for host in hosts)
+    return any((host if isinstance(host, str) else host["hostname"]) not in existing for host in hosts)
 
 
 def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -162,24 +162,24 @@ def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, A
 def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
     """Waits until its machines are ready; fails if one ended or isn't available."""
     terminal, name = session.terminal, fleet["name"]
-    stages, looks, progress = Stages(session), 0, HostProgress(session)
+    stages, polls, progress = Stages(session), 0, HostProgress(session)
     try:
-        while _is_coming(fleet, looks):
+        while _is_coming(fleet, polls):
             for line in progress.news(fleet):
                 terminal.warn(line)
-            stages.say(f"{_ready(fleet)} of {_wanted(fleet)} machines ready", f" · {looks * READY_SECONDS:.0f} s")
+            stages.print(f"{_ready(fleet)} of {_wanted(fleet)} machines ready", f" · {polls * READY_SECONDS:.0f} s")
             terminal.sleep(READY_SECONDS)
-            fleet, looks = session.get_fleet(name), looks + 1
+            fleet, polls = session.get_fleet(name), polls + 1
         stages.close()
         for line in progress.news(fleet):
             terminal.warn(line)
     except KeyboardInterrupt:
         stages.close()
         if not asks or not terminal.confirm(f"Give up and delete the fleet {name}?"):
-            terminal.say(f"Fleet {name} continues in the background; `dstack fleet` shows it.")
+            terminal.print(f"Fleet {name} continues in the background; `dstack fleet` shows it.")
             return 0
         delete_fleet(session, name)
-        terminal.say(f"Fleet {name} is deleted.")
+        terminal.print(f"Fleet {name} is deleted.")
         return 0
     failed = any(one["status"] == "terminated" for one in fleet["instances"])
     failed = failed or (bool(fleet.get("status_message")) and _ready(fleet) < _wanted(fleet))
@@ -187,11 +187,11 @@ def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
     return 1 if failed else 0
 
 
-def _is_coming(fleet: dict[str, Any], looks: int) -> bool:
+def _is_coming(fleet: dict[str, Any], polls: int) -> bool:
     """Is a machine being created or about to be? A fleet with a message is stuck."""
-    if any(one["status"] in ON_THE_WAY for one in fleet["instances"]):
+    if any(one["status"] in COMING for one in fleet["instances"]):
         return True
-    return looks < LOOKS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet.get("status_message")
+    return polls < POLLS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet.get("status_message")
 
 
 def _ready(fleet: dict[str, Any]) -> int:
@@ -201,5 +201,5 @@ def _ready(fleet: dict[str, Any]) -> int:
 def _wanted(fleet: dict[str, Any]) -> int:
     """How many machines an apply creates, or how many exist already if that is more."""
     nodes = fleet["spec"]["configuration"].get("nodes") or {}
-    alive = sum(one["status"] in (*READY, *ON_THE_WAY) for one in fleet["instances"])
+    alive = sum(one["status"] in (*READY, *COMING) for one in fleet["instances"])
     return max(nodes.get("min") or 0, nodes.get("target") or 0, alive)

@@ -20,7 +20,7 @@ from cli.tables.cells import age, moment, money, place
 from cli.tables.runs import FINISHED, failed_job, newest, run_status
 
 SOON_SECONDS = 0.2  # between polls of a run that has just changed,
-SOON_LOOKS = 50  # this many times; then
+SOON_POLLS = 50  # this many times; then
 POLL_SECONDS = 1.0
 BEFORE_LOG = ("submitted", "provisioning", "pulling")
 
@@ -50,13 +50,13 @@ class PollPauses:
 
     def __init__(self) -> None:
         self._seen: object = None
-        self._looks = 0
+        self._polls = 0
 
     def after(self, seen: object) -> float:
         """Short for a while after `seen` changed, then long."""
-        self._looks = self._looks + 1 if seen == self._seen else 0
+        self._polls = self._polls + 1 if seen == self._seen else 0
         self._seen = seen
-        return SOON_SECONDS if self._looks < SOON_LOOKS else POLL_SECONDS
+        return SOON_SECONDS if self._polls < SOON_POLLS else POLL_SECONDS
 
 
 class Stages:
@@ -68,9 +68,9 @@ class Stages:
         self._spinner: Any = None
 
     def update(self, run: dict[str, Any], job: dict[str, Any] | None) -> None:
-        self.say(stage(run, job), f" · submitted {age(run.get('submitted_at'), self.terminal.now())}")
+        self.print(stage(run, job), f" · submitted {age(run.get('submitted_at'), self.terminal.now())}")
 
-    def say(self, text: str, since: str = "") -> None:
+    def print(self, text: str, since: str = "") -> None:
         """`since` changes with time alone, so it is for the spinner only."""
         if self.terminal.watched:
             self._spin(printable(text + since))
@@ -168,8 +168,8 @@ def _begin(stages: Stages, run: dict[str, Any], job: dict[str, Any] | None, log:
     stages.close()
     assert job is not None, "it has a submission"
     if log and log.submission != newest(job)["id"] and run["status"] not in FINISHED:
-        told, stages.last = stages.last, stage(run, job)
-        if told != stages.last:
+        before, stages.last = stages.last, stage(run, job)
+        if before != stages.last:
             stages.terminal.warn(stages.last)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from cli.connection.session import Session
 
 STEPS = ("done: ", "undone: ")  # how the events of steps begin
-AGAIN = "Transient: "  # and those of attempts that failed and are repeated
+RETRIED = "Transient: "  # and those of attempts that failed and are repeated
 
 
 class HostProgress:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._last: tuple[str, str] | None = None  # time and id of the last event that was read
-        self._said: dict[str, str] = {}  # by host: its last line
+        self._last_lines: dict[str, str] = {}  # by host: its last line
 
     def news(self, fleet: dict[str, Any]) -> list[str]:
         """The lines since the last look. A fleet of clouds has none."""
@@ -32,10 +32,10 @@ class HostProgress:
     def _lines(self, event: dict[str, Any], hosts: dict[str, str]) -> list[str]:
         host = next((hosts[target["id"]] for target in event["targets"] if target["id"] in hosts), None)
         text = str(event["message"])
-        if host is None or not text.startswith((*STEPS, AGAIN)):
+        if host is None or not text.startswith((*STEPS, RETRIED)):
             return []
         line = f"  {host}: {text.removeprefix('done: ')}"
-        if text.startswith(AGAIN):
-            line = f"  {host}: {text.removeprefix(AGAIN)}; trying again"
-        before, self._said[host] = self._said.get(host), line
+        if text.startswith(RETRIED):
+            line = f"  {host}: {text.removeprefix(RETRIED)}; trying again"
+        before, self._last_lines[host] = self._last_lines.get(host), line
         return [] if line == before else [line]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 COMPLETE = 1000  # how a stream ends once the job has ended and all of its log was sent
-REST_SECONDS = 10.0  # for more of the rest, once the job has ended
+REMAINDER_SECONDS = 10.0  # for more of the rest, once the job has ended
 
 
 @dataclass
@@ -155,7 +155,7 @@ class JobLog:
     def drain(self, ended: bool) -> None:
         """Writes all that is there now, however it is read; if its job has `ended`, all there will be."""
         if self._stream and ended:
-            self._read_rest(self._stream)
+            self._read_remainder(self._stream)
         elif self._stream:
             self.write_arrived()  # what came with the server's answer, too
         if self._stream or self._complete or not self.submission:
@@ -171,10 +171,10 @@ class JobLog:
             )
         self._pages.drain()
 
-    def _read_rest(self, stream: Stream) -> None:
+    def _read_remainder(self, stream: Stream) -> None:
         before = None
         while before != (before := (self._written, self._skip)):  # something came since
-            if self.write_arrived(REST_SECONDS):
+            if self.write_arrived(REMAINDER_SECONDS):
                 return
         stream.close()
         self._stream = None

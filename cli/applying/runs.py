@@ -15,7 +15,7 @@ from cli.repositories.repos import Brought, RepoFlags, bring
 from cli.screen.places import Places
 from cli.screen.render import as_json, facts
 from cli.ssh import forwards
-from cli.ssh.attachment import JobAttachment, Wishes, orderly_end
+from cli.ssh.attachment import AttachOptions, JobAttachment, orderly_end
 from cli.tables.plans import changes, changes_table, cost_line, group_of, offers_summary, offers_table, run_facts
 from cli.tables.runs import FINISHED, runs_table
 from cli.tables.services import addresses, replaced
@@ -50,7 +50,7 @@ class ApplyOptions:
     max_offers: int = 3
     full_offers: bool = False
     unallocated: bool = False
-    attached: Wishes = field(default_factory=Wishes)
+    attached: AttachOptions = field(default_factory=AttachOptions)
     in_place: bool = False  # never delete and re-create what exists
     repo: RepoFlags = field(default_factory=RepoFlags)
 
@@ -84,15 +84,15 @@ class Submission:
             return self._submit(plan) if self._agreed(f"Start the run {name}?" if name else "Start this run?") else 0
         name, found = current["run_spec"]["run_name"], self._changes(plan, current)
         if found and plan["action"] == "update":
-            if (told := replaced(plan)) and not self.options.as_json:
-                self.session.terminal.say(told)
+            if (notice := replaced(plan)) and not self.options.as_json:
+                self.session.terminal.print(notice)
             return (
                 self._submit(plan, done="changed")
                 if self._agreed(f"Run {name} is active. Change it while it runs?")
                 else 0
             )
         if not found and self.options.as_json and not self.options.force:
-            self.session.terminal.say(as_json(current))
+            self.session.terminal.print(as_json(current))
             return 0
         if not self._may_replace(name, bool(found)):
             return 0
@@ -126,7 +126,9 @@ class Submission:
         from cli.ssh.keys import read_key
 
         terminal = self.session.terminal
-        return read_key(self.options.attached.identity, terminal.cwd, terminal.home, said_by="--ssh-identity")["public"]
+        return read_key(self.options.attached.identity, terminal.cwd, terminal.home, named_by="--ssh-identity")[
+            "public"
+        ]
 
     def _plan(self) -> dict[str, Any]:
         body = {
@@ -141,29 +143,29 @@ class Submission:
 
     def _show(self, plan: dict[str, Any]) -> None:
         terminal = self.session.terminal
-        terminal.say(facts(run_facts(plan, self.options.verbose), terminal.width, terminal.colour))
-        terminal.say()
+        terminal.print(facts(run_facts(plan, self.options.verbose), terminal.width, terminal.colour))
+        terminal.print()
         parts = plan["job_plans"] if self.definition.kind == "service" else plan["job_plans"][:1]
         for job in parts:
             if len(parts) > 1:
                 count, name = job.get("count", 1), group_of(job["job_spec"])
-                terminal.say(f"Group {name}, {count} at first:" if job["offers"] else f"Group {name}: no offers now")
+                terminal.print(f"Group {name}, {count} at first:" if job["offers"] else f"Group {name}: no offers now")
             if job["offers"]:
                 self.session.show(offers_table(job["offers"]))
             if line := offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price")):
-                terminal.say(line)
+                terminal.print(line)
         if all(job["offers"] for job in parts):
             for line in (cost_line(plan), *(plan.get("isolation") or ()), *(plan.get("remarks") or ())):
                 if line:
-                    terminal.say(line)
+                    terminal.print(line)
         else:
             terminal.warn(refusals(plan["notes"]) if plan.get("notes") else no_offers_hint(self.session))
-        terminal.say()
+        terminal.print()
 
     def _agreed(self, question: str) -> bool:
         if self.options.yes or self.session.terminal.confirm(question):
             return True
-        self.session.terminal.say("Nothing was started.")
+        self.session.terminal.print("Nothing was started.")
         return False
 
     def _changes(self, plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -171,13 +173,13 @@ class Submission:
         found = changes(current["run_spec"], plan.get("effective_run_spec") or plan["run_spec"])
         if found and not self.options.as_json:
             self.session.show(changes_table(found))
-            self.session.terminal.say()
+            self.session.terminal.print()
         return found
 
     def _may_replace(self, name: str, changed: bool) -> bool:
         """Whether an active run that can't be changed in place should be stopped for the new one."""
         if not changed and self.options.yes and not self.options.force:
-            self.session.terminal.say(
+            self.session.terminal.print(
                 f"Run {name} is already active and nothing has changed. To stop it and submit it again, add --force."
             )
             return False
@@ -202,25 +204,25 @@ class Submission:
         }
         run = self.session.client.in_project("runs/apply", body)
         name = run["run_spec"]["run_name"]
-        self.session.remember("run", [name])
+        self.session.cache_names("run", [name])
         if self.options.as_json:
-            self.session.terminal.say(as_json(run))
+            self.session.terminal.print(as_json(run))
             return 0
         for line in addresses(run, self.session.client.url):
-            self.session.terminal.say(line)
+            self.session.terminal.print(line)
         if at := run.get("next_triggered_at"):
-            self.session.terminal.say(
+            self.session.terminal.print(
                 f"Run {name} is {done}: it starts by its schedule, next at {str(at)[:16].replace('T', ' ')} UTC. "
                 f"`dstack stop {name}` ends that."
             )
             return 0
         if self.options.detach:
-            self.session.terminal.say(f"Run {name} is {done}. Follow it with `dstack logs {name} --follow`.")
+            self.session.terminal.print(f"Run {name} is {done}. Follow it with `dstack logs {name} --follow`.")
             return 0
         return stay_with(self.session, name, self.options.attached, asks=not self.options.yes)
 
 
-def stay_with(session: Session, name: str, wishes: Wishes, *, asks: bool) -> int:
+def stay_with(session: Session, name: str, wishes: AttachOptions, *, asks: bool) -> int:
     """Shows a run's stages and log to its end and returns the exit code. Ctrl-C leaves it, or stops it if asked to."""
     attachment = JobAttachment(session, name, wishes, needed=False)
     with orderly_end(), contextlib.closing(attachment):
@@ -238,7 +240,7 @@ def _stay(session: Session, name: str, attachment: JobAttachment, *, asks: bool)
         stages.close()
         session.terminal.warn("")
         if not asks or not session.terminal.confirm(f"Stop the run {name}?"):
-            session.terminal.say(
+            session.terminal.print(
                 f"Run {name} keeps running. `dstack logs {name}` shows its log, `dstack stop {name}` ends it."
             )
             return 0

@@ -38,7 +38,7 @@ def apply_volume(session: Session, definition: LoadedConfiguration, options: App
         _show(session, definition)
     if current is not None and _same(current["configuration"], configuration) and options.yes and not options.force:
         unchanged = f"Volume {name} is up to date. To delete and re-create it, add --force."
-        session.terminal.say(as_json(current) if options.as_json else unchanged)
+        session.terminal.print(as_json(current) if options.as_json else unchanged)
         return 0
     question = (
         f"Set up the volume {name or ''}".rstrip() + "?"
@@ -96,9 +96,9 @@ def _unchanged(session: Session, plan: dict[str, Any], options: ApplyOptions) ->
         "gateways/apply", {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
     )
     if options.as_json:
-        session.terminal.say(as_json(made))
+        session.terminal.print(as_json(made))
     else:
-        session.terminal.say(f"Gateway {made['name']} is up to date.")
+        session.terminal.print(f"Gateway {made['name']} is up to date.")
     return 0
 
 
@@ -127,10 +127,10 @@ def _show(session: Session, definition: LoadedConfiguration, remarks: Iterable[s
     rows += [(label, _text(said[field])) for field, label in SHOWN.items() if said.get(field)]
     if definition.kind == "gateway":
         rows.append(("Certificate", (said.get("certificate") or {"type": "none"})["type"]))
-    terminal.say(facts(rows, terminal.width, terminal.colour))
+    terminal.print(facts(rows, terminal.width, terminal.colour))
     for remark in remarks:
-        terminal.say(remark)
-    terminal.say()
+        terminal.print(remark)
+    terminal.print()
 
 
 def _text(value: Any) -> str:
@@ -140,7 +140,7 @@ def _text(value: Any) -> str:
 def _agreed(session: Session, options: ApplyOptions, question: str) -> bool:
     if options.yes or session.terminal.confirm(question):
         return True
-    session.terminal.say("Nothing was changed.")
+    session.terminal.print("Nothing was changed.")
     return False
 
 
@@ -155,7 +155,7 @@ def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptio
     """Waits until it is active or has failed."""
     terminal, name = session.terminal, made["name"]
     if options.as_json:
-        terminal.say(as_json(made))
+        terminal.print(as_json(made))
         return 0
     said = ""
     while made["status"] not in ENDED and not options.detach:
@@ -166,5 +166,5 @@ def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptio
         made = session.client.in_project(f"{kind}/get", {"name": name})
     reason = f": {made['status_message'].rstrip('.')}" if made.get("status_message") else ""
     status = "failed" if made["status"] == "failed" else f"is {made['status']}"
-    terminal.say(f"{kind[:-1].capitalize()} {name} {status}{_share(made)}{reason}.")
+    terminal.print(f"{kind[:-1].capitalize()} {name} {status}{_share(made)}{reason}.")
     return 1 if made["status"] == "failed" else 0

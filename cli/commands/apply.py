@@ -16,7 +16,7 @@ from cli.applying.volumes_and_gateways import apply_gateway, apply_volume
 from cli.connection.session import open_session
 from cli.repositories.repos import RepoFlags
 from cli.screen.parameters import Command, ProjectOption, YesOption, command, given, new_group
-from cli.ssh.attachment import Wishes
+from cli.ssh.attachment import AttachOptions
 
 app = new_group("Create or change what a configuration file describes.")
 
@@ -41,8 +41,8 @@ class Apply(Command):
     """`-h TYPE` shows the flags that mean something to that type."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        asked = next((at for at, word in enumerate(args) if word in ("-h", "--help")), len(args))
-        kind = next(iter(args[asked + 1 : asked + 2]), "-")
+        help_at = next((at for at, word in enumerate(args) if word in ("-h", "--help")), len(args))
+        kind = next(iter(args[help_at + 1 : help_at + 2]), "-")
         if kind in HELP_OF:
             ctx.meta[__name__] = HELP_OF[kind]
         elif not kind.startswith("-"):
@@ -144,16 +144,16 @@ def apply(
         definition.configuration["repos"] = []
     shown = {name: flags[name] for name in SHOWN_OFFERS}
     brought = RepoFlags(repo, repo_branch, repo_hash, no_repo, token, git_identity, lfs_pointers)
-    attached = Wishes(ssh_identity, host or "localhost", ())
+    attached = AttachOptions(ssh_identity, host or "localhost", ())
     options = ApplyOptions(yes, force, detach, verbose, as_json, attached=attached, repo=brought, **shown)
     if definition.kind in RUN_TYPES:
-        with definition.places.told():
+        with definition.places.locating():
             raise typer.Exit(Submission(session, definition, options).apply())
     if definition.kind == "preset":
         raise NotSupported("type: preset isn't available yet.", hint="Describe the service in a configuration file.")
     _refuse_those_of_runs(ctx, definition.kind)
     carry_out = {"fleet": apply_fleet, "volume": apply_volume, "gateway": apply_gateway}[definition.kind]
-    with definition.places.told():
+    with definition.places.locating():
         raise typer.Exit(carry_out(session, definition, options))
 
 

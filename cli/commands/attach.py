@@ -13,7 +13,7 @@ from cli.commands.logs import JobOption, SinceOption
 from cli.connection.session import completer, open_session
 from cli.screen.parameters import ProjectOption, command, new_group
 from cli.screen.since import since_moment
-from cli.ssh.attachment import JobAttachment, Wishes, orderly_end
+from cli.ssh.attachment import AttachOptions, JobAttachment, orderly_end
 
 app = new_group("Connect to a run: SSH, its ports, its log.")
 
@@ -52,7 +52,7 @@ def attach(
         raise typer.BadParameter("--since says where the log starts; add --logs.", ctx=ctx)
     session = open_session(ctx, project)
     log = JobLog(session, run, since_moment(since, session.terminal.now())) if logs else None
-    wishes = Wishes(ssh_identity, host, tuple(ports or ()), asked=True)
+    wishes = AttachOptions(ssh_identity, host, tuple(ports or ()), explicit=True)
     attachment = JobAttachment(session, run, wishes, needed=not logs or bool(ports))
     stages = Stages(session)
     session.terminal.warn(f"Attaching to {run}. Ctrl-C detaches and leaves it running.")

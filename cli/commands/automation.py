@@ -34,10 +34,10 @@ def list_automations(ctx: typer.Context, project: ProjectOption = None, json_wan
 
 def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.in_project("automations/list")
-    session.remember("automation", [one["name"] for one in found])
+    session.cache_names("automation", [one["name"] for one in found])
     if json_wanted:
-        said = document("automation list", {"project": session.project, "automations": found})
-        session.terminal.say(as_json(said))
+        shown = document("automation list", {"project": session.project, "automations": found})
+        session.terminal.print(as_json(shown))
         return
     table, now = Table(("NAME", "TYPE", "USER", "STORED")), session.terminal.now()
     for one in found:
@@ -60,7 +60,7 @@ def add(
     """
     session = open_session(ctx, project)
     name = _stored(session, file)
-    session.terminal.say(f"Configuration {name} is stored. Rules apply it in your name.")
+    session.terminal.print(f"Configuration {name} is stored. Rules apply it in your name.")
 
 
 def _stored(session: Session, file: str | None) -> str:
@@ -71,7 +71,7 @@ def _stored(session: Session, file: str | None) -> str:
     terminal = session.terminal
     definition = load_definition(terminal, file)
     configuration = definition.configuration
-    with definition.places.told():
+    with definition.places.locating():
         if configuration.get("files"):
             raise Refused(
                 f"{definition.path} has `files`, and what is uploaded isn't kept for rules.",
@@ -96,10 +96,10 @@ def delete(ctx: typer.Context, name: NameArgument, project: ProjectOption = None
     session = open_session(ctx, project)
     stored(session, name)
     if not yes and not session.terminal.confirm(f"Delete the stored configuration {name}?"):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.in_project("automations/delete", {"names": [name]})
-    session.terminal.say(f"Configuration {name} is deleted. Rules that name it are refused from now on.")
+    session.terminal.print(f"Configuration {name} is deleted. Rules that name it are refused from now on.")
 
 
 def stored(session: Session, name: str) -> dict[str, Any]:

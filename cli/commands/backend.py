@@ -35,7 +35,7 @@ def list_backends(ctx: typer.Context, project: ProjectOption = None, json_wanted
 def _list(session: Session, json_wanted: bool) -> None:
     found = _known(session)
     if json_wanted:
-        session.terminal.say(as_json(document("backend list", {"project": session.project, "backends": found})))
+        session.terminal.print(as_json(document("backend list", {"project": session.project, "backends": found})))
         return
     session.show(backends_table(found, session.terminal.now()))
     if not found:
@@ -85,21 +85,21 @@ def add(
         raise typer.BadParameter("--default-creds and keys contradict each other.", ctx=ctx)
     text = None if file is None else _text(session, file)
     kind = name or _type_in(str(text), str(file))
-    there = any(one["name"] == kind for one in _known(session))
-    if there and not yes and not session.terminal.confirm(f"Change the backend {kind} of project {session.project}?"):
-        session.terminal.say("Nothing was changed.")
+    exists = any(one["name"] == kind for one in _known(session))
+    if exists and not yes and not session.terminal.confirm(f"Change the backend {kind} of project {session.project}?"):
+        session.terminal.print("Nothing was changed.")
         return
-    verb = "update" if there else "create"
+    verb = "update" if exists else "create"
     if text is not None:
         session.client.in_project(f"backends/{verb}_yaml", {"config_yaml": text})
     else:
-        body = session.client.in_project(f"backends/{kind}/config_info") if there else {"type": kind}
+        body = session.client.in_project(f"backends/{kind}/config_info") if exists else {"type": kind}
         creds = _creds(session, access_key, secret_key, own)
-        if creds is None and not there:
+        if creds is None and not exists:
             _check_not_needed(kind)
         given = {"creds": creds, "regions": region or None}
         session.client.in_project(f"backends/{verb}", {**body, **{key: value for key, value in given.items() if value}})
-    session.terminal.say(f"Backend {kind} is {'changed' if there else 'added'}.")
+    session.terminal.print(f"Backend {kind} is {'changed' if exists else 'added'}.")
 
 
 def _creds(session: Session, access_key: str | None, secret_key: str | None, own: bool) -> dict[str, str] | None:
@@ -168,9 +168,9 @@ def check(
         error = _error_of(session, each)
         found.append({"name": each, "works": error is None, "error": error})
         if not json_wanted:
-            session.terminal.say(f"{each}: {error or 'works'}")
+            session.terminal.print(f"{each}: {error or 'works'}")
     if json_wanted:
-        session.terminal.say(as_json(document("backend check", {"project": session.project, "backends": found})))
+        session.terminal.print(as_json(document("backend check", {"project": session.project, "backends": found})))
     if not all(one["works"] for one in found):
         raise typer.Exit(1)
 
@@ -195,13 +195,13 @@ def delete(ctx: typer.Context, name: NameArgument, project: ProjectOption = None
     session = open_session(ctx, project)
     question = f"Delete the backend {name} of project {session.project}, and its credentials?"
     if not yes and not session.terminal.confirm(question):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.in_project("backends/delete", {"backends_names": [name]})
-    session.terminal.say(f"Backend {name} is deleted.")
+    session.terminal.print(f"Backend {name} is deleted.")
 
 
 def _known(session: Session) -> list[Any]:
     found: list[Any] = session.client.in_project("backends/list")
-    session.remember("backend", [one["name"] for one in found])
+    session.cache_names("backend", [one["name"] for one in found])
     return found

@@ -30,4 +30,4 @@ def completion(
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name="dstack", complete_var=COMPLETE, shell=shell)
-    terminal(ctx).say(script)
+    terminal(ctx).print(script)

@@ -57,7 +57,7 @@ def delete(
         raise NotSupported(f"type: {kind} isn't available yet.", hint=what)
     what = WHAT.get(kind, "run {} and its history").format(name)
     if not yes and not terminal.confirm(f"Delete the {what}?"):
-        terminal.say("Nothing was deleted.")
+        terminal.print("Nothing was deleted.")
         return
     if kind in RUN_TYPES:
         session.client.in_project("runs/delete", {"runs_names": [name]})
@@ -67,4 +67,4 @@ def delete(
         delete_volume(session, name)
     else:
         delete_gateway(session, name)
-    terminal.say(f"Deleted the {what}.")
+    terminal.print(f"Deleted the {what}.")

@@ -133,7 +133,7 @@ def follow(ctx: typer.Context, project: ProjectOption = None, since: SinceOption
     start = moment(since_moment(since, session.terminal.now())) or session.terminal.now()
     try:
         for change in followed(session, start):
-            session.terminal.say(json.dumps(change, ensure_ascii=False))
+            session.terminal.print(json.dumps(change, ensure_ascii=False))
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
@@ -181,10 +181,10 @@ def _list(ctx: typer.Context) -> None:
     def show() -> None:
         found = fetch_events(session, body, start)
         if flags["json_wanted"]:
-            session.terminal.say(as_json(document("event list", {"project": session.project, "events": found})))
+            session.terminal.print(as_json(document("event list", {"project": session.project, "events": found})))
             return
         for one in found:
-            session.terminal.say(event_line(one, session.terminal.width, session.terminal.colour))
+            session.terminal.print(event_line(one, session.terminal.width, session.terminal.colour))
 
     watch(session, show, flags["watching"], json_too=flags["json_wanted"])
 
@@ -218,7 +218,7 @@ def _actors(session: Session, names: list[str] | None) -> list[str | None] | Non
         return None
     users = session.client.post("/api/users/list", {})
     known = {user["username"]: user["id"] for user in users}
-    session.remember("user", known)
+    session.cache_names("user", known)
     missing = [name for name in names if name != SYSTEM and name not in known]
     if missing:
         raise NotFound(f"There is no user {missing[0]} that you may see.", hint="See them with `dstack user`.")

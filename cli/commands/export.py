@@ -33,9 +33,9 @@ def list_exports(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 
 def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.in_project("exports/list")
-    session.remember("export", [one["name"] for one in found])
+    session.cache_names("export", [one["name"] for one in found])
     if json_wanted:
-        session.terminal.say(as_json(document("export list", {"project": session.project, "exports": found})))
+        session.terminal.print(as_json(document("export list", {"project": session.project, "exports": found})))
         return
     session.show(exports_table(found))
 
@@ -144,10 +144,10 @@ def delete(ctx: typer.Context, name: ExportArgument, project: ProjectOption = No
     if not yes and not session.terminal.confirm(
         f"End export {name} of {session.project}, and the jobs of other projects there?"
     ):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.in_project("exports/delete", {"name": name})
-    session.terminal.say(f"Export {name} is deleted.")
+    session.terminal.print(f"Export {name} is deleted.")
 
 
 def exports_table(found: list[Any]) -> Table:

@@ -46,10 +46,10 @@ def list_fleets(
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
         fleets: list[Any] = session.client.in_project("fleets/list", {"include_imported": True})
-        session.remember("fleet", [found["name"] for found in fleets])
+        session.cache_names("fleet", [found["name"] for found in fleets])
         if json_wanted:
             found = document("fleet list", {"project": session.project, "fleets": fleets})
-            session.terminal.say(json.dumps(found, ensure_ascii=False))
+            session.terminal.print(json.dumps(found, ensure_ascii=False))
             return
         session.show(fleets_table(fleets, session.terminal.now(), session.project, verbose))
         if not fleets:
@@ -77,7 +77,7 @@ def get(
     session = open_session(ctx, project)
     found = session.get_fleet(name) if name is not None else _by_id(session, str(fleet_id))
     if json_wanted:
-        session.terminal.say(as_json(found))
+        session.terminal.print(as_json(found))
         return
     session.show(fleets_table([found], session.terminal.now(), session.project, verbose=True))
 
@@ -146,28 +146,28 @@ def delete_instance(
 
 def _delete(session: Session, name: str, numbers: list[int], yes: bool, force: bool = False) -> None:
     found = session.get_fleet(name)
-    there = sorted(one["instance_num"] for one in found.get("instances") or ())
-    unknown = [number for number in numbers if number not in there]
+    existing = sorted(one["instance_num"] for one in found.get("instances") or ())
+    unknown = [number for number in numbers if number not in existing]
     if unknown:
         raise Refused(
             f"Fleet {name} has no instance {', '.join(map(str, unknown))}.",
-            hint=f"It has {', '.join(map(str, there))}." if there else "It has no instances now.",
+            hint=f"It has {', '.join(map(str, existing))}." if existing else "It has no instances now.",
         )
     label = ", ".join(str(number) for number in numbers)
     what = (
         f"instance {label} of fleet {name}"
         if numbers
-        else f"fleet {name} and its {len(there)} {'machine' if len(there) == 1 else 'machines'}"
+        else f"fleet {name} and its {len(existing)} {'machine' if len(existing) == 1 else 'machines'}"
     )
     if not yes and not session.terminal.confirm(f"Delete {what}?"):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     forced = {"force": True} if force else {}
     if numbers:
         session.client.in_project("fleets/delete_instances", {"name": name, "instance_nums": numbers, **forced})
     else:
         session.client.in_project("fleets/delete", {"names": [name], **forced})
-    session.terminal.say(f"Deleting {what}.")
+    session.terminal.print(f"Deleting {what}.")
 
 
 @command(app, "join-command", "dstack fleet join-command lab", "dstack fleet join-command lab --expires-in 1d")
@@ -190,7 +190,7 @@ def join_command(
     session = open_session(ctx, project)
     body = {"name": name, "expires_in": seconds_of(expires_in, "--expires-in")}
     made = session.client.in_project("fleets/create_join", body)
-    session.terminal.say(made["command"])
+    session.terminal.print(made["command"])
     session.terminal.warn(
         f"Paste this on the machine. It works once, for {expires_in}. To revoke it: "
         f"dstack fleet revoke-join {name} {made['id']}"
@@ -205,7 +205,7 @@ def joins(
     session = open_session(ctx, project)
     found: list[Any] = session.client.in_project("fleets/list_joins", {"name": name})
     if json_wanted:
-        session.terminal.say(as_json(document("fleet joins", {"fleet": name, "joins": found})))
+        session.terminal.print(as_json(document("fleet joins", {"fleet": name, "joins": found})))
         return
     session.show(joins_table(found, session.terminal.now()))
 
@@ -229,4 +229,4 @@ def revoke_join(
     """
     session = open_session(ctx, project)
     session.client.in_project("fleets/revoke_join", {"name": name, "id": join_id})
-    session.terminal.say(f"The command {join_id} can't be used any more.")
+    session.terminal.print(f"The command {join_id} can't be used any more.")

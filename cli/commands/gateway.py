@@ -52,9 +52,9 @@ def list_gateways(
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
         found: list[Any] = session.client.in_project("gateways/list", {"include_imported": True})
-        session.remember("gateway", [one["name"] for one in found])
+        session.cache_names("gateway", [one["name"] for one in found])
         if json_wanted:
-            session.terminal.say(as_json({"project": session.project, "gateways": found}))
+            session.terminal.print(as_json({"project": session.project, "gateways": found}))
             return
         session.show(gateways_table(found, session.terminal.now(), verbose))
         if not found:
@@ -71,11 +71,11 @@ def get(
     session = open_session(ctx, project)
     found = session.get_gateway(name)
     if json_wanted:
-        session.terminal.say(as_json(found))
+        session.terminal.print(as_json(found))
         return
     session.show(gateways_table([found], session.terminal.now(), verbose=True))
     if found.get("certificates"):
-        session.terminal.say()
+        session.terminal.print()
         session.show(certificates_table(found["certificates"]))
         if any(each["next_attempt_at"] for each in found["certificates"]):
             session.terminal.warn("Once that is fixed, apply the gateway's file again: it is tried at once.")
@@ -90,10 +90,10 @@ def delete(ctx: typer.Context, name: GatewayArgument, project: ProjectOption = N
     session = open_session(ctx, project)
     session.get_gateway(name)
     if not yes and not session.terminal.confirm(f"Delete gateway {name}?"):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.in_project("gateways/delete", {"names": [name]})
-    session.terminal.say(f"Deleting gateway {name}.")
+    session.terminal.print(f"Deleting gateway {name}.")
 
 
 @command(
@@ -127,4 +127,4 @@ def update(
         session.client.in_project("gateways/set_wildcard_domain", {"name": name, "wildcard_domain": domain})
     if default:
         session.client.in_project("gateways/set_default", {"name": name})
-    session.terminal.say(f"Gateway {name} is changed.")
+    session.terminal.print(f"Gateway {name} is changed.")

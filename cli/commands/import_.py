@@ -31,9 +31,9 @@ def list_imports(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.in_project("imports/list")
     named = [(f"{one['export']['project_name']}/{one['export']['name']}", one["export"]) for one in found]
-    session.remember("import", [name for name, _ in named])
+    session.cache_names("import", [name for name, _ in named])
     if json_wanted:
-        session.terminal.say(as_json(document("import list", {"project": session.project, "imports": found})))
+        session.terminal.print(as_json(document("import list", {"project": session.project, "imports": found})))
         return
     table = Table(("NAME", "FLEETS"))
     for name, one in named:
@@ -60,7 +60,7 @@ def delete(
         raise typer.BadParameter(f"{name!r} isn't of the form PROJECT/EXPORT.", ctx=ctx)
     session = open_session(ctx, project)
     if not yes and not session.terminal.confirm(f"Give {name} back, and end the jobs of {session.project} there?"):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.in_project("imports/delete", {"export_name": export, "export_project_name": exporter})
-    session.terminal.say(f"Import {name} is deleted.")
+    session.terminal.print(f"Import {name} is deleted.")

@@ -60,19 +60,19 @@ def init(
                 "--schema sets up this folder, the other flags register a repository; use one or the other.", ctx=ctx
             )
         remote = register(open_session(ctx, project), RepoFlags(repo, token=token, identity=git_identity))
-        terminal(ctx).say(f"Registered {remote.https} as {remote.id}.")
+        terminal(ctx).print(f"Registered {remote.https} as {remote.id}.")
         return
     here = terminal(ctx)
     target = here.cwd / ".dstack.yml"
     if schema:
         _write_schema(here)
     if target.exists():
-        here.say(f"{target.name} already exists and was left unchanged.")
+        here.print(f"{target.name} already exists and was left unchanged.")
         if schema:
-            here.say(f"For your editor, put this on its first line:\n{_modeline()}")
+            here.print(f"For your editor, put this on its first line:\n{_modeline()}")
         return
     target.write_text((_modeline() + "\n" if schema else "") + EXAMPLE, encoding="utf-8")
-    here.say(f"Wrote {target.name}. Run it: dstack apply")
+    here.print(f"Wrote {target.name}. Run it: dstack apply")
 
 
 def _modeline() -> str:
@@ -87,4 +87,4 @@ def _write_schema(here: Terminal) -> None:
     path = here.cwd / SCHEMA
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(configuration_schema(), indent=1) + "\n", encoding="utf-8")
-    here.say(f"Wrote {SCHEMA.as_posix()}.")
+    here.print(f"Wrote {SCHEMA.as_posix()}.")

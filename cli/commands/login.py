@@ -61,7 +61,7 @@ def login(
     path = f"/api/auth/{quote(name, safe='')}"
     entered = _by_code(here, client, path) if device else _by_browser(here, client, path)
     token = token_of(entered["creds"]["token"])
-    here.say(f"You are {entered['username']} at {client.url}.")
+    here.print(f"You are {entered['username']} at {client.url}.")
     signed_on = Client(client.url, token, sleep=here.sleep, via=here.via)
     joined = [
         checked(NAME, project["project_name"], "a project's name")
@@ -100,10 +100,10 @@ def _provider(client: Client, wanted: str | None) -> str:
 
 def _by_browser(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
     with Callback() as callback:
-        asked = {"local_port": callback.port, "base_url": None}
-        address = web_address(client.post(f"{path}/authorize", asked)["authorization_url"])
+        body = {"local_port": callback.port, "base_url": None}
+        address = web_address(client.post(f"{path}/authorize", body)["authorization_url"])
         state = parse_qs(urlsplit(address).query).get("state", [""])[0]
-        here.say(f"Sign on in your browser. If it doesn't open, go to\n\n  {address}\n")
+        here.print(f"Sign on in your browser. If it doesn't open, go to\n\n  {address}\n")
         here.browse(address)
         code = callback.code(state)
     entered: dict[str, Any] = client.post(f"{path}/callback", {"code": code, "state": state, "base_url": None})
@@ -112,17 +112,17 @@ def _by_browser(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
 
 def _by_code(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
     begun = client.post(f"{path}/device")
-    here.say(f"Go to {web_address(begun['verification_uri'])} in any browser and type\n\n  {begun['user_code']}\n")
+    here.print(f"Go to {web_address(begun['verification_uri'])} in any browser and type\n\n  {begun['user_code']}\n")
     if begun["verification_uri_complete"]:
-        here.say(f"or open {web_address(begun['verification_uri_complete'])}")
-    return _asked_again(here, lambda: client.post(f"{path}/device_token", {"state": begun["state"]}), begun)
+        here.print(f"or open {web_address(begun['verification_uri_complete'])}")
+    return _polled(here, lambda: client.post(f"{path}/device_token", {"state": begun["state"]}), begun)
 
 
-def _asked_again(here: Terminal, ask: Callable[[], Any], begun: Mapping[str, Any]) -> Mapping[str, Any]:
+def _polled(here: Terminal, poll: Callable[[], Any], begun: Mapping[str, Any]) -> Mapping[str, Any]:
     until = here.now() + seconds(begun["expires_in"])
     while here.now() < until:
         here.sleep(seconds(begun["interval"]))
-        entered: dict[str, Any] | None = ask()
+        entered: dict[str, Any] | None = poll()
         if entered is not None:
             return entered
     raise Refused("Nobody signed on with this code in time.", hint="Run the command again.")
@@ -143,4 +143,4 @@ def _add(here: Terminal, url: str, token: str, joined: list[str], *, default: bo
         projects = with_project(projects, ProjectEntry(name, url, token, chosen and name == first))
     save_projects(path, projects)
     now = default_of(projects)
-    here.say(f"Projects: {', '.join(joined)}. The default is {now.name if now else 'not set'}.")
+    here.print(f"Projects: {', '.join(joined)}. The default is {now.name if now else 'not set'}.")

@@ -51,7 +51,7 @@ def logs(
     """
     session = open_session(ctx, project)
     start = since_moment(since, session.terminal.now())
-    asked, found = following is not None, session.get_run(run)
+    explicit, found = following is not None, session.get_run(run)
     if following is None:
         following = session.terminal.watched
     try:
@@ -59,7 +59,7 @@ def logs(
         if tail is not None and "id" in latest:
             start, skip = last_lines(LogReader(session, run, latest["id"], start, diagnose), tail)
         if following and found["status"] not in FINISHED:
-            if not asked:
+            if not explicit:
                 session.terminal.warn(f"Following {run}: Ctrl-C leaves it running; --no-follow prints what there is.")
             log = JobLog(session, run, start, diagnose=diagnose, skip=skip)
             follow(session, run, replica=replica, job=job, log=log)

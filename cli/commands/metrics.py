@@ -55,10 +55,10 @@ def metrics(
             )
         if json_wanted:
             rows = [{"job": one["job_spec"]["job_name"], "metrics": values} for one, values in jobs]
-            session.terminal.say(as_json(document("metrics", {"project": session.project, "run": run, "jobs": rows})))
+            session.terminal.print(as_json(document("metrics", {"project": session.project, "run": run, "jobs": rows})))
             return
         session.show(metrics_table(jobs))
         if axis := axis_of(jobs):
-            session.terminal.say(axis_line(axis))
+            session.terminal.print(axis_line(axis))
 
     watch(session, show, watching, json_too=json_wanted)

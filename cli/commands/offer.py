@@ -54,7 +54,7 @@ def offer(
     profile, no_profile = flags["profile"], flags["no_profile"]
     spec, places = synthetic_task(session.terminal, overrides(ctx), profile=profile, no_profile=no_profile)
     json_wanted = json_wanted or format_ == "json"
-    with places.told():
+    with places.locating():
         if groups:
             _show_groups(session, spec, groups, flags, json_wanted)
         else:
@@ -71,24 +71,24 @@ def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any
     }
     plan = session.client.in_project("runs/get_plan", body)
     job = plan["job_plans"][0]
-    asked = job["job_spec"]["requirements"]
+    wanted = job["job_spec"]["requirements"]
     if json_wanted:
         keys = ("resources", "max_price", "spot", "reservation")
         document = {
             "project": plan["project_name"],
             "user": plan["user"],
-            "requirements": {key: asked.get(key) for key in keys},
+            "requirements": {key: wanted.get(key) for key in keys},
             "offers": job["offers"],
             "total_offers": job["total_offers"],
             "offers_as_of": plan.get("offers_as_of") or [],
         }
-        session.terminal.say(as_json(document))
+        session.terminal.print(as_json(document))
         return
-    _show_facts(session, asked)
+    _show_facts(session, wanted)
     session.show(offers_table(job["offers"], dim_later=False))
     summary = offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price"))
     if summary:
-        session.terminal.say(summary)
+        session.terminal.print(summary)
     _show_age(session, plan)
     if not job["offers"]:
         session.terminal.warn(_nothing_fits(flags))
@@ -115,19 +115,19 @@ def _show_groups(
     }
     answer = session.client.in_project("gpus/list", body)
     found = answer["gpus"]
-    said = {**spec["profile"], **{key: value for key, value in spec["configuration"].items() if value is not None}}
-    asked = {
-        "resources": said["resources"],
-        "max_price": said.get("max_price"),
-        "spot": {"spot": True, "auto": None}.get(str(said.get("spot_policy")), False),
-        "reservation": said.get("reservation"),
+    merged = {**spec["profile"], **{key: value for key, value in spec["configuration"].items() if value is not None}}
+    wanted = {
+        "resources": merged["resources"],
+        "max_price": merged.get("max_price"),
+        "spot": {"spot": True, "auto": None}.get(str(merged.get("spot_policy")), False),
+        "reservation": merged.get("reservation"),
     }
     if json_wanted:
         gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # always every key, as scripts expect
-        document = {"project": session.project, "requirements": asked, "group_by": groups, "gpus": gpus}
-        session.terminal.say(as_json({**document, "offers_as_of": answer.get("offers_as_of") or []}))
+        document = {"project": session.project, "requirements": wanted, "group_by": groups, "gpus": gpus}
+        session.terminal.print(as_json({**document, "offers_as_of": answer.get("offers_as_of") or []}))
         return
-    _show_facts(session, asked)
+    _show_facts(session, wanted)
     session.show(gpus_table(found, groups))
     _show_age(session, answer)
 
@@ -137,18 +137,18 @@ def _show_age(session: Session, answer: Mapping[str, Any]) -> None:
     terminal = session.terminal
     line = ages_line(answer.get("offers_as_of") or [], terminal.now())
     for piece in wrap(line, terminal.width or len(line)) if line else ():
-        terminal.say(paint(piece, "dim", terminal.colour))
+        terminal.print(paint(piece, "dim", terminal.colour))
 
 
-def _show_facts(session: Session, asked: Mapping[str, Any]) -> None:
+def _show_facts(session: Session, wanted: Mapping[str, Any]) -> None:
     terminal = session.terminal
     pairs = [
         ("Project", session.project),
-        ("Resources", requirements(asked["resources"])),
-        ("Spot policy", {True: "spot", False: "on-demand"}.get(asked.get("spot"), "auto")),  # type: ignore[arg-type]
-        ("Max price", money(asked.get("max_price")) or "off"),
+        ("Resources", requirements(wanted["resources"])),
+        ("Spot policy", {True: "spot", False: "on-demand"}.get(wanted.get("spot"), "auto")),  # type: ignore[arg-type]
+        ("Max price", money(wanted.get("max_price")) or "off"),
     ]
-    terminal.say(facts(pairs, terminal.width, terminal.colour) + "\n")
+    terminal.print(facts(pairs, terminal.width, terminal.colour) + "\n")
 
 
 def _groups(given: list[str] | None) -> list[str]:

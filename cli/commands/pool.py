@@ -58,14 +58,14 @@ def add(
     The profile fills in what no flag sets. Machines of another kind need a fleet of their own: use --pool.
     No --json: it shows the fleet's table.
     """
-    said = overrides(ctx)
+    flags_given = overrides(ctx)
     session = open_session(ctx, project)
     count = 1 + _machines(session, pool_name)
     nodes = {"min": 0, "target": count, "max": count}
     _hint(ctx, f"dstack apply -f FILE, with `type: fleet` and `nodes: {{min: 0, target: {count}, max: {count}}}`")
     document = {"type": "fleet", "name": pool_name, "nodes": nodes}
     profile = {"profile": flags["profile"], "no_profile": flags["no_profile"]}
-    _apply(session, fleet_definition(session.terminal, document, said, **profile), yes=yes)
+    _apply(session, fleet_definition(session.terminal, document, flags_given, **profile), yes=yes)
 
 
 def _machines(session: Session, fleet: str) -> int:
@@ -145,7 +145,7 @@ def remove(
 
 
 def _apply(session: Session, definition: LoadedConfiguration, *, yes: bool) -> None:
-    with definition.places.told():
+    with definition.places.locating():
         raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes, in_place=True)))
 
 

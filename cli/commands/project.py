@@ -68,7 +68,7 @@ def add(
             unattended="Add -y to make it the default, or -n to leave the default as it is.",
         )
     save_projects(path, with_project(projects, ProjectEntry(name, url.rstrip("/"), token, chosen)))
-    here.say(f"Project {name} at {url.rstrip('/')} is {'changed' if _named(projects, name) else 'added'}.")
+    here.print(f"Project {name} at {url.rstrip('/')} is {'changed' if _named(projects, name) else 'added'}.")
 
 
 @command(app, "list", "dstack project list", "dstack project list -v --json")
@@ -84,13 +84,13 @@ def _list(here: Terminal, verbose: bool, json_wanted: bool) -> None:
         rows = [{"project": p.name, "url": p.url, "default": p.default} for p in projects]
         if verbose:
             rows = [{**row, "user": users[str(row["project"])]} for row in rows]
-        here.say(as_json(document("project list", {"projects": rows})))
+        here.print(as_json(document("project list", {"projects": rows})))
         return
     table = Table(("PROJECT", "URL", "USER", "DEFAULT") if verbose else ("PROJECT", "URL", "DEFAULT"))
     for p in projects:
         user = (users[p.name],) if verbose else ()
         table.add(p.name, p.url, *user, "✓" if p.default else "")
-    here.say(render(table, here.width, here.colour))
+    here.print(render(table, here.width, here.colour))
     if not projects:
         here.warn("No projects yet. Add one with `dstack project add`, or start a server with `dstack server`.")
 
@@ -121,7 +121,7 @@ def set_default(
     projects = load_projects(path)
     found = _required(projects, name)
     save_projects(path, with_project(projects, ProjectEntry(found.name, found.url, found.token, default=True)))
-    here.say(f"{name} is now the default project.")
+    here.print(f"{name} is now the default project.")
 
 
 @command(app, "delete", "dstack project delete --name research", "dstack project delete --name research --on-server -y")
@@ -148,14 +148,14 @@ def delete(
             f"Delete the project {name} at {found.url} for everybody, with its secrets and the history of its runs?"
         )
     if not yes and not here.confirm(question):
-        here.say("Nothing was changed.")
+        here.print("Nothing was changed.")
         return
     if on_server:
         client = Client(found.url, found.token, name, sleep=here.sleep, via=here.via)
         client.post("/api/projects/delete", {"projects_names": [name]})
-        here.say(f"Project {name} is deleted on its server.")
+        here.print(f"Project {name} is deleted on its server.")
     save_projects(path, [p for p in projects if p.name != name])
-    here.say(f"Project {name} is removed from this machine.")
+    here.print(f"Project {name} is removed from this machine.")
     if found.default and len(projects) > 1:
         here.warn("It was the default; choose another with `dstack project set-default NAME`.")
 
@@ -180,7 +180,7 @@ def create(
     known = load_projects(path)
     if any(p.url == session.client.url and p.token == session.client.token for p in known) and not _named(known, name):
         save_projects(path, with_project(known, ProjectEntry(name, session.client.url, session.client.token)))
-    session.terminal.say(f"Project {name} is created. Use it with --project {name}.")
+    session.terminal.print(f"Project {name} is created. Use it with --project {name}.")
 
 
 RoleOption = Annotated[
@@ -195,9 +195,9 @@ def members(ctx: typer.Context, project: ProjectOption = None, json_wanted: Json
     """List who is a member of a project, and in which role."""
     session = open_session(ctx, project)
     found = session.client.post(f"/api/projects/{session.project}/get")["members"]
-    session.remember("user", [member["user"]["username"] for member in found])
+    session.cache_names("user", [member["user"]["username"] for member in found])
     if json_wanted:
-        session.terminal.say(as_json(document("project members", {"project": session.project, "members": found})))
+        session.terminal.print(as_json(document("project members", {"project": session.project, "members": found})))
         return
     session.show(members_table(found))
 
@@ -213,7 +213,7 @@ def add_member(
     session = open_session(ctx, project)
     body = {"members": [{"username": user, "project_role": role}]}
     session.client.post(f"/api/projects/{session.project}/add_members", body)
-    session.terminal.say(f"{user} is {'an' if role == 'admin' else 'a'} {role} of project {session.project}.")
+    session.terminal.print(f"{user} is {'an' if role == 'admin' else 'a'} {role} of project {session.project}.")
 
 
 @command(app, "remove-member", "dstack project remove-member ann", "dstack project remove-member ann -y")
@@ -226,10 +226,10 @@ def remove_member(
     """
     session = open_session(ctx, project)
     if not yes and not session.terminal.confirm(f"Remove {user} from project {session.project}?"):
-        session.terminal.say("Nothing was changed.")
+        session.terminal.print("Nothing was changed.")
         return
     session.client.post(f"/api/projects/{session.project}/remove_members", {"usernames": [user]})
-    session.terminal.say(f"{user} is no longer a member of project {session.project}.")
+    session.terminal.print(f"{user} is no longer a member of project {session.project}.")
 
 
 quota.add_to(app)

@@ -41,9 +41,9 @@ def ps(
 
     def show() -> None:
         runs = fetch_runs(session, everything=all_runs or last is not None, limit=last or PAGE)
-        session.remember("run", map(run_name, runs))
+        session.cache_names("run", map(run_name, runs))
         if as_json:
-            session.terminal.say(json.dumps({"project": session.project, "runs": runs}, ensure_ascii=False))
+            session.terminal.print(json.dumps({"project": session.project, "runs": runs}, ensure_ascii=False))
             return
         session.show(runs_table(runs, session.terminal.now(), verbose))
 

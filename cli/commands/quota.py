@@ -55,9 +55,9 @@ def quota(
     if user is not None and each_user:
         raise typer.BadParameter("--user and --each-user exclude each other.", ctx=ctx)
     changes = {
-        name: _limit(ctx, f"--{name}", word, kind)
-        for name, word, kind in (("gpus", gpus, int), ("jobs", jobs, int), ("money", money, float))
-        if word is not None
+        name: _limit(ctx, f"--{name}", text, kind)
+        for name, text, kind in (("gpus", gpus, int), ("jobs", jobs, int), ("money", money, float))
+        if text is not None
     }
     if not changes and (user is not None or each_user):
         raise typer.BadParameter("give a limit: --gpus, --jobs or --money.", ctx=ctx)
@@ -69,21 +69,21 @@ def quota(
     else:
         found = session.client.post(f"{path}/get_quota")
     if json_wanted:
-        session.terminal.say(as_json(document("project quota", {"project": session.project, "quota": found})))
+        session.terminal.print(as_json(document("project quota", {"project": session.project, "quota": found})))
         return
     session.show(quota_table(found))
 
 
-def _limit(ctx: typer.Context, flag: str, word: str, kind: type) -> float | None:
-    if word == OFF:
+def _limit(ctx: typer.Context, flag: str, text: str, kind: type) -> float | None:
+    if text == OFF:
         return None
     try:
-        number: float = kind(word.removeprefix("$"))
+        number: float = kind(text.removeprefix("$"))
     except ValueError:
         number = -1
     if not 0 <= number < float("inf"):
         what = "a whole number" if kind is int else "an amount of dollars"
-        raise typer.BadParameter(f"{flag} takes {what} or `{OFF}`, not {word!r}.", ctx=ctx)
+        raise typer.BadParameter(f"{flag} takes {what} or `{OFF}`, not {text!r}.", ctx=ctx)
     return number
 
 

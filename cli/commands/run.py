@@ -25,19 +25,22 @@ class RunGroup(CommandGroup):
             return super().resolve_command(ctx, args)
         from cli.commands import apply
 
-        words = apply_words(args)
-        typer.echo(f"(`dstack run` is an older spelling; today: dstack apply {shlex.join(words)})", err=True)
+        arguments = apply_arguments(args)
+        typer.echo(f"(`dstack run` is an older spelling; today: dstack apply {shlex.join(arguments)})", err=True)
         found = typer.main.get_command(apply.app)
         self.hand_down(ctx, "apply", found)
-        return "apply", found, words
+        return "apply", found, arguments
 
 
-def apply_words(args: list[str]) -> list[str]:
+def apply_arguments(args: list[str]) -> list[str]:
     """The arguments of `dstack run` as those of `dstack apply`: a pool is a fleet, the working folder is this one."""
-    words = args[1:] if args[0] in (".", "./") else args
-    end = words.index("--") if "--" in words else len(words)
-    renamed = ["--fleet" if word == "--pool" else word.replace("--pool=", "--fleet=", 1) for word in words[:end]]
-    return renamed + words[end:]
+    arguments = args[1:] if args[0] in (".", "./") else args
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    renamed = [
+        "--fleet" if argument == "--pool" else argument.replace("--pool=", "--fleet=", 1)
+        for argument in arguments[:end]
+    ]
+    return renamed + arguments[end:]
 
 
 app = new_group("One run in full.", cls=RunGroup, no_args_is_help=True, passing_on=True)
@@ -76,7 +79,7 @@ def get(
                 hint="`dstack ps -a --json` shows ids.",
             ) from None
     if json_wanted:
-        session.terminal.say(as_json(found))
+        session.terminal.print(as_json(found))
         return
     configuration = found["run_spec"].get("configuration") or {}
     pairs = [
@@ -93,4 +96,4 @@ def get(
         ("Why", reason_of(found) if found["status"] != "done" else ""),
     ]
     shown = [(key, value) for key, value in pairs if value]
-    session.terminal.say(facts(shown, session.terminal.width, session.terminal.colour))
+    session.terminal.print(facts(shown, session.terminal.width, session.terminal.colour))

@@ -36,9 +36,9 @@ def list_secrets(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 
 def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.in_project("secrets/list")
-    session.remember("secret", [one["name"] for one in found])
+    session.cache_names("secret", [one["name"] for one in found])
     if json_wanted:
-        session.terminal.say(as_json(document("secret list", {"project": session.project, "secrets": found})))
+        session.terminal.print(as_json(document("secret list", {"project": session.project, "secrets": found})))
         return
     table = Table(("NAME", "VALUE"))
     for one in found:
@@ -54,7 +54,7 @@ def get(
     session = open_session(ctx, project)
     found = get_secret(session, name)
     if json_wanted:
-        session.terminal.say(as_json(document("secret get", found)))
+        session.terminal.print(as_json(document("secret get", found)))
         return
     table = Table(("NAME", "VALUE"))
     table.add(found["name"], str(found["value"]))
@@ -75,7 +75,7 @@ def set_secret(
     session = open_session(ctx, project)
     text = sys.stdin.read().removesuffix("\n") if value == "-" else value
     session.client.in_project("secrets/create_or_update", {"name": name, "value": text})
-    session.terminal.say(f"Secret {name} is set. Runs refer to it as ${{{{ secrets.{name} }}}}.")
+    session.terminal.print(f"Secret {name} is set. Runs refer to it as ${{{{ secrets.{name} }}}}.")
 
 
 @command(app, "delete", "dstack secret delete hub_token", "dstack secret delete hub_token -y")
@@ -87,10 +87,10 @@ def delete(ctx: typer.Context, name: SecretArgument, project: ProjectOption = No
     session = open_session(ctx, project)
     get_secret(session, name)
     if not yes and not session.terminal.confirm(f"Delete the value of secret {name} for good?"):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.in_project("secrets/delete", {"secrets_names": [name]})
-    session.terminal.say(f"Secret {name} is deleted.")
+    session.terminal.print(f"Secret {name} is deleted.")
 
 
 def get_secret(session: Session, name: str) -> Any:

@@ -13,7 +13,7 @@ from cli.screen.render import as_json
 from cli.screen.shapes import document
 from cli.screen.terminal import STANDARD_INPUT, Terminal, terminal
 from cli.tables.costs import bill_of, cost_table
-from cli.tables.usage import days_kept, subscriptions_table, usage_table
+from cli.tables.usage import retention_text, subscriptions_table, usage_table
 
 HELP = """\
 Start the control plane on this machine.
@@ -178,24 +178,24 @@ def info(
         return
     found = session.client.post("/api/server/get_usage")
     if json_wanted:
-        session.terminal.say(as_json(document("server info", found)))
+        session.terminal.print(as_json(document("server info", found)))
         return
     if found["parts"]:
         session.show(usage_table(found))
     else:
         session.terminal.warn("This server keeps its data in AWS, whose console shows the sizes.")
-    session.terminal.say(days_kept(found["days"], session.terminal.width, session.terminal.colour))
+    session.terminal.print(retention_text(found["days"], session.terminal.width, session.terminal.colour))
     if found.get("subscriptions"):  # an older server has none
-        session.terminal.say()
+        session.terminal.print()
         session.show(subscriptions_table(found["subscriptions"]))
 
 
 def _show_cost(session: Session, json_wanted: bool) -> None:
     found = session.client.post("/api/server/get_cost")
     if json_wanted:
-        session.terminal.say(as_json(document("server info --cost", found)))
+        session.terminal.print(as_json(document("server info --cost", found)))
     elif not found["billed"]:
-        session.terminal.say("This server runs on your own machine, so nobody bills its calls.")
+        session.terminal.print("This server runs on your own machine, so nobody bills its calls.")
     else:
         session.show(cost_table(found))
-        session.terminal.say(bill_of(found))
+        session.terminal.print(bill_of(found))

@@ -44,4 +44,4 @@ def token(
     """
     session = open_session(ctx, project)
     body = {"expires_in": seconds_of(expires_in, "--expires-in")} | ({"run_name": name} if name else {})
-    session.terminal.say(session.client.in_project("services/create_token", body)["token"])
+    session.terminal.print(session.client.in_project("services/create_token", body)["token"])

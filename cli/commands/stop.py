@@ -30,12 +30,12 @@ def stop(
     session = open_session(ctx, project)
     found = {name: session.get_run(name) for name in runs}
     for name in [name for name, run in found.items() if run.get("status") in FINISHED]:
-        session.terminal.say(f"Run {name} has already ended ({found.pop(name)['status']}).")
+        session.terminal.print(f"Run {name} has already ended ({found.pop(name)['status']}).")
     if not found:
         return
     names = ", ".join(found)
     if not yes and not session.terminal.confirm(f"{'Abort' if abort else 'Stop'} {names}?"):
-        session.terminal.say("Nothing was stopped.")
+        session.terminal.print("Nothing was stopped.")
         return
     session.client.in_project("runs/stop", {"runs_names": list(found), "abort": abort})
-    session.terminal.say(f"{names}: {'aborting' if abort else 'stopping'}.")
+    session.terminal.print(f"{names}: {'aborting' if abort else 'stopping'}.")

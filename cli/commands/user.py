@@ -38,9 +38,9 @@ def list_users(ctx: typer.Context, project: ProjectOption = None, json_wanted: J
 
 def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.post("/api/users/list", {})
-    session.remember("user", [one["username"] for one in found])
+    session.cache_names("user", [one["username"] for one in found])
     if json_wanted:
-        session.terminal.say(as_json(document("user list", {"users": found})))
+        session.terminal.print(as_json(document("user list", {"users": found})))
         return
     session.show(users_table(found, session.terminal.now()))
 
@@ -61,10 +61,10 @@ def create(
     made = session.client.post("/api/users/create", body)
     if json_wanted:
         shown = {key: value for key, value in made.items() if key not in ("creds", "ssh_private_key")}
-        session.terminal.say(as_json(document("user create", {"user": shown, "token": made["creds"]["token"]})))
+        session.terminal.print(as_json(document("user create", {"user": shown, "token": made["creds"]["token"]})))
         return
-    session.terminal.say(f"User {name} is created. Their token, shown only this once:")
-    _say_token(session, made)
+    session.terminal.print(f"User {name} is created. Their token, shown only this once:")
+    _print_token(session, made)
 
 
 @command(app, "update", "dstack user update ann --role admin", "dstack user update ann --inactive")
@@ -96,7 +96,7 @@ def update(
     }
     after = session.client.post("/api/users/update", wanted)
     said = after["global_role"] if after["active"] else f"{after['global_role']}, inactive"
-    session.terminal.say(f"User {name}: {said}{', ' + after['email'] if after['email'] else ''}.")
+    session.terminal.print(f"User {name}: {said}{', ' + after['email'] if after['email'] else ''}.")
 
 
 @command(app, "token", "dstack user token ann", "dstack user token ann -y")
@@ -107,13 +107,13 @@ def token(ctx: typer.Context, name: NameArgument, project: ProjectOption = None,
     """
     session = open_session(ctx, project)
     if not yes and not session.terminal.confirm(f"Replace the token of {name}? The present one stops working at once."):
-        session.terminal.say("Nothing was changed.")
+        session.terminal.print("Nothing was changed.")
         return
-    _say_token(session, session.client.post("/api/users/refresh_token", {"username": name}))
+    _print_token(session, session.client.post("/api/users/refresh_token", {"username": name}))
 
 
-def _say_token(session: Session, found: Any) -> None:
-    session.terminal.say(found["creds"]["token"])
+def _print_token(session: Session, found: Any) -> None:
+    session.terminal.print(found["creds"]["token"])
     session.terminal.warn(
         f"They use it like this: dstack project add --name {session.project} --url {session.client.url} --token TOKEN"
     )
@@ -136,10 +136,10 @@ def delete(
     session = open_session(ctx, project)
     said = ", ".join(names)
     if not yes and not session.terminal.confirm(f"Delete {said} for good?"):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.post("/api/users/delete", {"users": names})
-    session.terminal.say(f"Deleted: {said}.")
+    session.terminal.print(f"Deleted: {said}.")
 
 
 # --- one's own public keys --------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def keys(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOpt
     session = open_session(ctx, project)
     found: list[Any] = session.client.post("/api/users/public_keys/list")
     if json_wanted:
-        session.terminal.say(as_json(document("user keys", {"keys": found})))
+        session.terminal.print(as_json(document("user keys", {"keys": found})))
         return
     session.show(keys_table(found, session.terminal.now()))
 
@@ -173,7 +173,7 @@ def add_key(
     session = open_session(ctx, project)
     text = sys.stdin.read() if file == STANDARD_INPUT else _text_of(session.terminal.cwd / Path(file).expanduser())
     made = session.client.post("/api/users/public_keys/add", {"key": text, "name": name})
-    session.terminal.say(f"Key {made['name']} is added: {made['fingerprint']}.")
+    session.terminal.print(f"Key {made['name']} is added: {made['fingerprint']}.")
 
 
 def _text_of(path: Path) -> str:
@@ -205,7 +205,7 @@ def delete_key(
             hint="See them with `dstack user keys`, and name one by its fingerprint.",
         )
     if not yes and not session.terminal.confirm(f"Delete the key {fits[0]['name']} ({fits[0]['fingerprint']})?"):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.post("/api/users/public_keys/delete", {"ids": [fits[0]["id"]]})
-    session.terminal.say(f"Key {fits[0]['name']} is deleted.")
+    session.terminal.print(f"Key {fits[0]['name']} is deleted.")

@@ -43,9 +43,9 @@ def list_volumes(
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
         found: list[Any] = session.client.in_project("volumes/list")
-        session.remember("volume", [one["name"] for one in found])
+        session.cache_names("volume", [one["name"] for one in found])
         if json_wanted:
-            session.terminal.say(as_json(document("volume list", {"project": session.project, "volumes": found})))
+            session.terminal.print(as_json(document("volume list", {"project": session.project, "volumes": found})))
             return
         session.show(volumes_table(found, session.terminal.now(), verbose))
         if not found:
@@ -62,7 +62,7 @@ def get(
     session = open_session(ctx, project)
     found = session.get_volume(name)
     if json_wanted:
-        session.terminal.say(as_json(found))
+        session.terminal.print(as_json(found))
         return
     session.show(volumes_table([found], session.terminal.now(), verbose=True))
 
@@ -78,7 +78,7 @@ def delete(ctx: typer.Context, name: VolumeArgument, project: ProjectOption = No
     found = session.get_volume(name)
     what = f"volume {name}" if found["external"] else f"volume {name} and all its data"
     if not yes and not session.terminal.confirm(f"Delete {what}?"):
-        session.terminal.say("Nothing was deleted.")
+        session.terminal.print("Nothing was deleted.")
         return
     session.client.in_project("volumes/delete", {"names": [name]})
-    session.terminal.say(f"Deleting {what}.")
+    session.terminal.print(f"Deleting {what}.")

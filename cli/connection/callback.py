@@ -41,8 +41,8 @@ class Callback:
             self._server.handle_request()
         if "code" not in self._given:
             given = (self._given.get(name) for name in ("error", "error_description"))
-            said = ": ".join(text for text in given if text) or "it gave no reason"
-            raise Refused(f"The provider didn't let you sign on: {said}.")
+            reason = ": ".join(text for text in given if text) or "it gave no reason"
+            raise Refused(f"The provider didn't let you sign on: {reason}.")
         return self._given["code"]
 
     def visited(self, path: str) -> tuple[int, str]:

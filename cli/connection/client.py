@@ -121,7 +121,7 @@ class Client:
         except NoStream as other:
             raise failure(other.status, other.answer, self.url, self.project, path) from None
         except (OSError, http.client.HTTPException) as error:
-            raise Refused(f"The server at {self.url} opened no stream ({_words(error)}).") from error
+            raise Refused(f"The server at {self.url} opened no stream ({_reason(error)}).") from error
 
     @property
     def _project_path(self) -> str:
@@ -149,7 +149,7 @@ class Client:
         return {"Authorization": f"Bearer {self.token}", "X-API-VERSION": API_VERSION, "Accept": "application/json"}
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
-        kept = self._connection is not None
+        reused = self._connection is not None
         connection = self._connection or self._connect()
         try:
             connection.request(method, path, body, headers)
@@ -157,7 +157,7 @@ class Client:
             data = response.read()
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
             self.close()
-            if kept:  # it was idle and the server closed it
+            if reused:  # it was idle and the server closed it
                 return self._exchange(method, path, body, headers)
             raise self._broken(error) from error
         except (OSError, http.client.HTTPException) as error:
@@ -178,7 +178,7 @@ class Client:
             except OSError as error:
                 if attempt == CONNECT_ATTEMPTS:
                     raise Refused(
-                        f"No server answers at {self.url} ({_words(error)}).",
+                        f"No server answers at {self.url} ({_reason(error)}).",
                         hint="Is it running? Start one with `dstack server`, or look at `dstack project list`.",
                     ) from error
                 self._sleep(1.0)
@@ -187,7 +187,7 @@ class Client:
 
     def _broken(self, error: Exception) -> Refused:
         return Refused(
-            f"The connection to {self.url} was lost before the response arrived ({_words(error)}).",
+            f"The connection to {self.url} was lost before the response arrived ({_reason(error)}).",
             hint="Before you repeat the request, check with `dstack ps` or `dstack fleet` whether it was carried out.",
         )
 
@@ -211,7 +211,7 @@ def _address(url: str) -> SplitResult:
     return parts
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
@@ -219,37 +219,37 @@ def _words(error: Exception) -> str:
 
 def failure(status: int, answer: Any, url: str, project: str, path: str) -> DstackError:
     """The error for a response of 400 or more."""
-    said = _message(answer)
+    text = _message(answer)
     if status == 400:
-        return _refusal(answer, said or f"The server refused the request to {path} and gave no reason.")
+        return _refusal(answer, text or f"The server refused the request to {path} and gave no reason.")
     if status in (401, 403):
-        reason = f" ({said.rstrip('.')})" if said else ""
+        reason = f" ({text.rstrip('.')})" if text else ""
         return Forbidden(
             f"The server at {url} doesn't let this token do that{reason}.",
             hint="If the token has changed, add the project again: "
             f"`dstack project add --name {project or 'NAME'} --url {url} --token TOKEN`.",
         )
-    if status == 404 and project and f"/{quote(project, safe='')}/" in path + "/" and "Not found" in said:
+    if status == 404 and project and f"/{quote(project, safe='')}/" in path + "/" and "Not found" in text:
         return NotFound(f"The server at {url} has no project {project}.", hint="See yours with `dstack project list`.")
     if status in (404, 405):
         return Refused(f"The server at {url} doesn't know {path}.", hint="Is the URL right, and the server up to date?")
     if status == 422:
         return Refused(f"The server can't accept the request:\n{_validation(answer)}")
     if status == 413:
-        return Refused(said or "The request is larger than the server accepts.", hint="Send smaller files.")
+        return Refused(text or "The request is larger than the server accepts.", hint="Send smaller files.")
     kind = "failed" if status >= 500 else "refused the request"
     return Refused(
-        f"The server at {url} {kind} (HTTP {status}){': ' + said if said else ''}.",
+        f"The server at {url} {kind} (HTTP {status}){': ' + text if text else ''}.",
         hint="Its log says more; try again in a moment." if status >= 500 else "",
     )
 
 
-def _refusal(answer: Any, said: str) -> DstackError:
+def _refusal(answer: Any, text: str) -> DstackError:
     entry = _entry(answer)
     if entry.get("code") == "resource_not_exists":
-        return NotFound(said)
+        return NotFound(text)
     problems = problems_in(entry)
-    return Invalid(problems) if problems else Refused(said)
+    return Invalid(problems) if problems else Refused(text)
 
 
 def _detail(answer: Any) -> Any:

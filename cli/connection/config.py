@@ -73,13 +73,13 @@ def save_projects(path: Path, projects: list[ProjectEntry]) -> None:
 
 def with_project(projects: list[ProjectEntry], added: ProjectEntry) -> list[ProjectEntry]:
     """`added` inserted by name; the first project, or one marked so, becomes the only default."""
-    others = [p for p in projects if p.name != added.name]
+    rest_of_file = [p for p in projects if p.name != added.name]
     previous = next((p for p in projects if p.name == added.name), None)
-    if added.default or (previous and previous.default) or default_of(others) is None:
-        others = [ProjectEntry(p.name, p.url, p.token) for p in others]
+    if added.default or (previous and previous.default) or default_of(rest_of_file) is None:
+        rest_of_file = [ProjectEntry(p.name, p.url, p.token) for p in rest_of_file]
         added = ProjectEntry(added.name, added.url, added.token, default=True)
-    place = projects.index(previous) if previous else len(others)
-    return [*others[:place], added, *others[place:]]
+    place = projects.index(previous) if previous else len(rest_of_file)
+    return [*rest_of_file[:place], added, *rest_of_file[place:]]
 
 
 def set_default_project(path: Path, name: str, url: str, token: str) -> None:

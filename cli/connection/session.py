@@ -18,7 +18,7 @@ from cli.screen.render import Table, render
 from cli.screen.terminal import Terminal, terminal
 
 WATCH_SECONDS = 2.0
-KEPT_NAMES = 200
+CACHED_NAMES = 200
 CLEAR = b"\x1b[2J\x1b[H\n"
 
 
@@ -32,7 +32,7 @@ class Session:
         return self.client.project
 
     def show(self, table: Table) -> None:
-        self.terminal.say(render(table, self.terminal.width, self.terminal.colour))
+        self.terminal.print(render(table, self.terminal.width, self.terminal.colour))
 
     def get_run(self, name: str) -> dict[str, Any]:
         try:
@@ -70,11 +70,11 @@ class Session:
             ) from None
         return found
 
-    def remember(self, kind: str, names: Iterable[str]) -> None:
+    def cache_names(self, kind: str, names: Iterable[str]) -> None:
         """Caches names for completion; a cache that can't be written is a warning, not a failure."""
         path = names_path(self.terminal.home)
         known = read_names(path)
-        fresh = [name for name in dict.fromkeys(names) if name][:KEPT_NAMES]
+        fresh = [name for name in dict.fromkeys(names) if name][:CACHED_NAMES]
         if known.get(kind) == fresh:
             return
         try:

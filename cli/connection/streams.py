@@ -206,18 +206,18 @@ def _upgrade(connection: socket.socket, host: str, path: str, headers: Mapping[s
     received = b""
     while b"\r\n\r\n" not in received:
         received = _more(connection, received, MOST_HEAD)
-    head, _, rest = received.partition(b"\r\n\r\n")
+    head, _, remainder = received.partition(b"\r\n\r\n")
     first, _, fields = head.partition(b"\r\n")
-    words = first.split(None, 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+    parts = first.split(None, 2)
+    if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
         raise Refused("The server's answer is not HTTP.")
     answered = http.client.parse_headers(io.BytesIO(fields + b"\r\n\r\n"))
-    if int(words[1]) != 101:
-        raise NoStream(int(words[1]), _json(connection, rest, answered))
+    if int(parts[1]) != 101:
+        raise NoStream(int(parts[1]), _json(connection, remainder, answered))
     expected = base64.b64encode(hashlib.sha1((key + GUID).encode()).digest()).decode()  # noqa: S324 - what RFC 6455 asks
     if answered.get("Sec-WebSocket-Accept", "") != expected:
         raise Refused("The server's answer is not that of a WebSocket.", hint="Is there a proxy in between?")
-    return rest
+    return remainder
 
 
 def _json(connection: socket.socket, received: bytes, headers: http.client.HTTPMessage) -> Any:

@@ -32,10 +32,10 @@ HELPER = '!f() { echo username=anything; echo "password=$DSTACK_REPO_TOKEN"; }; 
 
 
 @dataclass(frozen=True)
-class RepoWay:
+class RemoteAccess:
     """One way to read a repository; `said` describes it to the user."""
 
-    said: str
+    description: str
     private_key: str | None = None
     token: str | None = None
 
@@ -44,7 +44,7 @@ class RepoWay:
         return {"clone_url": address, "private_key": self.private_key, "oauth_token": self.token}
 
 
-ANYBODY = RepoWay("without credentials")
+ANYBODY = RemoteAccess("without credentials")
 
 
 @dataclass(frozen=True)
@@ -54,68 +54,70 @@ class GivenCredentials:
     token: str | None = None
     identity: str | None = None  # a private key's file
 
-    def way(self, terminal: Terminal) -> RepoWay | None:
+    def access(self, terminal: Terminal) -> RemoteAccess | None:
         if self.identity:
-            key = read_key(self.identity, terminal.cwd, terminal.home, said_by="--git-identity")
-            return RepoWay("with --git-identity", private_key=key["private"])
+            key = read_key(self.identity, terminal.cwd, terminal.home, named_by="--git-identity")
+            return RemoteAccess("with --git-identity", private_key=key["private"])
         if self.token:
             if not self.token.isprintable() or " " in self.token:
                 raise Refused("--token: a token has no spaces or line breaks.", hint="Copy it again, in quotes.")
-            return RepoWay("with --token", token=self.token)
+            return RemoteAccess("with --token", token=self.token)
         return None
 
 
-def stored_way(credentials: dict[str, str | None] | None) -> RepoWay | None:
+def stored_access(credentials: dict[str, str | None] | None) -> RemoteAccess | None:
     """The credentials stored on the server; None if there are none, or no secret among them."""
-    said = "with the credentials that the server keeps for you"
+    result = "with the credentials that the server keeps for you"
     if credentials and credentials.get("private_key"):
-        return RepoWay(said, private_key=private_key(credentials["private_key"]))
+        return RemoteAccess(result, private_key=private_key(credentials["private_key"]))
     if credentials and credentials.get("oauth_token"):
-        return RepoWay(said, token=token(credentials["oauth_token"]))
+        return RemoteAccess(result, token=token(credentials["oauth_token"]))
     return None
 
 
-def find_way(remote: Remote, ways: list[RepoWay], terminal: Terminal, *, branch: str | None) -> RepoWay:
+def working_access(
+    remote: Remote, candidates: list[RemoteAccess], terminal: Terminal, *, branch: str | None
+) -> RemoteAccess:
     """The first of `ways` that can read the repository, which must have `branch`."""
     tried = []
-    for way in ways:
-        listed, why = _ask(remote, way, terminal, branch)
+    for access in candidates:
+        listed, why = _list_remote(remote, access, terminal, branch)
         if listed is None:
-            tried.append(f"  {way.said}: {why}")
+            tried.append(f"  {access.description}: {why}")
             continue
         if branch and not any(line.endswith((f"refs/heads/{branch}", f"refs/tags/{branch}")) for line in listed):
             raise Refused(
                 f"{remote.https} has no branch {branch}.", hint=f"See them with `git ls-remote --heads {remote.https}`."
             )
-        return way
-    raise Refused("\n".join([f"The repository {remote.https} can't be read:", *tried]), hint=_advice(ways[-1]))
+        return access
+    raise Refused("\n".join([f"The repository {remote.https} can't be read:", *tried]), hint=_advice(candidates[-1]))
 
 
-def _advice(last: RepoWay) -> str:
-    if last.said == "with --git-identity":
+def _advice(last: RemoteAccess) -> str:
+    if last.description == "with --git-identity":
         return "Is the key known there, and the address right?"
-    if last.said == "with --token":
+    if last.description == "with --token":
         return "Can the token read this repository, and is the address right?"
     return "Is the address right? A private one needs --token TOKEN (try `$(gh auth token)`) or --git-identity KEY."
 
 
-def own_ways(remote: Remote, terminal: Terminal) -> list[RepoWay]:
+def own_accesses(remote: Remote, terminal: Terminal) -> list[RemoteAccess]:
     """This machine's credentials for the repository's host, the likeliest first."""
     found = []
     if remote.ssh_key:
-        found += _key_way(remote.ssh_key, "of ~/.ssh/config", terminal)
+        found += _key_access(remote.ssh_key, "of ~/.ssh/config", terminal)
     if token := _github_token(remote.host, terminal.home):
-        found.append(RepoWay("with the token of the GitHub CLI", token=token))
-    return found + _key_way("~/.ssh/id_rsa", "by default", terminal)
+        found.append(RemoteAccess("with the token of the GitHub CLI", token=token))
+    return found + _key_access("~/.ssh/id_rsa", "by default", terminal)
 
 
-def _key_way(name: str, why: str, terminal: Terminal) -> list[RepoWay]:
+def _key_access(name: str, why: str, terminal: Terminal) -> list[RemoteAccess]:
     """The key of a file, if a job could use it: it exists and has no passphrase."""
     try:
         key = read_key(name, terminal.cwd, terminal.home)
     except Refused:
         return []  # the user didn't name this key; the list of attempts shows that it failed
-    return [RepoWay(f"with the key {name}, {why}", private_key=key["private"])]
+    return [RemoteAccess(f"with the key {name}, {why}", private_key=key["private"])]
 
 
 def _github_token(host: str, home: Path) -> str | None:
@@ -130,19 +132,21 @@ def _github_token(host: str, home: Path) -> str | None:
     return token if isinstance(token, str) and token else None
 
 
-def _ask(remote: Remote, way: RepoWay, terminal: Terminal, branch: str | None) -> tuple[list[str] | None, str]:
+def _list_remote(
+    remote: Remote, access: RemoteAccess, terminal: Terminal, branch: str | None
+) -> tuple[list[str] | None, str]:
     """What the remote lists, or why it doesn't."""
     wanted = ["HEAD", *([f"refs/heads/{branch}", f"refs/tags/{branch}"] if branch else [])]
-    if not way.private_key:
-        helper = ["-c", f"credential.helper={HELPER}"] if way.token else []
-        words = ["-c", "credential.helper=", *helper, "ls-remote", remote.https, *wanted]
-        said = git(*words, env=terminal.env, also={**PLAIN, "DSTACK_REPO_TOKEN": way.token or ""})
+    if not access.private_key:
+        helper = ["-c", f"credential.helper={HELPER}"] if access.token else []
+        arguments = ["-c", "credential.helper=", *helper, "ls-remote", remote.https, *wanted]
+        result = git(*arguments, env=terminal.env, also={**PLAIN, "DSTACK_REPO_TOKEN": access.token or ""})
     else:
-        with _as_file(way.private_key) as path:
+        with _as_file(access.private_key) as path:
             command = SSH.format(key=shlex.quote(str(path)))
             also = {**PLAIN, "GIT_SSH_COMMAND": command}
-            said = git("ls-remote", remote.ssh, *wanted, env=terminal.env, also=also)
-    return (None, said.why) if said.status else (said.text.splitlines(), "")
+            result = git("ls-remote", remote.ssh, *wanted, env=terminal.env, also=also)
+    return (None, result.why) if result.status else (result.text.splitlines(), "")
 
 
 @contextmanager

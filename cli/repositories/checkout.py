@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cli.repositories.git_filters import Filtered, compare_as_seen
 from cli.repositories.submodules import inner_repositories, open_inner
-from cli.repositories.work_tree import Asking, WorkTree, open_work_tree
+from cli.repositories.work_tree import GitFolder, WorkTree, open_work_tree
 
 PART = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
 
@@ -34,20 +34,20 @@ class Checkout:
     sent: Mapping[str, int] = field(default_factory=dict)  # unchanged files of Git LFS in the patch, and their sizes
 
 
-def read_checkout(folder: Path, env: Mapping[str, str], *, said_by: str, lfs_pointers: bool = False) -> Checkout:
+def read_checkout(folder: Path, env: Mapping[str, str], *, named_by: str, lfs_pointers: bool = False) -> Checkout:
     """`lfs_pointers`: jobs should have the pointers of Git LFS files that are unchanged."""
-    asking = Asking(folder, env, said_by)
-    _check_root(asking)
-    branch, remote, upstream = _upstream(asking)
-    settings = asking.settings(r"user\.(name|email)|remote\..*\.url")
+    source = GitFolder(folder, env, named_by)
+    _check_root(source)
+    branch, remote, upstream = _upstream(source)
+    settings = source.settings(r"user\.(name|email)|remote\..*\.url")
     address = settings.get(f"remote.{remote}.url")
     if not address:
-        raise asking.refused(f"the branch {branch} follows {remote}, which has no address", "see `git remote -v`")
-    commit = asking.git("rev-parse", "--verify", "--quiet", upstream.reference)
+        raise source.refused(f"the branch {branch} follows {remote}, which has no address", "see `git remote -v`")
+    commit = source.git("rev-parse", "--verify", "--quiet", upstream.reference)
     with tempfile.TemporaryDirectory(prefix="dstack-") as scratch:
-        tree = open_work_tree(asking, Path(scratch) / "top")
+        tree = open_work_tree(source, Path(scratch) / "top")
         if commit.status or not tree.has(commit.text):
-            raise asking.refused(
+            raise source.refused(
                 f"the branch {branch} follows {upstream.branch} at {remote}, which isn't known here",
                 f"push it with `git push -u {remote} {branch}`, or fetch it with `git fetch {remote}`",
             )
@@ -90,15 +90,15 @@ def _difference(tree: WorkTree, base: str | None, free: Iterator[Path], lfs_poin
     return patch, filtered
 
 
-def _check_root(asking: Asking) -> None:
-    folder = asking.folder
+def _check_root(source: GitFolder) -> None:
+    folder = source.folder
     if not folder.exists():
-        raise asking.refused(f"{folder} doesn't exist", "name the folder of a checkout, or the address of a repository")
+        raise source.refused(f"{folder} doesn't exist", "name the folder of a checkout, or the address of a repository")
     if not folder.is_dir():
-        raise asking.refused(f"{folder} is a file", "name the folder of a checkout; single files go into `files`")
-    top = asking.top()
+        raise source.refused(f"{folder} is a file", "name the folder of a checkout; single files go into `files`")
+    top = source.top()
     if not folder.samefile(top):
-        raise asking.refused(
+        raise source.refused(
             f"{folder} is within the checkout {top}",
             "name that folder to use all of it, or upload part of it with `files`",
         )
@@ -110,22 +110,22 @@ class UpstreamBranch:
     branch: str
 
 
-def _upstream(asking: Asking) -> tuple[str, str, UpstreamBranch]:
+def _upstream(source: GitFolder) -> tuple[str, str, UpstreamBranch]:
     """The checked-out branch, the remote it follows, and the branch it follows there."""
-    head = asking.git("symbolic-ref", "--quiet", "--short", "HEAD")
+    head = source.git("symbolic-ref", "--quiet", "--short", "HEAD")
     if head.status:
-        raise asking.refused("no branch is checked out (a detached HEAD)", "check one out with `git switch BRANCH`")
+        raise source.refused("no branch is checked out (a detached HEAD)", "check one out with `git switch BRANCH`")
     branch = head.text
     fields = "%(upstream)%00%(upstream:remotename)%00%(upstream:remoteref)"
-    said = asking.must("for-each-ref", f"--format={fields}", f"refs/heads/{branch}")
-    reference, remote, followed = [*said.rstrip("\n").split("\0"), "", ""][:3]
+    line = source.must("for-each-ref", f"--format={fields}", f"refs/heads/{branch}")
+    reference, remote, followed = [*line.rstrip("\n").split("\0"), "", ""][:3]
     if remote == ".":
-        raise asking.refused(
+        raise source.refused(
             f"the branch {branch} follows another branch here, not one of a remote",
             f"push it with `git push -u origin {branch}`",
         )
     if not reference or not remote:
-        raise asking.refused(
+        raise source.refused(
             f"the branch {branch} follows no branch of a remote, so there is nothing to clone",
             f"push it with `git push -u origin {branch}`",
         )

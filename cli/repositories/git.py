@@ -22,7 +22,7 @@ OF_ANOTHER_REPOSITORY = {
     "GIT_PREFIX",
     "GIT_WORK_TREE",
 }
-ASK_NOBODY = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": ""}
+NO_PROMPTS = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": ""}
 LONGEST = 60.0  # seconds; a remote that stays silent for longer counts as unreachable
 
 
@@ -44,15 +44,19 @@ class GitResult:
 
 
 def git(
-    *words: str, env: Mapping[str, str], folder: Path | None = None, given: bytes = b"", also: Mapping[str, str] = {}
+    *arguments: str,
+    env: Mapping[str, str],
+    folder: Path | None = None,
+    given: bytes = b"",
+    also: Mapping[str, str] = {},
 ) -> GitResult:
     """git's output; `also` are variables for this call."""
-    kept = {name: value for name, value in env.items() if name not in OF_ANOTHER_REPOSITORY}
+    inherited = {name: value for name, value in env.items() if name not in OF_ANOTHER_REPOSITORY}
     try:
         done = subprocess.run(
-            ["git", *words],
+            ["git", *arguments],
             cwd=folder,
-            env={**kept, **ASK_NOBODY, **also},
+            env={**inherited, **NO_PROMPTS, **also},
             input=given,
             capture_output=True,
             timeout=LONGEST,

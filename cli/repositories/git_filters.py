@@ -42,22 +42,22 @@ def compare_as_seen(tree: WorkTree, base: str, *, lfs_pointers: bool) -> Filtere
     index = tree.index()
     before = tree.tree(base)
     filters = _filters(tree, base, before, index)
-    there = {name: found for name in filters if (found := _mode(tree.folder / name))}
-    if not there:
+    present = {name: found for name in filters if (found := _mode(tree.folder / name))}
+    if not present:
         return Filtered()
     changed = set(tree.names("diff", "--name-only", "--no-renames", "--ignore-submodules=all", "-z", base))
-    pointers = _pointers(tree, [name for name in there if name in changed and filters[name] == LFS], before)
-    same = [name for name in there if name not in changed or _fits(tree.folder / name, pointers.get(name))]
+    pointers = _pointers(tree, [name for name in present if name in changed and filters[name] == LFS], before)
+    same = [name for name in present if name not in changed or _fits(tree.folder / name, pointers.get(name))]
     other = _otherwise(tree, {name: before[name] for name in same if name in before})
     sent = {} if lfs_pointers else {name: _size(tree.folder / name) for name in other if filters[name] == LFS}
     if sum(sent.values()) > MOST:
         what = f"Git LFS files of {tree.folder} are too large to go along, {size(sum(sent.values()))} in all"
-        raise tree.asking.refused(f"{what}: {largest(sent)}", AS_POINTERS)
-    kept = [name for name in same if name not in sent]
-    tree.set_entries({name: index[name] for name in there.keys() - kept})
-    overlooked = [name for name in kept if name in changed]  # only the times of the files differ
+        raise tree.source.refused(f"{what}: {largest(sent)}", AS_POINTERS)
+    unsent = [name for name in same if name not in sent]
+    tree.set_entries({name: index[name] for name in present.keys() - unsent})
+    overlooked = [name for name in unsent if name in changed]  # only the times of the files differ
     if overlooked:
-        tree.set_entries({name: Entry(there[name], before[name].id) for name in overlooked})
+        tree.set_entries({name: Entry(present[name], before[name].id) for name in overlooked})
         tree.git("update-index", "--assume-unchanged", "-z", "--stdin", given=joined(overlooked))
     stored = tuple(f"{tree.prefix}{name}" for name in other if name not in sent)
     return Filtered(stored, {f"{tree.prefix}{name}": bytes for name, bytes in sent.items()})
@@ -77,12 +77,12 @@ def _size(file: Path) -> int:
 def _filters(tree: WorkTree, base: str, before: Mapping[str, Entry], index: Mapping[str, Entry]) -> dict[str, str]:
     """The filter of each file that has one, or had one in `base`: Git doesn't read a file anew for losing it."""
     names = [name for name, entry in index.items() if entry.mode in FILES]
-    there = [name for name in names if name in before]
+    present = [name for name in names if name in before]
     tree.git("read-tree", base, index=BASE)
-    stored = tree.git("check-attr", "--cached", "-z", "--stdin", "filter", given=joined(there), index=BASE)
+    stored = tree.git("check-attr", "--cached", "-z", "--stdin", "filter", given=joined(present), index=BASE)
     now = tree.git("check-attr", "-z", "--stdin", "filter", given=joined(names))
-    said = os.fsdecode(stored + now).split("\0")
-    return {name: value for name, value in zip(said[::3], said[2::3], strict=False) if value not in NO_FILTER}
+    listed = os.fsdecode(stored + now).split("\0")
+    return {name: value for name, value in zip(listed[::3], listed[2::3], strict=False) if value not in NO_FILTER}
 
 
 def _mode(path: Path) -> str | None:
@@ -100,11 +100,11 @@ def _pointers(tree: WorkTree, names: Iterable[str], before: Mapping[str, Entry])
 
 def _fits(file: Path, pointer: bytes | None) -> bool:
     """Whether a file is the one that a Git LFS pointer stands for."""
-    said = POINTER.fullmatch(pointer) if pointer else None
-    if not said or _size(file) != int(said["size"]):
+    match = POINTER.fullmatch(pointer) if pointer else None
+    if not match or _size(file) != int(match["size"]):
         return False
     with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest() == said["id"].decode()
+        return hashlib.file_digest(content, "sha256").hexdigest() == match["id"].decode()
 
 
 def _otherwise(tree: WorkTree, stored: Mapping[str, Entry]) -> list[str]:

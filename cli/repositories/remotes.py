@@ -52,8 +52,8 @@ class Remote:
 
     @property
     def id(self) -> str:
-        whole = f"{self._host}/{self._plain}" if self._plain else self._host
-        number = int.from_bytes(hashlib.sha256(whole.encode()).digest(), "little") // 36**24
+        full_path = f"{self._host}/{self._plain}" if self._plain else self._host
+        number = int.from_bytes(hashlib.sha256(full_path.encode()).digest(), "little") // 36**24
         return f"{self.name}-{''.join(DIGITS[number // 36**place % 36] for place in range(7, -1, -1))}"
 
     @property
@@ -69,11 +69,11 @@ def _port(number: int | None) -> str:
     return f":{number}" if number else ""
 
 
-def fault(said_by: str, what: str, hint: str) -> DstackError:
+def fault(named_by: str, what: str, hint: str) -> DstackError:
     """The error for a repository named by a flag or a field of the configuration."""
-    if said_by.startswith("--"):
-        return Refused(f"{said_by}: {what}.", hint=f"{hint[0].upper()}{hint[1:]}.")
-    return Invalid([Problem(what, said_by, hint=hint)])
+    if named_by.startswith("--"):
+        return Refused(f"{named_by}: {what}.", hint=f"{hint[0].upper()}{hint[1:]}.")
+    return Invalid([Problem(what, named_by, hint=hint)])
 
 
 def is_address(text: str) -> bool:
@@ -81,37 +81,37 @@ def is_address(text: str) -> bool:
     return bool(URL.match(text) or SCP.fullmatch(text))
 
 
-def parse_remote(text: str, home: Path, *, said_by: str) -> Remote:
+def parse_remote(text: str, home: Path, *, named_by: str) -> Remote:
     """The repository at an address, with the settings of ~/.ssh/config for its host."""
     text = text.strip()
     if found := SCP.fullmatch(text):
         remote = Remote(found["host"].lower(), _quoted(found["path"]), ssh_user=found["user"])
-        return _configured(remote, home, user_is_said=True)
+        return _configured(remote, home, user_is_given=True)
     if not URL.match(text):
-        raise fault(said_by, f"{text} isn't the address of a repository", EXAMPLE)
+        raise fault(named_by, f"{text} isn't the address of a repository", EXAMPLE)
     parts = urlsplit(text)
     if parts.scheme not in PORTS:
         hint = OVER_HTTP if parts.scheme == "http" else EXAMPLE
-        raise fault(said_by, f"{text} uses {parts.scheme}; jobs can clone only over https and ssh", hint)
+        raise fault(named_by, f"{text} uses {parts.scheme}; jobs can clone only over https and ssh", hint)
     try:
         port, host = parts.port, parts.hostname or ""
     except ValueError as error:
-        raise fault(said_by, f"{text} has an invalid port ({str(error).lower()})", EXAMPLE) from None
+        raise fault(named_by, f"{text} has an invalid port ({str(error).lower()})", EXAMPLE) from None
     if not HOST.fullmatch(host):
-        raise fault(said_by, f"{text} has no host", EXAMPLE)
+        raise fault(named_by, f"{text} has no host", EXAMPLE)
     port = None if port == PORTS[parts.scheme] else port
     remote = Remote(host, _quoted(unquote(parts.path.removeprefix("/"))))
     if parts.scheme == "https":  # its name and password aren't for the server
-        return _configured(replace(remote, https_port=port), home, user_is_said=False)
+        return _configured(replace(remote, https_port=port), home, user_is_given=False)
     remote = replace(remote, ssh_port=port, ssh_user=parts.username or "git")
-    return _configured(remote, home, user_is_said=parts.username is not None)
+    return _configured(remote, home, user_is_given=parts.username is not None)
 
 
 def _quoted(path: str) -> str:
     return quote(path, safe="/~@:+,;=!$&'()*")
 
 
-def _configured(remote: Remote, home: Path, *, user_is_said: bool) -> Remote:
+def _configured(remote: Remote, home: Path, *, user_is_given: bool) -> Remote:
     """With the host, port, user and key of ~/.ssh/config, as the `ssh` program reads it."""
     config = home / ".ssh" / "config"
     if not config.is_file():
@@ -134,15 +134,15 @@ def _configured(remote: Remote, home: Path, *, user_is_said: bool) -> Remote:
         raise Refused(
             f"{config} can't be used: {first}.", hint="Fix it; `ssh -G HOST` shows how it is read for a host."
         )
-    said: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition(" ")
-        said.setdefault(key, value)
-    port, key_file = int(said.get("port", "22")), said.get("identityfile", "none")
+        settings.setdefault(key, value)
+    port, key_file = int(settings.get("port", "22")), settings.get("identityfile", "none")
     return replace(
         remote,
-        host=said.get("hostname", remote.host).lower(),
+        host=settings.get("hostname", remote.host).lower(),
         ssh_port=remote.ssh_port or (None if port == PORTS["ssh"] else port),
-        ssh_user=remote.ssh_user if user_is_said else said.get("user", "git"),
+        ssh_user=remote.ssh_user if user_is_given else settings.get("user", "git"),
         ssh_key=None if key_file == "none" else key_file.replace("%d", str(home)),
     )

@@ -18,7 +18,7 @@ from chalicelib.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from cli.connection.session import Session
-    from cli.repositories.access import GivenCredentials, RepoWay
+    from cli.repositories.access import GivenCredentials, RemoteAccess
     from cli.repositories.remotes import Remote
 
 OF_FILE = "repos.0"  # a file has at most one
@@ -39,14 +39,14 @@ class RepoFlags:
 
     def given(self) -> list[str]:
         """The flags that need a repository."""
-        said = {
+        given_flags = {
             "--repo-branch": self.branch,
             "--repo-hash": self.commit,
             "--token": self.token,
             "--git-identity": self.identity,
             "--lfs-pointers": self.lfs_pointers or None,
         }
-        return [flag for flag, value in said.items() if value is not None]
+        return [flag for flag, value in given_flags.items() if value is not None]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Brought:
             try:
                 session.client.upload(path, self.code_hash, self.patch)
             except Refused as error:
-                hint = f"{error.hint or 'Leave out large files.'}{self._about_lfs()}"
+                hint = f"{error.hint or 'Leave out large files.'}{self._lfs_hint()}"
                 raise Refused(f"{self._what()} can't be uploaded. {error.message}", hint=hint) from None
 
     def _what(self) -> str:
@@ -83,7 +83,7 @@ class Brought:
         what = f"The patch with {'Git LFS files and ' if self.sent else ''}what changed since the last push or fetch"
         return f"{what}, most of it {parts}," if parts else what
 
-    def _about_lfs(self) -> str:
+    def _lfs_hint(self) -> str:
         if not self.sent:
             return ""
         from cli.repositories.git_filters import AS_POINTERS, largest
@@ -95,7 +95,7 @@ class Brought:
 class NamedRepo:
     """A repository as named, by which flag or field, and where relative paths start."""
 
-    said_by: str
+    named_by: str
     place: str
     is_path: bool
     folder: Path
@@ -117,20 +117,20 @@ def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], 
         more = f" and {len(stored) - 10} more" if len(stored) > 10 else ""
         names = ", ".join(stored[:10])
         session.terminal.warn(f"Jobs get these as the repository stores them, unfiltered: {names}{more}")
-    _make_known(session, remote, flags, branch=None if wanted.is_path else wanted.branch)
+    _register_access(session, remote, flags, branch=None if wanted.is_path else wanted.branch)
     return brought
 
 
 def register(session: Session, flags: RepoFlags) -> Remote:
     """Registers a repository's address and credentials with the server, for later runs."""
-    from cli.repositories.access import ANYBODY, find_way, own_ways
+    from cli.repositories.access import ANYBODY, own_accesses, working_access
 
     terminal = session.terminal
     named = _named(flags.repo or ".", "--repo", terminal.cwd)
     remote, _ = _read(session, replace(named, lfs_pointers=True))  # of which nothing goes along
-    given = _given(flags).way(terminal)
-    ways = [ANYBODY, *([given] if given else own_ways(remote, terminal))]
-    _keep(session, remote, find_way(remote, ways, terminal, branch=None))
+    given = _given(flags).access(terminal)
+    candidates = [ANYBODY, *([given] if given else own_accesses(remote, terminal))]
+    _store_access(session, remote, working_access(remote, candidates, terminal, branch=None))
     return remote
 
 
@@ -139,9 +139,9 @@ def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path
     from cli.repositories.remotes import fault
 
     if flags.none or not (flags.repo or written):
-        if said := flags.given():
+        if given_flags := flags.given():
             why = "--no-repo was given" if flags.none else "none is named"
-            raise Refused(f"{said[0]} needs a repository, but {why}.", hint="Add --repo, or leave it out.")
+            raise Refused(f"{given_flags[0]} needs a repository, but {why}.", hint="Add --repo, or leave it out.")
         return None
     if flags.repo:
         wanted = _named(flags.repo, "--repo", session.terminal.cwd)
@@ -156,7 +156,7 @@ def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path
         commit = entry["hash"] if flags.commit is None else flags.commit
     if wanted.is_path and (branch is not None or commit is not None):
         raise fault(
-            wanted.said_by,
+            wanted.named_by,
             f"{wanted.place} is a checkout, which has its own branch and commit",
             "remove `branch` and `hash` and check out the branch, or use the repository's address",
         )
@@ -168,10 +168,10 @@ def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path
     return replace(wanted, branch=branch, commit=commit, lfs_pointers=flags.lfs_pointers)
 
 
-def _named(place: str, said_by: str, folder: Path) -> NamedRepo:
+def _named(place: str, named_by: str, folder: Path) -> NamedRepo:
     from cli.repositories.remotes import is_address
 
-    return NamedRepo(said_by, place, not is_address(place.strip()), folder)
+    return NamedRepo(named_by, place, not is_address(place.strip()), folder)
 
 
 def _place(session: Session, wanted: NamedRepo) -> Path:
@@ -187,8 +187,8 @@ def _read_folder(session: Session, wanted: NamedRepo, flags: RepoFlags) -> Broug
     place = _place(session, wanted)
     if not is_plain(place, session.terminal.env):
         return None
-    if said := flags.given():
-        raise Refused(f"{said[0]} is for a repository, and {place} is a folder.", hint="Leave it out.")
+    if given_flags := flags.given():
+        raise Refused(f"{given_flags[0]} is for a repository, and {place} is a folder.", hint="Leave it out.")
     folder = place.resolve()
     archive = pack_content(folder)
     session.client.in_project(
@@ -200,15 +200,15 @@ def _read_folder(session: Session, wanted: NamedRepo, flags: RepoFlags) -> Broug
 def _read(session: Session, wanted: NamedRepo) -> tuple[Remote, Brought]:
     from cli.repositories.remotes import parse_remote
 
-    terminal, said_by = session.terminal, wanted.said_by
+    terminal, named_by = session.terminal, wanted.named_by
     if not wanted.is_path:
-        remote = parse_remote(wanted.place, terminal.home, said_by=said_by)
+        remote = parse_remote(wanted.place, terminal.home, named_by=named_by)
         return remote, Brought(remote.id, _data(remote, wanted.branch, wanted.commit))
     from cli.repositories.checkout import read_checkout
 
     place = _place(session, wanted)
-    found = read_checkout(place, terminal.env, said_by=said_by, lfs_pointers=wanted.lfs_pointers)
-    remote = parse_remote(found.remote, terminal.home, said_by=said_by)
+    found = read_checkout(place, terminal.env, named_by=named_by, lfs_pointers=wanted.lfs_pointers)
+    remote = parse_remote(found.remote, terminal.home, named_by=named_by)
     data = _data(remote, found.branch, found.commit, found.user_name, found.user_email)
     return remote, Brought(remote.id, data, found.patch, found.stored, found.sent)
 
@@ -231,30 +231,30 @@ def _given(flags: RepoFlags) -> GivenCredentials:
     return GivenCredentials(flags.token, flags.identity)
 
 
-def _make_known(session: Session, remote: Remote, flags: RepoFlags, *, branch: str | None) -> None:
+def _register_access(session: Session, remote: Remote, flags: RepoFlags, *, branch: str | None) -> None:
     """Finds a way in. Credentials the server already has stay unchanged unless the command line gives others."""
-    from cli.repositories.access import ANYBODY, find_way, own_ways, stored_way
+    from cli.repositories.access import ANYBODY, own_accesses, stored_access, working_access
 
     terminal = session.terminal
-    given = _given(flags).way(terminal)
+    given = _given(flags).access(terminal)
     try:
         known = session.client.in_project("repos/get", {"repo_id": remote.id, "include_creds": True})["repo_creds"]
     except NotFound:
         known = None
     if given or known is None:
-        ways = [ANYBODY, *([given] if given else own_ways(remote, terminal))]
-        _keep(session, remote, find_way(remote, ways, terminal, branch=branch))
+        candidates = [ANYBODY, *([given] if given else own_accesses(remote, terminal))]
+        _store_access(session, remote, working_access(remote, candidates, terminal, branch=branch))
     else:
-        stored = stored_way(known)
-        find_way(remote, [ANYBODY, *([stored] if stored else [])], terminal, branch=branch)
+        stored = stored_access(known)
+        working_access(remote, [ANYBODY, *([stored] if stored else [])], terminal, branch=branch)
 
 
-def _keep(session: Session, remote: Remote, way: RepoWay) -> None:
+def _store_access(session: Session, remote: Remote, access: RemoteAccess) -> None:
     from cli.repositories.access import ANYBODY
 
-    credentials = way.credentials(remote)
+    credentials = access.credentials(remote)
     info = {"repo_type": "remote", "repo_name": remote.name}
     body = {"repo_id": remote.id, "repo_info": info, "repo_creds": credentials}
     session.client.in_project("repos/init", body)
-    if way is not ANYBODY:
-        session.terminal.warn(f"Jobs will read {remote.https} {way.said}; the server stores it for you.")
+    if access is not ANYBODY:
+        session.terminal.warn(f"Jobs will read {remote.https} {access.description}; the server stores it for you.")

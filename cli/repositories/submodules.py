@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 
 from chalicelib.errors import DstackError
-from cli.repositories.work_tree import SUBMODULE, Asking, Entry, WorkTree, open_work_tree
+from cli.repositories.work_tree import SUBMODULE, Entry, GitFolder, WorkTree, open_work_tree
 
 NOT_CLONED = "none"  # of `update` in .gitmodules
 
@@ -42,14 +42,14 @@ def inner_repositories(tree: WorkTree, base: str | None, untracked: list[str]) -
 
 
 def open_inner(tree: WorkTree, inner: Inner, private: Path) -> WorkTree:
-    asking = Asking(tree.folder / inner.name, tree.asking.env, tree.asking.said_by)
-    top = asking.top()
-    if not asking.folder.samefile(top):
+    source = GitFolder(tree.folder / inner.name, tree.source.env, tree.source.named_by)
+    top = source.top()
+    if not source.folder.samefile(top):
         raise _refused(tree, inner.name, f"has its files in {top}", "check it out again where it belongs")
-    found = open_work_tree(asking, private, f"{tree.prefix}{inner.name}/")
+    found = open_work_tree(source, private, f"{tree.prefix}{inner.name}/")
     if inner.base and not found.has(inner.base):
         what = f"is cloned by jobs at {inner.base}, which isn't known here"
-        raise _refused(tree, inner.name, what, f"fetch it: `git -C {quote(str(asking.folder))} fetch --all`")
+        raise _refused(tree, inner.name, what, f"fetch it: `git -C {quote(str(source.folder))} fetch --all`")
     return found
 
 
@@ -63,24 +63,24 @@ def _cloned(tree: WorkTree, base: str | None, before: Mapping[str, Entry]) -> di
         return {}
     pattern = r"^submodule\..*\.(path|update)$"
     listed = tree.try_git("config", "--blob", f"{base}:.gitmodules", "--null", "--get-regexp", pattern)
-    said = dict(entry.partition("\n")[::2] for entry in os.fsdecode(listed.out).split("\0") if entry)
-    paths = {key.removesuffix(".path"): value for key, value in said.items() if key.endswith(".path")}
-    wanted = {path for name, path in paths.items() if said.get(f"{name}.update") != NOT_CLONED}
+    settings = dict(entry.partition("\n")[::2] for entry in os.fsdecode(listed.out).split("\0") if entry)
+    paths = {key.removesuffix(".path"): value for key, value in settings.items() if key.endswith(".path")}
+    wanted = {path for name, path in paths.items() if settings.get(f"{name}.update") != NOT_CLONED}
     return {path: commit for path, commit in _links(before).items() if path in wanted}
 
 
 def _check_absent(tree: WorkTree, name: str, commit: str, cloned: str | None) -> None:
     """A submodule that isn't checked out is right if jobs clone what is recorded here, or nothing."""
-    folder, again = tree.folder / name, f"git submodule update --init {quote(name)}"
+    folder, command = tree.folder / name, f"git submodule update --init {quote(name)}"
     if folder.is_symlink() or not folder.is_dir():
         if cloned or os.path.lexists(folder):
             raise _removed(tree, name)
     elif any(folder.iterdir()):
         what = "has files here, but isn't a checkout any more"
-        raise _refused(tree, name, what, f"move them away and run `{again}`")
+        raise _refused(tree, name, what, f"move them away and run `{command}`")
     if cloned not in (commit, None):
         what = f"is recorded at {commit} here, and isn't checked out, so its files can't go along"
-        raise _refused(tree, name, what, f"run `{again}`, or push the commit that changes it")
+        raise _refused(tree, name, what, f"run `{command}`, or push the commit that changes it")
 
 
 def _removed(tree: WorkTree, name: str) -> DstackError:
@@ -89,4 +89,4 @@ def _removed(tree: WorkTree, name: str) -> DstackError:
 
 
 def _refused(tree: WorkTree, name: str, what: str, hint: str) -> DstackError:
-    return tree.asking.refused(f"the submodule {tree.folder / name} {what}", hint)
+    return tree.source.refused(f"the submodule {tree.folder / name} {what}", hint)

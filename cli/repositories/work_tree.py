@@ -57,24 +57,24 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Asking:
+class GitFolder:
     """One folder under examination, with the configuration that the checkout has."""
 
     folder: Path
     env: Mapping[str, str]
-    said_by: str  # the flag or field that named it
+    named_by: str  # the flag or field that named it
 
-    def git(self, *words: str) -> GitResult:
-        return git(*words, env=self.env, folder=self.folder, also={"GIT_OPTIONAL_LOCKS": "0"})
+    def git(self, *arguments: str) -> GitResult:
+        return git(*arguments, env=self.env, folder=self.folder, also={"GIT_OPTIONAL_LOCKS": "0"})
 
-    def must(self, *words: str) -> str:
-        said = self.git(*words)
-        if said.status:
-            raise self.refused(f"git {words[0]} failed: {said.why}", "see whether `git status` works there")
-        return os.fsdecode(said.out)
+    def must(self, *arguments: str) -> str:
+        result = self.git(*arguments)
+        if result.status:
+            raise self.refused(f"git {arguments[0]} failed: {result.why}", "see whether `git status` works there")
+        return os.fsdecode(result.out)
 
     def refused(self, what: str, hint: str) -> DstackError:
-        return fault(self.said_by, what, hint)
+        return fault(self.named_by, what, hint)
 
     def top(self) -> str:
         """The top folder of the checkout that the folder is in."""
@@ -95,9 +95,9 @@ class Asking:
 
     def settings(self, pattern: str) -> dict[str, str]:
         """The values that are set; the most specific wins, and the first address of a remote."""
-        said = self.git("config", "--null", "--get-regexp", f"^({pattern})$")
+        result = self.git("config", "--null", "--get-regexp", f"^({pattern})$")
         found: dict[str, str] = {}
-        for entry in filter(None, os.fsdecode(said.out).split("\0")):
+        for entry in filter(None, os.fsdecode(result.out).split("\0")):
             name, given, value = entry.partition("\n")
             if not name.startswith("remote.") or name not in found:
                 found[name] = value if given else "true"
@@ -106,16 +106,16 @@ class Asking:
 
 @dataclass(frozen=True)
 class WorkTree:
-    asking: Asking
+    source: GitFolder
     private: Path  # the private folder
     objects: str  # the checkout's
     prefix: str = ""  # of the paths in the patch: `folder/` for a repository inside another
 
     @property
     def folder(self) -> Path:
-        return self.asking.folder
+        return self.source.folder
 
-    def try_git(self, *words: str, given: bytes = b"", index: str = "index") -> GitResult:
+    def try_git(self, *arguments: str, given: bytes = b"", index: str = "index") -> GitResult:
         """`index`: the name of a private one."""
         also = {
             **PRIVATE,
@@ -125,20 +125,20 @@ class WorkTree:
             "GIT_OBJECT_DIRECTORY": str(self.private / "objects"),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self.objects),
         }
-        return git(*words, env=self.asking.env, folder=self.folder, given=given, also=also)
+        return git(*arguments, env=self.source.env, folder=self.folder, given=given, also=also)
 
-    def git(self, *words: str, given: bytes = b"", index: str = "index") -> bytes:
-        said = self.try_git(*words, given=given, index=index)
-        if said.status:
-            raise self.asking.refused(f"git {words[0]} failed in {self.folder}: {said.why}", self._advice())
-        return said.out
+    def git(self, *arguments: str, given: bytes = b"", index: str = "index") -> bytes:
+        result = self.try_git(*arguments, given=given, index=index)
+        if result.status:
+            raise self.source.refused(f"git {arguments[0]} failed in {self.folder}: {result.why}", self._advice())
+        return result.out
 
-    def names(self, *words: str, given: bytes = b"") -> list[str]:
+    def names(self, *arguments: str, given: bytes = b"") -> list[str]:
         """What a command with `-z` lists."""
-        return [name for name in os.fsdecode(self.git(*words, given=given)).split("\0") if name]
+        return [name for name in os.fsdecode(self.git(*arguments, given=given)).split("\0") if name]
 
     def _advice(self) -> str:
-        if self.asking.settings(r"extensions\.partialclone|remote\..*\.promisor"):
+        if self.source.settings(r"extensions\.partialclone|remote\..*\.promisor"):
             return "it is a partial clone: `git diff @{upstream}` there fetches what it lacks"
         return "see whether `git status` works there"
 
@@ -158,7 +158,7 @@ class WorkTree:
     def notice_everything(self) -> None:
         """Files that are marked as unchanged or to be skipped count all the same, unless they are absent from a sparse
         checkout: the job has those as they are in the repository."""
-        sparse = self.asking.settings(r"core\.sparsecheckout").get("core.sparsecheckout", "").lower() in TRUE
+        sparse = self.source.settings(r"core\.sparsecheckout").get("core.sparsecheckout", "").lower() in TRUE
         tagged = self.names("ls-files", "-v", "-z")
         assumed = [line[2:] for line in tagged if line[0].islower()]
         skipped = [line[2:] for line in tagged if line[0] in "Ss"]
@@ -185,24 +185,24 @@ class WorkTree:
             self.git("update-index", "--force-remove", "-z", "--stdin", given=joined(links))
         # In a patch for a folder below, the old name of a renamed file would lack the folder.
         renames = "--no-renames" if self.prefix else "--find-renames"
-        words = ("diff", *FITTING, f"--src-prefix=a/{self.prefix}", f"--dst-prefix=b/{self.prefix}", renames)
-        changes = self.git(*words, base)
+        arguments = ("diff", *FITTING, f"--src-prefix=a/{self.prefix}", f"--dst-prefix=b/{self.prefix}", renames)
+        changes = self.git(*arguments, base)
         if not new:
             return changes
         (self.private / "index").unlink(missing_ok=True)  # so that a file that was removed from it is a new one
         self.git("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", given=joined(new))
-        return changes + self.git(*words)
+        return changes + self.git(*arguments)
 
 
-def open_work_tree(asking: Asking, private: Path, prefix: str = "") -> WorkTree:
+def open_work_tree(source: GitFolder, private: Path, prefix: str = "") -> WorkTree:
     """`private`: a new folder. The checkout's index is copied with its time, which tells Git which files to read."""
-    said = asking.must("rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects")
-    own, shared, objects = said.removesuffix("\n").split("\n")
-    git_folder, common = Path(own), asking.folder / shared
+    result = source.must("rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects")
+    own, shared, objects = result.removesuffix("\n").split("\n")
+    git_folder, common = Path(own), source.folder / shared
     for name in ("refs", "objects"):
         (private / name).mkdir(parents=True)
     (private / "HEAD").write_text("ref: refs/heads/none\n")
-    settings = asking.settings(STORAGE)
+    settings = source.settings(STORAGE)
     (private / "config").write_bytes(os.fsencode(_config(settings)))
     if (common / "info").is_dir():
         (private / "info").symlink_to((common / "info").resolve())
@@ -210,7 +210,7 @@ def open_work_tree(asking: Asking, private: Path, prefix: str = "") -> WorkTree:
         shutil.copy2(git_folder / "index", private / "index")
     for part in git_folder.glob("sharedindex.*"):
         (private / part.name).symlink_to(part)
-    return WorkTree(asking, private, str(asking.folder.resolve() / objects), prefix)
+    return WorkTree(source, private, str(source.folder.resolve() / objects), prefix)
 
 
 def joined(names: Iterable[str]) -> bytes:
@@ -222,8 +222,8 @@ def _entries(listed: list[str]) -> dict[str, Entry]:
     """Of `ls-files` (mode, id, stage) and `ls-tree` (mode, type, id)."""
     found = {}
     for line in listed:
-        words, _, name = line.partition("\t")
-        mode, first, second = words.split()
+        arguments, _, name = line.partition("\t")
+        mode, first, second = arguments.split()
         found[name] = Entry(mode, second if len(first) < len(second) else first)
     return found
 

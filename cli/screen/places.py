@@ -53,7 +53,7 @@ class Places:
             raise Invalid(found)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def locating(self) -> Iterator[None]:
         """Adds places to the problems raised inside."""
         try:
             yield

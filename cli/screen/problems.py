@@ -41,8 +41,8 @@ def error_document(error: DstackError, code: int) -> dict[str, Any]:
         {"message": p.message, "hint": p.hint, "field": p.path, "file": p.file, "line": p.line, "column": p.column}
         for p in problems
     ]
-    said = {"message": error.message, "hint": error.hint, "exit_code": code, "problems": found}
-    return document("error", {"error": said})
+    fields = {"message": error.message, "hint": error.hint, "exit_code": code, "problems": found}
+    return document("error", {"error": fields})
 
 
 def _block(problem: Problem, folder: Path) -> str:

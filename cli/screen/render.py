@@ -164,15 +164,15 @@ def _layout(table: Table, rows: list[list[str]], limit: int | None) -> TableLayo
     columns = dict(enumerate(zip(*rows, strict=True)))
     lesser = {i for i, title in enumerate(table.titles) if title in table.below}
     inner = [index for index in columns if index not in lesser]
-    ways = [
+    layouts = [
         (list(columns), 2, _words),
         (inner, 2, _words),
         (inner, 2, _pieces),
         (inner, 1, _pieces),
         (inner, 1, _crumbs),
     ]
-    while ways:
-        staying, gap, pieces_of = ways.pop(0)
+    while layouts:
+        staying, gap, pieces_of = layouts.pop(0)
         widths = {i: max(cell_width(line) for text in columns[i] for line in text.split("\n")) for i in staying}
         if limit is None:
             break
@@ -183,7 +183,7 @@ def _layout(table: Table, rows: list[list[str]], limit: int | None) -> TableLayo
         tall = {i for i in lesser & set(staying) if any(len(wrap(text, widths[i])) > TALLEST for text in columns[i])}
         if not tall:
             break
-        ways.insert(0, ([i for i in staying if i not in tall], gap, pieces_of))
+        layouts.insert(0, ([i for i in staying if i not in tall], gap, pieces_of))
     return TableLayout(widths, [index for index in columns if index not in widths], " " * gap)
 
 
@@ -200,8 +200,8 @@ def _shrink(widths: dict[int, int], floors: dict[int, int], room: int) -> None:
 
 def _words(text: str) -> list[str]:
     """The words, the first with its indent."""
-    first, *others = text.split() or [""]
-    return [text[: len(text) - len(text.lstrip(" "))] + first, *others]
+    first, *following = text.split() or [""]
+    return [text[: len(text) - len(text.lstrip(" "))] + first, *following]
 
 
 def _pieces(text: str) -> list[str]:

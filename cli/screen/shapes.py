@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 class Shape(NamedTuple):
     version: int
-    about: str
+    summary: str
     parts: Mapping[str, str] = MappingProxyType({})  # other shapes inside it
     ours: bool = False
 

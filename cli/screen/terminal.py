@@ -62,7 +62,7 @@ class Terminal:
     def colour(self) -> bool:
         return self.watched and not self.env.get("NO_COLOR") and self.env.get("TERM") != "dumb"
 
-    def say(self, text: str = "") -> None:
+    def print(self, text: str = "") -> None:
         typer.echo(_shown(text), color=self.colour)
 
     def warn(self, text: str) -> None:
@@ -73,10 +73,10 @@ class Terminal:
         """Raw bytes, at once: the log of a job."""
         typer.echo(data, nl=False)
 
-    def secret(self, word: str, flag: str) -> str:
+    def secret(self, text: str, flag: str) -> str:
         """The value of a flag; for `-`, the first line of standard input, which no process list shows."""
-        if word != STANDARD_INPUT:
-            return word
+        if text != STANDARD_INPUT:
+            return text
         line = sys.stdin.readline().strip()
         if not line:
             raise Refused(f"{flag} -: there is nothing on standard input.", hint="Give it as the first line.")

@@ -20,9 +20,9 @@ from chalicelib.errors import DstackError, Refused
 from cli.connection.server_values import private_key, public_key
 from cli.connection.session import Session
 from cli.ssh import forwards
-from cli.ssh.config import Attached, Book, JobHops, include_in, replace_file
+from cli.ssh.config import Attached, JobHops, SshFolder, include_in, replace_file
 from cli.ssh.keys import read_key
-from cli.ssh.routes import NoSshServer, NotKnownYet, alias_of, check_server, ways_to
+from cli.ssh.routes import NoSshServer, NotKnownYet, alias_of, check_server, routes_to
 from cli.ssh.tunnel import OpenSsh, SshTunnel
 from cli.tables.runs import newest
 
@@ -33,34 +33,34 @@ ANNOUNCED_WITHIN = 2.0  # seconds for which the log waits, so that what it says 
 
 
 @dataclass(frozen=True)
-class Wishes:
+class AttachOptions:
     """What the user asks for on the command line."""
 
     identity: str | None = None  # --ssh-identity
     address: str = "localhost"  # --host
     maps: tuple[str, ...] = ()  # -p
-    asked: bool = False  # for being attached, not just for the run
+    explicit: bool = False  # for being attached, not just for the run
 
 
 class JobAttachment:
     """To one job of a run, whichever submission of it runs. `needed`: without it the command has no purpose."""
 
-    def __init__(self, session: Session, name: str, wishes: Wishes, *, needed: bool) -> None:
+    def __init__(self, session: Session, name: str, wishes: AttachOptions, *, needed: bool) -> None:
         self.session, self.name, self.wishes, self.needed = session, name, wishes, needed
         self.terminal = session.terminal
         self.ssh: OpenSsh = session.terminal.ssh or OpenSsh(session.terminal.env)
-        self.book = Book(session.terminal.home / ".dstack" / "ssh")
+        self.ssh_folder = SshFolder(session.terminal.home / ".dstack" / "ssh")
         self.tunnel: SshTunnel | None = None
         self._submission = ""
         self._given_up = False
         self._attached: Attached | None = None
         self._forwards: list[forwards.Forward] = []
-        self._ways: list[JobHops] = []
+        self._routes: list[JobHops] = []
         self._identity: Path | None = None
         self._reasons: list[str] = []
         self._tries = 0
         self._next_try = 0.0
-        self._told = False  # that it is up
+        self._announced = False  # that it is up
         self._up_at = 0.0
         self._was_up = False
         self._announced_by = 0.0
@@ -91,7 +91,7 @@ class JobAttachment:
             self._submission, self._given_up = latest["id"], True
             if self.needed:
                 raise error from None
-            if not isinstance(error, NoSshServer) or self.wishes.asked or _counted_on(run, job):
+            if not isinstance(error, NoSshServer) or self.wishes.explicit or _counted_on(run, job):
                 self.terminal.warn(f"Not attached: {error.message}")
 
     def is_awaited(self) -> bool:
@@ -102,53 +102,53 @@ class JobAttachment:
         self._let_go()
 
     def _tend(self, run: dict[str, Any], job: dict[str, Any], latest: Mapping[str, Any]) -> None:
-        if self.tunnel and not self.tunnel.look():
+        if self.tunnel and not self.tunnel.poll():
             self._failed(self.tunnel)
         if self.tunnel is None and self.terminal.now() >= self._next_try:
             self._start(run, job, latest)
-        if self.tunnel and self.tunnel.up and not self._told:
-            self._told = self._was_up = True
+        if self.tunnel and self.tunnel.up and not self._announced:
+            self._announced = self._was_up = True
             self._up_at, self._reasons = self.terminal.now(), []
-            self._tell(run, job)
+            self._announce(run, job)
 
     def _start(self, run: dict[str, Any], job: dict[str, Any], latest: Mapping[str, Any]) -> None:
         alias = alias_of(self.name, job["job_spec"])
         if self._attached is None:
             check_server(latest)
             self._identity = self._key(run)
-            self._attached = self.book.attach(alias, run["id"])
+            self._attached = self.ssh_folder.attach(alias, run["id"])
             wanted = forwards.overridden(forwards.of_job(job["job_spec"]), self.wishes.maps)
             self._forwards = forwards.chosen(wanted, self.wishes.address, forwards.is_free)
-        if not self._ways:
+        if not self._routes:
             assert self._identity is not None, "a key was found"
-            self._ways = ways_to(latest, alias, self._identity, self._proxy(), self.ssh)
-        way = self._ways[0]
-        endpoint = self._endpoint(job) if way.proxy else None
-        self.book.write(self._attached, way, endpoint, self.ssh.options())
-        self._told = False
+            self._routes = routes_to(latest, alias, self._identity, self._proxy(), self.ssh)
+        route = self._routes[0]
+        endpoint = self._endpoint(job) if route.proxy else None
+        self.ssh_folder.write(self._attached, route, endpoint, self.ssh.options())
+        self._announced = False
         self.tunnel = self.ssh.start(self._attached.config, alias, self._forwards)
-        self.book.note(self._attached, self.tunnel.pid)
+        self.ssh_folder.note(self._attached, self.tunnel.pid)
 
     def _failed(self, tunnel: SshTunnel) -> None:
         """Its process has ended: try the next way, or begin again."""
-        words = tunnel.words()
+        reason = tunnel.failure()
         tunnel.end()
         self.tunnel = None
         if tunnel.up:
-            self.terminal.warn(f"The connection to {self.name} was lost ({words}); attaching again.")
+            self.terminal.warn(f"The connection to {self.name} was lost ({reason}); attaching again.")
             if self.terminal.now() >= self._up_at + LASTED:
                 self._tries = 0
             self._next_try = self.terminal.now() + WAITS[min(self._tries, len(WAITS) - 1)]
             self._tries += 1
-            self._ways = []
+            self._routes = []
             return
-        if "Address already in use" in words:
-            taken = next((one for one in self._forwards if f":{one.local}:" in words), None)
+        if "Address already in use" in reason:
+            taken = next((one for one in self._forwards if f":{one.local}:" in reason), None)
             if taken and not self._was_up:
                 raise forwards.busy(taken.local, taken.remote)
-        way = self._ways.pop(0)
-        self._reasons.append(f"{_way_words(way)}: {words}")
-        if self._ways:
+        route = self._routes.pop(0)
+        self._reasons.append(f"{_route_text(route)}: {reason}")
+        if self._routes:
             return
         self._tries += 1
         if self._tries >= TRIES and not self._was_up:
@@ -162,17 +162,17 @@ class JobAttachment:
         if self.tunnel:
             self.tunnel.end()
         if self._attached:
-            self.book.detach(self._attached)
-        self.tunnel, self._attached, self._ways, self._next_try, self._reasons = None, None, [], 0.0, []
+            self.ssh_folder.detach(self._attached)
+        self.tunnel, self._attached, self._routes, self._next_try, self._reasons = None, None, [], 0.0, []
 
-    def _tell(self, run: dict[str, Any], job: dict[str, Any]) -> None:
+    def _announce(self, run: dict[str, Any], job: dict[str, Any]) -> None:
         """To people, and to whoever asked for it: in what a script keeps, it would stand anywhere between the log."""
         command = self._command()
         if not self._is_announced(run, job):
             return
         spec = job["job_spec"]
         where = f"replica {spec.get('replica_num', 0)}, job {spec.get('job_num', 0)}"
-        self.terminal.warn(f"Attached to {self.name} ({where}), {_way_words(self._ways[0])}.")
+        self.terminal.warn(f"Attached to {self.name} ({where}), {_route_text(self._routes[0])}.")
         for one in self._forwards:
             self.terminal.warn(f"  {one.address}:{one.local} → port {one.remote} of the job")
         self.terminal.warn(f"  {command}")
@@ -181,16 +181,16 @@ class JobAttachment:
             self.terminal.warn(f"  {link}")
 
     def _is_announced(self, run: dict[str, Any], job: dict[str, Any]) -> bool:
-        return self.terminal.watched or self.needed or self.wishes.asked or _counted_on(run, job)
+        return self.terminal.watched or self.needed or self.wishes.explicit or _counted_on(run, job)
 
     def _command(self) -> str:
         """How to log in; the user's SSH configuration is made to know the run."""
         assert self._attached is not None, "it is attached"
-        alias = self._ways[0].alias
+        alias = self._routes[0].alias
         if not self._attached.named:  # a run of that name in another project is attached
             return f"ssh -F {self._attached.config} {alias}"
         try:
-            include_in(self.terminal.home / ".ssh" / "config", self.book.folder.parent)
+            include_in(self.terminal.home / ".ssh" / "config", self.ssh_folder.folder.parent)
         except OSError as error:
             self.terminal.warn(
                 f"~/.ssh/config can't be changed ({error.strerror}), so `ssh {alias}` won't work as it is."
@@ -202,7 +202,7 @@ class JobAttachment:
         """The private key that the job knows: that of --ssh-identity, else the user's from the server."""
         named = self.wishes.identity
         if named is not None:
-            read_key(named, self.terminal.cwd, self.terminal.home, said_by="--ssh-identity")
+            read_key(named, self.terminal.cwd, self.terminal.home, named_by="--ssh-identity")
             return self.terminal.home / named[2:] if named.startswith("~/") else self.terminal.cwd / named
         user = self.session.client.post("/api/users/get_my_user")
         if not user.get("ssh_private_key"):
@@ -216,10 +216,10 @@ class JobAttachment:
                 hint="Name its file with --ssh-identity.",
             )
         name = hashlib.sha1(self.session.client.token.encode()).hexdigest()[:8]  # noqa: S324 - as other clients name it
-        self.book.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(self.book.folder / name, private)
-        replace_file(self.book.folder / f"{name}.pub", public)
-        return self.book.folder / name
+        self.ssh_folder.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(self.ssh_folder.folder / name, private)
+        replace_file(self.ssh_folder.folder / f"{name}.pub", public)
+        return self.ssh_folder.folder / name
 
     def _proxy(self) -> tuple[str, ...]:
         assert self._attached is not None, "its folder is there"
@@ -245,10 +245,10 @@ def _counted_on(run: dict[str, Any], job: dict[str, Any]) -> bool:
     return bool(job["job_spec"].get("app_specs")) or run["run_spec"]["configuration"].get("type") == "dev-environment"
 
 
-def _way_words(way: JobHops) -> str:
-    if way.proxy:
+def _route_text(route: JobHops) -> str:
+    if route.proxy:
         return "through the server"
-    return "over its head node" if len(way.hops) > 1 else "directly"
+    return "over its head node" if len(route.hops) > 1 else "directly"
 
 
 @contextlib.contextmanager

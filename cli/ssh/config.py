@@ -134,8 +134,8 @@ def config_text(layout: JobHops, known_hosts: Path, first_seen: Path, options: C
         blocks.append(_block(name, hop, known_hosts, first_seen, [*_jump(before, hop), *common]))
         before = name
     proxy = ["ProxyCommand " + shlex.join(layout.proxy).replace("%", "%%")]
-    way = proxy if layout.proxy else _jump(before, layout.job)
-    blocks.append(_block(layout.alias, layout.job, known_hosts, first_seen, [*way, *common]))
+    reach = proxy if layout.proxy else _jump(before, layout.job)
+    blocks.append(_block(layout.alias, layout.job, known_hosts, first_seen, [*reach, *common]))
     return "\n".join(blocks)
 
 
@@ -207,7 +207,7 @@ class Attached:
 
 
 @dataclass(frozen=True)
-class Book:
+class SshFolder:
     """Our SSH folder, `~/.dstack/ssh`."""
 
     folder: Path
@@ -297,13 +297,13 @@ def end_ssh(pid: int, folder: Path) -> None:
 
 def _command(pid: int) -> str:
     """How a process was started; empty if it has ended."""
-    words = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
+    command = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         if Path("/proc/self").exists():
             return ""
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
@@ -337,13 +337,13 @@ def include_in(user_config: Path, ours: Path) -> None:
 def with_include(text: str, include: str) -> str:
     """The configuration with this line before everything that SSH would obey."""
     lines = text.splitlines(keepends=True)
-    if _first_words(lines) == include:
+    if _first_setting(lines) == include:
         return text
-    kept = [line for line in lines if line.strip() not in (include, WHY)]
-    return f"{WHY}\n{include}\n{''.join(kept)}"
+    remaining = [line for line in lines if line.strip() not in (include, WHY)]
+    return f"{WHY}\n{include}\n{''.join(remaining)}"
 
 
-def _first_words(lines: Sequence[str]) -> str:
+def _first_setting(lines: Sequence[str]) -> str:
     stripped = (line.strip() for line in lines)
     return next((line for line in stripped if line and not line.startswith("#")), "")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from chalicelib.errors import Refused
 
 
-def read_key(name: str, folder: Path, home: Path, *, said_by: str = "identity_file") -> dict[str, str]:
+def read_key(name: str, folder: Path, home: Path, *, named_by: str = "identity_file") -> dict[str, str]:
     """A file's private key and its public key, which is that of the file beside it if there is one."""
     from cryptography.hazmat.primitives import serialization
 
@@ -16,20 +16,20 @@ def read_key(name: str, folder: Path, home: Path, *, said_by: str = "identity_fi
         text = path.read_bytes()
     except OSError as error:
         raise Refused(
-            f"{said_by}: {path} can't be read: {error.strerror}.", hint="Name a private key that you can read."
+            f"{named_by}: {path} can't be read: {error.strerror}.", hint="Name a private key that you can read."
         ) from error
     if text.startswith((b"ssh-", b"ecdsa-")):
-        raise Refused(f"{said_by}: {path} is a public key.", hint="Name the private key, without .pub.")
+        raise Refused(f"{named_by}: {path} is a public key.", hint="Name the private key, without .pub.")
     try:
         if b"BEGIN OPENSSH PRIVATE KEY" in text:
             key = serialization.load_ssh_private_key(text, password=None)
         else:
             key = serialization.load_pem_private_key(text, password=None)  # type: ignore[assignment]
     except TypeError as error:
-        raise Refused(f"{said_by}: {path} has a passphrase.", hint="Use a key without one.") from error
+        raise Refused(f"{named_by}: {path} has a passphrase.", hint="Use a key without one.") from error
     except ValueError as error:
         raise Refused(
-            f"{said_by}: {path} is not a private key: {error}.", hint="Create one: `ssh-keygen -t ed25519 -f FILE`."
+            f"{named_by}: {path} is not a private key: {error}.", hint="Create one: `ssh-keygen -t ed25519 -f FILE`."
         ) from error
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
     beside = path.with_name(path.name + ".pub")

@@ -37,25 +37,25 @@ def carry(stream: Stream, source: int, sink: int) -> None:
             view = view[os.write(sink, view) :]
 
 
-def _say(text: str) -> None:
+def _show_error(text: str) -> None:
     """The job's machine may have written it, and SSH shows it as it is."""
     print(printable(text), file=sys.stderr)
 
 
 def run(file: Path, source: int, sink: int) -> int:
     """Returns the exit status."""
-    asked = json.loads(file.read_text(encoding="utf-8"))
-    query = {"target": "ssh", "replica": asked["replica"], "job": asked["job"]}
+    endpoint = json.loads(file.read_text(encoding="utf-8"))
+    query = {"target": "ssh", "replica": endpoint["replica"], "job": endpoint["job"]}
     try:
-        stream = Client(asked["url"], asked["token"], asked["project"]).stream(asked["run"], query)
+        stream = Client(endpoint["url"], endpoint["token"], endpoint["project"]).stream(endpoint["run"], query)
         carry(stream, source, sink)
     except DstackError as error:
-        _say(error.message)
+        _show_error(error.message)
         return 1
     except BrokenPipeError:
         return 0  # SSH has left
     if stream.code != NORMAL and stream.reason:
-        _say(stream.reason)
+        _show_error(stream.reason)
     return 0 if stream.code == NORMAL else 1
 
 

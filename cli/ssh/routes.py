@@ -13,7 +13,7 @@ from cli.ssh.config import Hop, JobHops
 SSH_PORT = "10022"  # the name of the job's SSH server among its ports
 
 
-class Surroundings(Protocol):
+class LocalSsh(Protocol):
     """What has to be asked of this machine."""
 
     def answers(self, hop: Hop) -> bool: ...
@@ -45,12 +45,12 @@ def check_server(submission: Mapping[str, Any]) -> None:
         raise NoSshServer(f"This job takes no SSH connections: {why}.", hint=hint)
 
 
-def ways_to(
+def routes_to(
     submission: Mapping[str, Any],
     alias: str,
     identity: Path,
     proxy: tuple[str, ...],
-    here: Surroundings,
+    local: LocalSsh,
 ) -> list[JobHops]:
     """The ways to try, best first, to a job that has a server."""
     placed = submission.get("job_provisioning_data") or {}
@@ -65,11 +65,11 @@ def ways_to(
         if not login:
             return [at_once]
         through_plane = JobHops(alias, replace(at_once.job, host="localhost"), proxy=proxy)
-        return [at_once, through_plane] if here.answers(at_once.job) else [through_plane]
+        return [at_once, through_plane] if local.answers(at_once.job) else [through_plane]
     job = Hop("localhost", port, user, host_key, keys)
     through_plane = JobHops(alias, job, proxy=proxy)
-    hops = _hops(placed, keys, here)
-    if not hops or not here.answers(hops[0]):
+    hops = _hops(placed, keys, local)
+    if not hops or not local.answers(hops[0]):
         return [through_plane]
     return [JobHops(alias, job, hops), through_plane]
 
@@ -79,7 +79,7 @@ def _port(submission: Mapping[str, Any]) -> Any:
     return login.get("port") or (runtime.get("ports") or {}).get(SSH_PORT)
 
 
-def _hops(placed: Mapping[str, Any], keys: tuple[str, ...], here: Surroundings) -> tuple[Hop, ...]:
+def _hops(placed: Mapping[str, Any], keys: tuple[str, ...], local: LocalSsh) -> tuple[Hop, ...]:
     """The machine's SSH server and the head node before it; none if nobody can log in there."""
     if not placed.get("hostname") or not placed.get("ssh_port"):
         return ()
@@ -95,5 +95,5 @@ def _hops(placed: Mapping[str, Any], keys: tuple[str, ...], here: Surroundings) 
         return (host,)
     port, key = jump.get("port") or 22, jump.get("ssh_host_key") or ""
     first = Hop(jump["hostname"], port, jump["username"], key)
-    keys = (*here.own_keys(first.host), *keys)  # ours may not be known there; its users have their own
+    keys = (*local.own_keys(first.host), *keys)  # ours may not be known there; its users have their own
     return (replace(first, identities=keys, identities_only=False), host)

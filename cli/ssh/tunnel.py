@@ -38,7 +38,7 @@ class SshTunnel:
     """Its process. It has a group of its own, so that Ctrl-C on the terminal leaves it to us."""
 
     process: subprocess.Popen[bytes]
-    said: IO[bytes]
+    errors: IO[bytes]
     up: bool = False
 
     @property
@@ -50,7 +50,7 @@ class SshTunnel:
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Whether its process lives; notices that it is up."""
         while not self.up and select.select([self], [], [], 0)[0]:
             data = os.read(self.fileno(), 100)
@@ -60,12 +60,12 @@ class SshTunnel:
             self.up = UP in data
         return self.process.poll() is None
 
-    def words(self) -> str:
+    def failure(self) -> str:
         """Why it ended, in the words of SSH."""
-        self.said.seek(0)
-        lines = self.said.read().decode(errors="replace").splitlines()
-        told = [line.strip() for line in lines if not _NOISE.search(line)] or [line for line in lines if line.strip()]
-        return "; ".join(told[-3:]) or f"ssh ended with status {self.process.returncode}"
+        self.errors.seek(0)
+        lines = self.errors.read().decode(errors="replace").splitlines()
+        shown = [line.strip() for line in lines if not _NOISE.search(line)] or [line for line in lines if line.strip()]
+        return "; ".join(shown[-3:]) or f"ssh ended with status {self.process.returncode}"
 
     def end(self) -> None:
         """Ends the process and what it has started."""
@@ -76,7 +76,7 @@ class SshTunnel:
                     self.process.wait(END_SECONDS)
         if self.process.stdout:
             self.process.stdout.close()
-        self.said.close()
+        self.errors.close()
 
 
 @dataclass(frozen=True)
@@ -86,25 +86,25 @@ class OpenSsh:
     env: Mapping[str, str]
 
     def start(self, config: Path, alias: str, forwards: Sequence[Forward]) -> SshTunnel:
-        words = ["ssh", "-F", str(config), "-N", "-T"]
+        command = ["ssh", "-F", str(config), "-N", "-T"]
         for name, value in OPTIONS.items():
-            words += ["-o", f"{name}={value}"]
+            command += ["-o", f"{name}={value}"]
         for forward in forwards:
-            words += ["-L", forward.option]
-        said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `Tunnel.end`; without a name, so never left
+            command += ["-L", forward.option]
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `SshTunnel.end`; without a name, so never left
         try:
             process = subprocess.Popen(
-                [*words, "--", alias],
+                [*command, "--", alias],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 env=dict(self.env),
                 start_new_session=True,
             )
         except FileNotFoundError:
-            said.close()
+            errors.close()
             raise Refused("There is no `ssh` on this machine.", hint="Install the OpenSSH client.") from None
-        return SshTunnel(process, said)
+        return SshTunnel(process, errors)
 
     def options(self) -> frozenset[str]:
         """The options that it knows and shows, in small letters."""
@@ -117,11 +117,11 @@ class OpenSsh:
         paths = [Path(os.path.expanduser(name)) for name in named]  # noqa: PTH111 - `~` of the account, as SSH means it
         return tuple(str(path) for path in paths if path.is_file())
 
-    def _explained(self, *words: str) -> list[str]:
+    def _explained(self, *command: str) -> list[str]:
         """What it would do; nothing if it doesn't say."""
         try:
-            asked = subprocess.run(
-                ["ssh", "-G", *words],
+            explained = subprocess.run(
+                ["ssh", "-G", *command],
                 env=dict(self.env),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -131,7 +131,7 @@ class OpenSsh:
             )
         except (OSError, subprocess.TimeoutExpired):
             return []
-        return asked.stdout.splitlines()
+        return explained.stdout.splitlines()
 
     def answers(self, hop: Hop) -> bool:
         """Whether something listens there, as seen from here."""

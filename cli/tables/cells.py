@@ -83,11 +83,11 @@ def duration(seconds: float | str | None) -> str:
         return "-"
     if isinstance(seconds, str) or seconds < 0:
         return "off"
-    whole = int(seconds)
+    rounded = int(seconds)
     for size, unit in ((604_800, "w"), (86_400, "d"), (3600, "h"), (60, "m")):
-        if whole >= size and whole % size == 0:
-            return f"{whole // size}{unit}"
-    return f"{whole}s"
+        if rounded >= size and rounded % size == 0:
+            return f"{rounded // size}{unit}"
+    return f"{rounded}s"
 
 
 def size_gb(mib: float | None) -> str:

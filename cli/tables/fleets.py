@@ -43,20 +43,20 @@ def _instances(fleet: Json) -> list[Json]:
 
 
 def _fleet_row(fleet: Json, now: float, project: str) -> dict[str, Any]:
-    asked = (fleet.get("spec") or {}).get("configuration") or {}
+    configuration = (fleet.get("spec") or {}).get("configuration") or {}
     own = fleet.get("project_name") in (None, project)
-    hosts = asked.get("ssh_config")
-    resources = asked.get("resources")
-    cluster = " (cluster)" if asked.get("placement") == "cluster" else ""
-    policy = {"spot": "yes", "auto": "any"}.get(str(asked.get("spot_policy")), "no")
-    ceiling = asked.get("max_price")
+    hosts = configuration.get("ssh_config")
+    resources = configuration.get("resources")
+    cluster = " (cluster)" if configuration.get("placement") == "cluster" else ""
+    policy = {"spot": "yes", "auto": "any"}.get(str(configuration.get("spot_policy")), "no")
+    ceiling = configuration.get("max_price")
     return {
         "NAME": Cell(str(fleet.get("name")) if own else f"{fleet.get('project_name')}/{fleet.get('name')}", "bold"),
-        "NODES": (str(len(hosts.get("hosts") or ())) if hosts else _nodes(asked.get("nodes"))) + cluster,
+        "NODES": (str(len(hosts.get("hosts") or ())) if hosts else _nodes(configuration.get("nodes"))) + cluster,
         "GPU": "-" if hosts else gpu_requirement((resources or {}).get("gpu")) or "-",
         "RESOURCES": "-" if hosts else requirements(resources),
         "SPOT": "-" if hosts else policy,
-        "BACKEND": "ssh" if hosts else ", ".join(asked.get("backends") or ()) or "*",
+        "BACKEND": "ssh" if hosts else ", ".join(configuration.get("backends") or ()) or "*",
         "PRICE": "-" if hosts or ceiling is None else f"$0..{money(ceiling)[1:]}",
         "STATUS": status_cell(str(fleet.get("status") or "")),
         "CREATED": age(fleet.get("created_at"), now),

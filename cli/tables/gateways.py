@@ -27,18 +27,18 @@ def certificates_table(certificates: list[Json]) -> Table:
     """Those of one gateway's hosts."""
     table = Table(("HOST", "CERTIFICATE", "UNTIL", "NEXT ATTEMPT", "ERROR"), below=("NEXT ATTEMPT", "ERROR"))
     for each in certificates:
-        until, again = (local_time(each[at])[:-3] or "-" for at in ("until", "next_attempt_at"))  # to the minute
-        table.add(Cell(each["host"], "bold"), status_cell(each["state"]), until, again, each["message"] or "")
+        until, retry = (local_time(each[at])[:-3] or "-" for at in ("until", "next_attempt_at"))  # to the minute
+        table.add(Cell(each["host"], "bold"), status_cell(each["state"]), until, retry, each["message"] or "")
     return table
 
 
 def _row(gateway: Json, now: float) -> Json:
-    asked, replicas = gateway["configuration"], gateway.get("replicas") or []
+    configuration, replicas = gateway["configuration"], gateway.get("replicas") or []
     hostname = gateway.get("hostname") or "-"
     more = f" and {len(replicas) - 1} more" if len(replicas) > 1 else ""
     return {
         "NAME": Cell(str(gateway["name"]), "bold"),
-        "BACKEND": place(asked.get("backend"), asked.get("region")),
+        "BACKEND": place(configuration.get("backend"), configuration.get("region")),
         "HOSTNAME": hostname + more,
         "DOMAIN": gateway.get("wildcard_domain") or "-",
         "DEFAULT": "✓" if gateway.get("default") else "",

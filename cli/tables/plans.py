@@ -24,7 +24,7 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
     spec = plan.get("effective_run_spec") or plan["run_spec"]
     configuration = spec["configuration"]
     job = plan["job_plans"][0]["job_spec"]
-    asked = job["requirements"]
+    required = job["requirements"]
     wanted = {**(spec.get("profile") or {}), **{k: v for k, v in configuration.items() if v is not None}}
     groups = configuration.get("groups") or ()
     nodes = sum(group.get("nodes") or 1 for group in groups) if groups else configuration.get("nodes") or 1
@@ -33,9 +33,9 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
         ("Project", plan["project_name"]),
         ("User", plan["user"]),
         ("Type", f"{configuration['type']}{f' ({many})' if many else ''}"),
-        ("Resources", _of_groups(plan) or requirements(asked["resources"])),
-        ("Spot policy", {True: "spot", False: "on-demand"}.get(asked.get("spot"), "auto")),
-        ("Max price", money(asked.get("max_price")) or "off"),
+        ("Resources", _of_groups(plan) or requirements(required["resources"])),
+        ("Spot policy", {True: "spot", False: "on-demand"}.get(required.get("spot"), "auto")),
+        ("Max price", money(required.get("max_price")) or "off"),
         ("Retry policy", _retry(job.get("retry"))),
         ("Idle duration", _idle(wanted.get("idle_duration"))),
         ("Max duration", duration(job.get("max_duration") or "off")),
@@ -49,8 +49,8 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
         pairs.append(("Scaling", "off: it takes a range, such as `replicas: 1..4`"))
     if plan.get("quota"):
         pairs.append(("Quota", "\n".join(plan["quota"])))
-    if verbose or asked.get("reservation"):
-        pairs.append(("Reservation", asked.get("reservation") or "-"))
+    if verbose or required.get("reservation"):
+        pairs.append(("Reservation", required.get("reservation") or "-"))
     return pairs
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, age, gpus, machine, money, place, status_cell
-from cli.tables.services import asked_for
+from cli.tables.services import scaling_note
 
 FINISHED = ("terminated", "failed", "done")
 
@@ -59,12 +59,12 @@ def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
         "USER": _people(run),
         "STATUS": status_cell(run_status(run)),
         "SUBMITTED": age(run.get("submitted_at"), now),
-        "ERROR": _said(run, jobs, verbose),
+        "ERROR": _error(run, jobs, verbose),
     }
     if len(jobs) == 1:
         cells = _job_cells(jobs[0])
-        said = [head["ERROR"], cells["ERROR"]] if run.get("service") else [head["ERROR"] or cells["ERROR"]]
-        return [{**cells, **head, "ERROR": "; ".join(filter(None, said))}]
+        errors = [head["ERROR"], cells["ERROR"]] if run.get("service") else [head["ERROR"] or cells["ERROR"]]
+        return [{**cells, **head, "ERROR": "; ".join(filter(None, errors))}]
     rows = [head]
     for job in jobs:
         latest = newest(job)
@@ -76,11 +76,11 @@ def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
                 "SUBMITTED": age(latest.get("submitted_at"), now),
             }
         )
-    _tell_once(rows)
+    _merge_repeated(rows)
     return rows
 
 
-def _tell_once(rows: list[dict[str, Any]]) -> None:
+def _merge_repeated(rows: list[dict[str, Any]]) -> None:
     """What several jobs of a run say stands in the row of the run: their status shows whose it is."""
     head, *jobs = rows
     shared = [text for text, count in Counter(row["ERROR"] for row in jobs).items() if text and count > 1]
@@ -89,15 +89,15 @@ def _tell_once(rows: list[dict[str, Any]]) -> None:
         row["ERROR"] = "" if row["ERROR"] in shared else row["ERROR"]
 
 
-def _said(run: Json, jobs: list[Json], verbose: bool) -> str:
+def _error(run: Json, jobs: list[Json], verbose: bool) -> str:
     """Why it failed or what it waits for; of a live service how many replicas it should have, too."""
     live = run.get("service") and run.get("status") not in (*FINISHED, "terminating")
     of_jobs = {newest(job).get("termination_reason_message") for job in jobs}  # said in their own rows
     waits = run.get("next_triggered_at") or (live and run.get("message") not in of_jobs)
-    told = str(run.get("error") or (waits and run.get("message")) or "")
+    error = str(run.get("error") or (waits and run.get("message")) or "")
     groups = ((job.get("job_spec") or {}).get("replica_group", "0") for job in jobs if _runs(job))
-    asked = asked_for(run, Counter(groups)) if live and verbose else ""
-    return "; ".join(filter(None, (told, asked)))
+    scaling = scaling_note(run, Counter(groups)) if live and verbose else ""
+    return "; ".join(filter(None, (error, scaling)))
 
 
 def _runs(job: Json) -> bool:
@@ -107,18 +107,18 @@ def _runs(job: Json) -> bool:
 def _people(run: Json) -> str:
     """Who applied it; and who changed or stopped it, if that was somebody else."""
     owner = str(run.get("user") or "")
-    others = [
+    changes = [
         f"{did} by {run[key]}" for did, key in (("changed", "changed_by"), ("stopped", "stopped_by")) if run.get(key)
     ]
-    return ", ".join([owner, *(said for said in others if not said.endswith(f" by {owner}"))])
+    return ", ".join([owner, *(change for change in changes if not change.endswith(f" by {owner}"))])
 
 
 def _job_label(run: Json, job: Json, jobs: list[Json]) -> str:
     """Only what tells the jobs of this run apart."""
     spec = job.get("job_spec") or {}
     groups = ("replica_group", "node_group_name")
-    told = [kind for kind in groups if len({(other.get("job_spec") or {}).get(kind, "0") for other in jobs}) > 1]
-    parts = [f"group={spec.get(kind, '0')}" for kind in told]
+    kinds = [kind for kind in groups if len({(other.get("job_spec") or {}).get(kind, "0") for other in jobs}) > 1]
+    parts = [f"group={spec.get(kind, '0')}" for kind in kinds]
     if len({(other.get("job_spec") or {}).get("replica_num", 0) for other in jobs}) > 1:
         parts.append(f"replica={spec.get('replica_num', 0)}")
     if len({(other.get("job_spec") or {}).get("job_num", 0) for other in jobs}) > 1:

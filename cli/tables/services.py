@@ -21,30 +21,30 @@ def places(run: Json, server: str) -> list[tuple[str, str]]:
     service = run.get("service")
     if not service:
         return []
-    found = [("Service", _whole(service["url"], server))]
+    found = [("Service", _absolute(service["url"], server))]
     if model := service.get("model"):
-        found.append(("Model", _whole(model["base_url"], server)))
+        found.append(("Model", _absolute(model["base_url"], server)))
     return found
 
 
-def _whole(url: str, server: str) -> str:
+def _absolute(url: str, server: str) -> str:
     return f"{server}{url}" if url.startswith("/") else url
 
 
-def asked_for(run: Json, running: Mapping[str, int]) -> str:
+def scaling_note(run: Json, running: Mapping[str, int]) -> str:
     """How many replicas a service should have by its traffic, and why, where it has another number or is to get one.
     `running`: those of each group."""
     scales = (run.get("service") or {}).get("scales") or ()
     parts = []
     for scale in scales:
         count, why = scale["desired"], scale.get("why")
-        told = [f"group {scale['group']}"] if len(scales) > 1 else []
+        words = [f"group {scale['group']}"] if len(scales) > 1 else []
         if count != running.get(scale["group"], 0):
-            told.append(f"should have {count} replica{'' if count == 1 else 's'}")
+            words.append(f"should have {count} replica{'' if count == 1 else 's'}")
         elif scale.get("wanted") is None and not scale.get("stale"):
             continue
         if why:
-            parts.append(": ".join(filter(None, (" ".join(told), why))))
+            parts.append(": ".join(filter(None, (" ".join(words), why))))
     return "; ".join(parts)
 
 
@@ -71,11 +71,15 @@ def replaced(plan: Json) -> str:
     """What an update of a service does to its replicas; empty for other runs."""
     if plan["run_spec"]["configuration"]["type"] != "service":
         return ""
-    groups, there = plan.get("replaces") or (), [job["job_spec"]["replica_group"] for job in plan["job_plans"]]
-    of_groups = f" of group {', '.join(groups)}" if len(there) > 1 else ""
-    told = f"Its replicas{of_groups} are replaced, one after the other." if groups else "No replica is replaced."
-    gone = [name for name in _names(plan["current_resource"]["run_spec"]["configuration"]) if name not in there]
-    return f"{told} Those of group {', '.join(gone)} go once the others can take their requests." if gone else told
+    groups, names = plan.get("replaces") or (), [job["job_spec"]["replica_group"] for job in plan["job_plans"]]
+    of_groups = f" of group {', '.join(groups)}" if len(names) > 1 else ""
+    replacement = f"Its replicas{of_groups} are replaced, one after the other." if groups else "No replica is replaced."
+    removed = [name for name in _names(plan["current_resource"]["run_spec"]["configuration"]) if name not in names]
+    return (
+        f"{replacement} Those of group {', '.join(removed)} go once the others can take their requests."
+        if removed
+        else replacement
+    )
 
 
 def _names(configuration: Json) -> list[str]:

@@ -6,7 +6,7 @@ from cli.screen.render import Table, facts
 from cli.tables.cells import Json
 
 UNITS = ("B", "KB", "MB", "GB", "TB")
-KEPT = {  # a setting: what it is about
+RETENTION = {  # a setting: what it is about
     "events": "events",
     "metrics": "metrics",
     "logs": "logs, after a run's end",
@@ -34,10 +34,10 @@ def subscriptions_table(found: list[Json]) -> Table:
     return table
 
 
-def days_kept(days: Json, width: int | None, colour: bool) -> str:
-    known = [(words, days[name]) for name, words in KEPT.items() if name in days]  # an older server has fewer
-    kept = [(words, f"{number} day{'' if number == 1 else 's'}") for words, number in known]
-    return "\nKept for\n" + facts([(f"  {words}", text) for words, text in kept], width, colour)
+def retention_text(days: Json, width: int | None, colour: bool) -> str:
+    labelled = [(label, days[name]) for name, label in RETENTION.items() if name in days]  # an older server has fewer
+    rows = [(label, f"{number} day{'' if number == 1 else 's'}") for label, number in labelled]
+    return "\nKept for\n" + facts([(f"  {label}", text) for label, text in rows], width, colour)
 
 
 def size(bytes: int) -> str:

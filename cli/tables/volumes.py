@@ -21,12 +21,12 @@ def volumes_table(volumes: list[Json], now: float, verbose: bool = False) -> Tab
 
 
 def _row(volume: Json, now: float, verbose: bool) -> dict[str, Any]:
-    asked, made = volume["configuration"], volume.get("provisioning_data") or {}
-    region, zone = asked.get("region"), made.get("availability_zone") or asked.get("availability_zone")
-    size = made.get("size_gb") or asked.get("size")
+    configuration, made = volume["configuration"], volume.get("provisioning_data") or {}
+    region, zone = configuration.get("region"), made.get("availability_zone") or configuration.get("availability_zone")
+    size = made.get("size_gb") or configuration.get("size")
     return {
         "NAME": Cell(str(volume["name"]), "bold"),
-        "BACKEND": str(asked.get("backend")) if verbose else place(asked.get("backend"), region),
+        "BACKEND": str(configuration.get("backend")) if verbose else place(configuration.get("backend"), region),
         "REGION": f"{region} ({zone})" if region and zone else region or "-",
         "SIZE": gigabytes(size) if size else "-",
         "STATUS": status_cell(str(volume["status"])),

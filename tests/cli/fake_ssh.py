@@ -29,12 +29,12 @@ class FakeTunnel:
     def fileno(self) -> int:
         return -1
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         letter, self.life = self.life[0], self.life[1:] or self.life
         self.up = self.up or letter == "u"
         return letter != "x"
 
-    def words(self) -> str:
+    def failure(self) -> str:
         return self.said
 
     def end(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.tables.plans import cost_line
-from cli.tables.services import asked_for, replicas_of
+from cli.tables.services import replicas_of, scaling_note
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane, offer, run
 
@@ -158,10 +158,10 @@ def test_groups_that_go_are_named(plane: Plane, chat: Dstack, before: dict[str, 
 )
 def test_what_is_said_of_how_many_there_should_be(scale: dict[str, Any], told: str) -> None:
     """Once, and only where it isn't so already."""
-    assert asked_for({"service": {"scales": [{"group": "0", **scale}]}}, {"0": 2}) == told
+    assert scaling_note({"service": {"scales": [{"group": "0", **scale}]}}, {"0": 2}) == told
     several = {"service": {"scales": [{"group": "a", **scale}, {"group": "b", "desired": 0, "why": None}]}}
     between = " " if told.startswith("should") else ": "
-    assert asked_for(several, {"a": 2}) == (f"group a{between}{told}" if told else "")
+    assert scaling_note(several, {"a": 2}) == (f"group a{between}{told}" if told else "")
 
 
 @pytest.mark.parametrize(

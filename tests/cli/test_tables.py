@@ -19,7 +19,7 @@ from cli.tables.metrics import TimeAxis, axis_line, axis_of, course, metrics_tab
 from cli.tables.offers import ages_line, gpus_table
 from cli.tables.plans import changes, changes_table, cost_line, fleet_facts, offers_summary, offers_table, run_facts
 from cli.tables.runs import run_status, runs_table
-from cli.tables.usage import days_kept
+from cli.tables.usage import retention_text
 from tests.cli.conftest import NOW
 from tests.cli.plane import finished, fleet, instance, machine, offer, run, submission
 from tests.harness import golden
@@ -391,7 +391,7 @@ def test_an_ended_job_gets_no_samples_any_more(status: str, words: str) -> None:
 
 
 def test_a_server_that_keeps_fewer_kinds_of_things_is_shown_as_well() -> None:
-    shown = days_kept({"events": 90, "deleted": 1}, 80, colour=False)
+    shown = retention_text({"events": 90, "deleted": 1}, 80, colour=False)
     assert shown == "\nKept for\n  events                     90 days\n  deleted runs and projects  1 day"
 
 

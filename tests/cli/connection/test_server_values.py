@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.errors import Refused
 from cli.connection.server_values import is_word, private_key, public_key, seconds, token, web_address
-from cli.repositories.access import stored_way
+from cli.repositories.access import stored_access
 from tests.cli.fake_ssh import PRIVATE, PUBLIC
 
 HINT = "Is it the server you mean?"
@@ -93,7 +93,7 @@ def test_a_token_is_one_word(value: Any) -> None:
 )
 def test_git_gets_no_credentials_that_are_none(kept: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="something else"):
-        stored_way(kept)
+        stored_access(kept)
 
 
 @pytest.mark.parametrize("value", [-1, 10**9, "5", True, None, float("nan")], ids=repr)

@@ -133,7 +133,7 @@ class Place:
         return done.stdout
 
     def read(self, *, lfs_pointers: bool = False) -> Checkout:
-        return read_checkout(self.app, self.env, said_by="--repo", lfs_pointers=lfs_pointers)
+        return read_checkout(self.app, self.env, named_by="--repo", lfs_pointers=lfs_pointers)
 
     def job(self, found: Checkout) -> Path:
         """What a job gets."""

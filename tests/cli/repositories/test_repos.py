@@ -127,7 +127,7 @@ def sh(folder: Path, env: dict[str, str], *lines: str) -> str:
     ],
 )  # fmt: skip
 def test_an_address_is_one_of_two(tmp_path: Path, address: str, https: str, ssh: str, name: str) -> None:
-    remote = parse_remote(address, tmp_path, said_by="--repo")
+    remote = parse_remote(address, tmp_path, named_by="--repo")
     assert (remote.https, remote.ssh, remote.name) == (https, ssh, name)
 
 
@@ -145,11 +145,11 @@ def test_an_id_is_of_host_and_path(tmp_path: Path) -> None:
         "https://[::1]:80/me/app": "app-7nr10y78",
         "https://example.invalid/me/my app.git": "my%20app-4pjv6r0n",
     }
-    assert {address: parse_remote(address, tmp_path, said_by="--repo").id for address in known} == known
+    assert {address: parse_remote(address, tmp_path, named_by="--repo").id for address in known} == known
 
 
 def test_a_password_in_an_address_is_dropped(tmp_path: Path) -> None:
-    assert "secret" not in repr(parse_remote("https://me:secret@h.example/app", tmp_path, said_by="--repo"))
+    assert "secret" not in repr(parse_remote("https://me:secret@h.example/app", tmp_path, named_by="--repo"))
 
 
 def test_ssh_has_a_say(tmp_path: Path) -> None:
@@ -159,16 +159,16 @@ def test_ssh_has_a_say(tmp_path: Path) -> None:
     (folder / ".ssh" / "config").write_text(
         f'Include "{folder}/.ssh/more"\nHost short other\n  User zed\n  IdentityFile %d/.ssh/mine\n  IdentityFile no\n'
     )
-    short = parse_remote("git@short:me/app", folder, said_by="--repo")
+    short = parse_remote("git@short:me/app", folder, named_by="--repo")
     assert (short.https, short.ssh) == ("https://long.example/me/app", "ssh://git@long.example:2200/me/app")
     assert short.ssh_key == f"{folder}/.ssh/mine"
-    other = parse_remote("https://other/me/app", folder, said_by="--repo")
+    other = parse_remote("https://other/me/app", folder, named_by="--repo")
     assert (other.ssh, other.ssh_key) == ("ssh://zed@other/me/app", short.ssh_key)
-    unknown = parse_remote("https://unknown/me/app", folder, said_by="--repo")
+    unknown = parse_remote("https://unknown/me/app", folder, named_by="--repo")
     assert (unknown.ssh, unknown.ssh_key) == ("ssh://git@unknown/me/app", None)
     (folder / ".ssh" / "config").write_text("Host x\n  Nonsense yes\n")
     with pytest.raises(DstackError, match=r"config can't be used: .*[Nn]onsense"):
-        parse_remote("git@short:me/app", folder, said_by="--repo")
+        parse_remote("git@short:me/app", folder, named_by="--repo")
 
 
 # --- the patch -------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_a_patch_makes_the_same_files(
         (work / name).write_text(text)
     sh(work, env, "git add .; git commit -qm more; git push -q", CHANGES[change], SETTINGS[settings])
     before = sh(work, env, "git status --porcelain=v2; git ls-files --stage")
-    found = read_checkout(work, env, said_by="--repo")
+    found = read_checkout(work, env, named_by="--repo")
     assert sh(work, env, "git status --porcelain=v2; git ls-files --stage") == before, "nothing was changed here"
     other = tmp_path / "other"
     sh(tmp_path, env, f"git clone -q far.git other; cd other; git checkout -q {found.commit}")
@@ -227,10 +227,10 @@ def test_a_patch_makes_the_same_files(
 
 def test_another_repository_in_the_environment_is_not_meant(work: Path, env: dict[str, str], tmp_path: Path) -> None:
     """A hook of git's has such variables."""
-    before = read_checkout(work, env, said_by="--repo")
+    before = read_checkout(work, env, named_by="--repo")
     sh(tmp_path, env, "git init -q elsewhere")
     of_a_hook = {**env, "GIT_DIR": str(tmp_path / "elsewhere" / ".git"), "GIT_INDEX_FILE": "nothing"}
-    assert read_checkout(work, of_a_hook, said_by="--repo") == before
+    assert read_checkout(work, of_a_hook, named_by="--repo") == before
 
 
 # --- what is sent, and when ------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_what_others_wrote_does_nothing_to_a_terminal(width: int | None) -> None
 
 def test_only_our_own_colours_reach_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     terminal = Terminal(watched=True, env={})
-    terminal.say(f"\x1b[32mgood\x1b[0m {HOSTILE} \x1b[8mhidden")
+    terminal.print(f"\x1b[32mgood\x1b[0m {HOSTILE} \x1b[8mhidden")
     terminal.warn(HOSTILE)
     said = capsys.readouterr()
     assert said.out.startswith("\x1b[32mgood\x1b[0m gone") and said.out.count("\x1b") == 3

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from chalicelib.errors import Refused
-from cli.ssh.config import NEWER, Book, Hop, JobHops, config_text, include_in, known_hosts_text, with_include
-from cli.ssh.routes import ways_to
+from cli.ssh.config import NEWER, Hop, JobHops, SshFolder, config_text, include_in, known_hosts_text, with_include
+from cli.ssh.routes import routes_to
 from tests.cli.fake_ssh import HOST_KEY, FakeSsh
 
 LINE = "Include ~/.dstack/ssh/runs/*/config"
@@ -37,7 +37,7 @@ def ways(**data: Any) -> list[JobHops]:
     login = {"port": 40022, "host_key": HOST_KEY, "problem": "", **data.pop("login", {})}
     submission = {"job_provisioning_data": placed, "job_runtime_data": runtime, "login": login}
     alias, here = data.pop("alias", "train"), FakeSsh(reachable=True)
-    return ways_to(submission, alias, Path("/home/me/.dstack/ssh/0a1b2c3d"), ("python", "-m", "cli.ssh.proxy"), here)
+    return routes_to(submission, alias, Path("/home/me/.dstack/ssh/0a1b2c3d"), ("python", "-m", "cli.ssh.proxy"), here)
 
 
 # --- a hostile server ------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_a_pinned_key_is_asked_for_by_its_own_algorithms(key: str, algorithms: s
 
 
 def test_a_runs_files_are_private_and_gone_afterwards(tmp_path: Path) -> None:
-    book = Book(tmp_path / "ssh")
+    book = SshFolder(tmp_path / "ssh")
     attached = book.attach("train")
     book.write(attached, JobHops("train", JOB, proxy=("x",)), {"token": "secret"})
     assert {path.name: path.stat().st_mode & 0o777 for path in attached.folder.iterdir() if path.name != "lock"} == {
@@ -139,7 +139,7 @@ def test_a_runs_files_are_private_and_gone_afterwards(tmp_path: Path) -> None:
 
 
 def test_the_last_one_to_detach_removes_them(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+    book = SshFolder(tmp_path)
     one, two = book.attach("train"), book.attach("train")
     book.write(one, JobHops("train", JOB))
     book.detach(one)
@@ -149,7 +149,7 @@ def test_the_last_one_to_detach_removes_them(tmp_path: Path) -> None:
 
 
 def test_namesakes_of_two_projects_have_a_folder_each(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+    book = SshFolder(tmp_path)
     one, two, same = book.attach("train", "run-1"), book.attach("train", "run-2"), book.attach("train", "run-1")
     assert (one.folder, one.named) == (same.folder, True) and (two.folder.name, two.named) == ("train@2", False)
     for attached, host in ((one, "here"), (two, "there")):
@@ -167,7 +167,7 @@ def test_namesakes_of_two_projects_have_a_folder_each(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+    book = SshFolder(tmp_path)
     killed = book.attach("old")
     book.write(killed, JobHops("old", JOB))
     killed.lock.close()  # as its end does
@@ -178,7 +178,7 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path: Path) -
 
 
 def test_a_link_in_our_folder_is_removed_and_what_it_leads_to_stays(tmp_path: Path) -> None:
-    book, other = Book(tmp_path / "ssh"), tmp_path / "other"
+    book, other = SshFolder(tmp_path / "ssh"), tmp_path / "other"
     other.mkdir()
     (other / "mine").write_text("x")
     (tmp_path / "ssh" / "runs").mkdir(parents=True)
@@ -191,7 +191,7 @@ def test_a_link_in_our_folder_is_removed_and_what_it_leads_to_stays(tmp_path: Pa
 
 
 def test_an_ssh_that_a_killed_process_has_left_is_ended_by_the_next_and_no_other(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+    book = SshFolder(tmp_path)
     killed = book.attach("train")
     with sleeping("ssh", "-F", str(killed.config), "train") as left, sleeping("ssh", "-F", "/x", "train") as other:
         book.note(killed, left.pid)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.ssh.config import Attached, Book, Hop, JobHops, include_in
+from cli.ssh.config import Attached, Hop, JobHops, SshFolder, include_in
 from cli.ssh.tunnel import OpenSsh
 from tests.agent.ssh_client import key_pair
 from tests.cli.fake_ssh import HOST_KEY
@@ -33,7 +33,7 @@ TRAPS = """Host *
 class Home:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.book = Book(folder / ".dstack" / "ssh")
+        self.book = SshFolder(folder / ".dstack" / "ssh")
         (folder / ".ssh").mkdir(parents=True)
         self.own = folder / ".ssh" / "config"
         self.own.write_text(TRAPS)
