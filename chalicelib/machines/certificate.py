@@ -1,5 +1,5 @@
-"""The certificate machine. A failed order leads back to `waiting`, with a longer pause each time, and
-what was issued before goes on serving meanwhile.
+"""The certificate machine. A failed order leads back to `waiting`, with a longer pause each time; the certificate that
+was issued before stays in use meanwhile.
 """
 
 from __future__ import annotations
@@ -7,18 +7,18 @@ from __future__ import annotations
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
-TO_CALL: Micros = 2 * MINUTE  # for a call to the authority, before others may repeat it
-POLL_EVERY: Micros = 3 * SECOND  # at an order that the authority works on: at first,
-POLL_SELDOM: Micros = MINUTE  # and at last
-CHECK_UNANSWERED_EVERY: Micros = HOUR  # at an order whose gateway hasn't taken the answer; its taking it wakes it
-TO_ANSWER: Micros = 6 * DAY  # for that: then the authority forgets the order
-TO_VALIDATE: Micros = HOUR  # an order that the authority doesn't decide by then is given up
+TO_CALL: Micros = 2 * MINUTE  # time for a call to the authority, before others may repeat it
+POLL_EVERY: Micros = 3 * SECOND  # first pause between polls of an order that the authority works on
+POLL_SELDOM: Micros = MINUTE  # last pause between them
+CHECK_UNANSWERED_EVERY: Micros = HOUR  # while the gateway doesn't answer the challenge; its first answer wakes the unit
+TO_ANSWER: Micros = 6 * DAY  # time for the gateway to answer; after a week the authority drops the order
+TO_VALIDATE: Micros = HOUR  # time for the authority to decide; then the order is given up
 ORDER_RETRY: Micros = (
     5 * MINUTE
 )  # after the first failure, then twice as long each time: five an hour are allowed, up to
 ORDER_SELDOM: Micros = 6 * HOUR
-CHECK_ISSUED_EVERY: Micros = DAY  # at one that is issued: is its gateway there, and its host used?
-UNUSED: Micros = 2 * DAY  # a host that its gateway has not been told of for so long isn't renewed
+CHECK_ISSUED_EVERY: Micros = DAY  # does the gateway of an issued certificate still exist, and is its host still used?
+UNUSED: Micros = 2 * DAY  # a host that its gateway hasn't requested for so long isn't renewed
 
 CERTIFICATE = StateMachine(
     noun="certificate",

@@ -1,5 +1,5 @@
-"""The gateway machine. A gateway that failed goes on trying, so it runs once what was missing is there. It is `deleted`
-only when no machine carries a replica of it any more.
+"""The gateway machine. A failed gateway keeps trying, so it runs once the obstacle is gone. It becomes `deleted` only
+when no machine carries a replica of it any more.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from chalicelib.domain.instants import HOUR, MINUTE, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
 TO_RUN: Micros = 15 * MINUTE  # from the request until all its replicas take requests
-CHECK_GATEWAY_EVERY: Micros = HOUR  # what happens to its machines wakes it; look again all the same
+CHECK_GATEWAY_EVERY: Micros = HOUR  # changes of its machines wake it; this is for wake-ups that are lost
 CHECK_HOSTS_EVERY: Micros = MINUTE  # while a replica has no machine
-TO_LEAVE: Micros = 10 * MINUTE  # from when a machine is told to drop its replica, until it isn't waited for any more
+TO_LEAVE: Micros = 10 * MINUTE  # time for a machine to remove its replica; after that nothing waits for it
 
 GATEWAY = StateMachine(
     noun="gateway",

@@ -11,7 +11,7 @@ from chalicelib.machines.table import StateMachine
 RUN_IDLE: Micros = 5 * MINUTE  # default `idle_duration` of an instance created for a run
 FLEET_IDLE: Micros = 3 * DAY  # and of one created for its fleet
 UNREACHABLE_LIMIT: Micros = 20 * MINUTE
-TERMINATE_EVERY: Micros = 5 * SECOND  # doubled with every attempt up to
+TERMINATE_EVERY: Micros = 5 * SECOND  # doubled with every attempt, up to:
 TERMINATE_SELDOM: Micros = 5 * MINUTE
 _PROVISIONING = BackendFacts.model_fields["provisioning_timeout"].default
 

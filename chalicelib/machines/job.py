@@ -9,13 +9,13 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import TO_ATTACH
 
-CHECK_HEAD_EVERY: Micros = MINUTE  # the first waiting job is looked at again this soon even if nothing happens,
-CHECK_QUEUE_EVERY: Micros = 10 * MINUTE  # the others this soon: looking at one looks at all
+CHECK_HEAD_EVERY: Micros = MINUTE  # pause between checks of the first waiting job, even if nothing happens
+CHECK_QUEUE_EVERY: Micros = 10 * MINUTE  # and of the others; a check of one is a check of all
 TO_START: Micros = 10 * MINUTE  # from a place on a running machine to the task's first report
 PULL_TIMEOUT: Micros = 20 * MINUTE
 OVERTIME: Micros = MINUTE  # the agent ends a job at max_duration; this much later the control plane does
 SHORTEST_PROMISE: Micros = 60 * SECOND  # a host counts as lost no sooner than this after its missed report
-TO_GET_ADDRESSES: Micros = 30 * MINUTE  # that a service's replica waits besides for the addresses of others
+TO_GET_ADDRESSES: Micros = 30 * MINUTE  # additional time for a service's replica to get the addresses of others
 TO_UNMOUNT: Micros = 15 * MINUTE  # from a job's last second until a machine of ours ends with a volume that is in use
 GRACE: Micros = 10 * SECOND  # between the polite signal and the kill, if the user sets no `stop_duration`
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
-CHECK_RUN_EVERY: Micros = MINUTE  # a live run is looked at again this soon even if nothing happens,
-SETTLED: Micros = HOUR  # and this soon once all its jobs run: what follows has deadlines, or makes it due
+CHECK_RUN_EVERY: Micros = MINUTE  # pause between passes over a live run, even if nothing happens
+SETTLED: Micros = HOUR  # the same once all its jobs run; whatever follows has a deadline or makes the run due
 BACKOFF: tuple[Micros, ...] = (15 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE)
 
 _TIMES = "its jobs' deadlines, and its replicas' retry delays"

@@ -10,11 +10,11 @@ from chalicelib.machines.table import StateMachine
 TO_CREATE: Micros = 20 * MINUTE  # from the request until the provider shows it as available
 POLL_EVERY: Micros = 5 * SECOND  # while it is being created
 CHECK_ACTIVE_EVERY: Micros = DAY  # if nothing happens; the sweep notices a disk that is gone
-TO_ATTACH: Micros = 5 * MINUTE  # from the first attempt, until the job that waits for it ends
+TO_ATTACH: Micros = 5 * MINUTE  # from the first attempt; then the job that waits for the volume ends
 MOVE_EVERY: Micros = 5 * SECOND  # while it is being attached or detached
-CHECK_ATTACHED_EVERY: Micros = 5 * MINUTE  # what ends its use wakes it; look again all the same
-CHECK_WAITING_EVERY: Micros = MINUTE  # so too for a machine that is still to come
-DELETE_EVERY: Micros = 5 * SECOND  # doubled with every request up to
+CHECK_ATTACHED_EVERY: Micros = 5 * MINUTE  # the end of its use wakes it; this is for wake-ups that are lost
+CHECK_WAITING_EVERY: Micros = MINUTE  # the same while its machine is still to come
+DELETE_EVERY: Micros = 5 * SECOND  # doubled with every request, up to:
 DELETE_SELDOM: Micros = 5 * MINUTE
 
 VOLUME = StateMachine(

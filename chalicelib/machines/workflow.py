@@ -7,13 +7,11 @@ from __future__ import annotations
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
-UNDO_EVERY: Micros = 5 * SECOND  # doubled with every failure up to
+UNDO_EVERY: Micros = 5 * SECOND  # doubled with every failure, up to:
 UNDO_SELDOM: Micros = 5 * MINUTE
-CALL_DUE_WITHIN: Micros = (
-    2 * MINUTE
-)  # an execution that was started, or that has the next step before it; else another is
-MOST_STARTS = 3  # without one that comes; then the engine's own looks take over
-CHECK_STEP_EVERY: Micros = MINUTE  # at a step that an execution waits for, in case whoever makes it true tells nobody
+CALL_DUE_WITHIN: Micros = 2 * MINUTE  # for an execution to request its next step; then another one is started
+MOST_STARTS = 3  # executions started in vain; then the engine's own passes take over
+CHECK_STEP_EVERY: Micros = MINUTE  # pause between checks of a step that an execution waits for, if no wake-up comes
 
 WORKFLOW = StateMachine(
     noun="workflow",

@@ -1,12 +1,12 @@
-"""A certificate's decisions: when to order one, when to tell the authority to look, and when to try again.
+"""A certificate's decisions: when to place an order, when to request validation, and when to try again.
 
-Each effect is one step at the authority that may be repeated, and what it needs is committed before it: the order and
-the key of the certificate to be, before the authority is told to look, and before it signs. So whoever is killed
-between two steps goes on with the same order.
+Each effect is one step at the authority that may be repeated, and what it needs is committed first: the order and the
+future certificate's key, before validation is requested and before the authority signs. So a process that dies between
+two steps is followed by one that continues with the same order.
 
-Authorities count failures (Let's Encrypt allows five an hour for a host), so each is followed by a longer pause. A
-failure to reach the authority at all keeps the order. A certificate is renewed once two thirds of its life are over, if
-its gateway still has the host; else it serves until it expires, so that a service that comes back finds it.
+Authorities count failures (Let's Encrypt allows five an hour for a host), so each is followed by a longer pause. If the
+authority can't be reached, the order is kept. A certificate is renewed once two thirds of its life are over, if its
+gateway still has the host. Otherwise it stays until it expires, in case the service comes back.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from chalicelib.planning.kernel.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.kernel.transitions import Draft
 
 AUTHORITY = "acme"  # where the effects go
-LONGEST = 600  # characters of what an authority says
+LONGEST = 600  # characters of an authority's message
 
-_WITHOUT_ORDER: dict[str, object] = {  # of a certificate, once its order has come to an end
+_WITHOUT_ORDER: dict[str, object] = {  # fields of a certificate whose order has ended
     "order": None,
     "heard": False,
     "heard_by": (),
@@ -56,17 +56,17 @@ class PlaceOrder(Effect):
 
 @dataclass(frozen=True)
 class AnswerChallenge(Effect):
-    """The gateway answers at the host: have the authority look."""
+    """Request validation: the gateway answers the challenge at the host."""
 
 
 @dataclass(frozen=True)
 class LookAtOrder(Effect):
-    """What has become of it?"""
+    """Poll the order's status."""
 
 
 @dataclass(frozen=True)
 class CollectCertificate(Effect):
-    """Have the authority sign, and fetch what it has signed."""
+    """Have the authority sign, and fetch the certificate."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class OrderPlaced(Outcome):
 
 @dataclass(frozen=True)
 class OrderSeen(Outcome):
-    """The order is in one of the states that RFC 8555 has; `error`, if it is invalid."""
+    """The order's status, as RFC 8555 defines it, with an `error` if it is invalid."""
 
     act_until: Micros
     state: str
     error: str = ""
-    again: float | None = None  # seconds, if the authority says when to look again
+    again: float | None = None  # seconds until the next poll, if the authority asks for a pause
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,13 @@ class NotCertified(Failed):
 
 
 def renewal(pair: CertificatePair) -> Micros:
-    """When two thirds of its life are over."""
+    """When a certificate is due for renewal: after two thirds of its life."""
     return pair.since + (pair.until - pair.since) * 2 // 3
 
 
 def challenge_answered(certificate: Certificate, now: Micros, by: int, running: Set[int]) -> Plan:
-    """A replica of its gateway answers the challenge. The authority may come to any, so all must that are running."""
+    """Record that a replica of its gateway answers the challenge. The authority may ask any of them, so all running
+    replicas must."""
     draft = Draft(now)
     if certificate.status is not CertificateStatus.ordered or certificate.heard:
         return draft.plan()
@@ -118,7 +119,7 @@ def challenge_answered(certificate: Certificate, now: Micros, by: int, running: 
 
 
 def record_use(certificate: Certificate, now: Micros) -> Plan:
-    """Its gateway was told about its host. Recorded once in a while; one that wasn't renewed is looked at again."""
+    """Record, at most daily, that its gateway has requested it. One that wasn't renewed becomes due."""
     draft = Draft(now)
     if not certificate.dropped and certificate.used_at <= now - CHECK_ISSUED_EVERY:
         draft.save(certificate.with_(used_at=now, due_at=min(now, certificate.due_at or now)))
@@ -127,8 +128,8 @@ def record_use(certificate: Certificate, now: Micros) -> Plan:
 
 
 def retry_now(certificate: Certificate, now: Micros) -> Plan:
-    """Somebody has mended what was wrong: an order that came to nothing is placed anew at once, and an authority that
-    couldn't be reached is called again. The failures stay counted, and a pause that it itself asks for is kept."""
+    """Try again at once, because somebody has fixed the cause: place a failed order anew, or call an authority that
+    couldn't be reached. The count of failures stays, and a pause that the authority itself asked for is kept."""
     draft = Draft(now)
     failed = bool(certificate.message) and certificate.act_until is None
     at = max(now, certificate.not_before or now)
@@ -160,7 +161,7 @@ def decide_certificate(snapshot: CertificateSnapshot) -> Plan:
 
 
 def conclude_certificate(snapshot: CertificateSnapshot, outcome: Outcome) -> Plan:
-    """What follows from what the authority said. What comes too late has no consequences."""
+    """Apply the outcome of a call to the authority. One that comes too late has no consequences."""
     this = _CertificateOutcome(snapshot)
     if not isinstance(outcome, OrderPlaced | OrderSeen | CertificateMade | NotCertified):
         raise Bug(f"{outcome} is no outcome of an effect on a certificate")
@@ -174,7 +175,7 @@ def conclude_certificate(snapshot: CertificateSnapshot, outcome: Outcome) -> Pla
         this.made(outcome.pair)
     else:
         this.failed(outcome)
-    this.draft.wake(this.certificate.unit)  # it is due before the call would have been repeated
+    this.draft.wake(this.certificate.unit)  # which is due later, when the call would have been repeated
     return this.plan()
 
 
@@ -202,7 +203,7 @@ class _CertificatePass:
             self.update(due_at=due_at)
 
     def act(self, effect: type[Effect]) -> None:
-        """Once this is committed. Unless its outcome comes, it is repeated after that time."""
+        """Make a call once this is committed. Without an outcome, it is repeated after `TO_CALL`."""
         until = self.now + TO_CALL
         self.update(act_until=until, due_at=until)
         self.draft.act(effect(self.certificate.unit, AUTHORITY, until, self.certificate.project_id))
@@ -214,7 +215,7 @@ class _CertificatePass:
         return self.certificate.due_at is None or self.certificate.due_at <= self.now
 
     def drop(self, why: str) -> None:
-        """Its keys go with it."""
+        """End the certificate; its private keys are erased."""
         self.move("drop", message=why, pair=None, dropped_at=self.now, due_at=None, **_WITHOUT_ORDER)
 
     def in_use(self) -> bool:
@@ -240,7 +241,7 @@ class _CertificatePass:
             self.recheck(self.now + CHECK_UNANSWERED_EVERY)
 
     def await_authority(self) -> None:
-        """The authority is at it."""
+        """Poll the authority while it validates or signs, or give the order up."""
         if self.now >= (self.certificate.answered_at or self.now) + TO_VALIDATE:
             self.refuse("the authority has neither issued nor refused it")
         elif self.due():
@@ -260,7 +261,7 @@ class _CertificatePass:
             self.recheck(min(self.now + CHECK_ISSUED_EVERY, renewal(pair) if self.now < renewal(pair) else pair.until))
 
     def refuse(self, why: str, least: Micros = 0) -> None:
-        """The order came to nothing: place another after a pause."""
+        """Give the order up; place another after a pause."""
         failures = self.certificate.failures + 1
         at = self.now + max(least, min(ORDER_RETRY << min(failures - 1, 10), ORDER_SELDOM))
         message = f"{why[:LONGEST]} The next attempt is at {clock(at)}."
@@ -305,7 +306,7 @@ class _CertificateOutcome(_CertificatePass):
             self.issued()
 
     def failed(self, failed: NotCertified) -> None:
-        """What says nothing about the order leaves it as it is, and is tried again."""
+        """Repeat the call after a pause, unless the error condemns the order itself."""
         if failed.retry_after is not None:
             self.update(not_before=self.now + round(failed.retry_after * SECOND))
         means = meaning(failed.error)

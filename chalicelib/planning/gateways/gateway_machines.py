@@ -1,9 +1,9 @@
-"""Machines that are bought for a gateway's replicas: which, and what follows if one can't be had.
+"""Machines that are bought for a gateway's replicas: which offer to buy, and what follows if the purchase fails.
 
-Such a machine has the gateway where others have their fleet. Decisions on machines ask the fleet for its conditions; a
-gateway's machine has none (`as_fleet`, which is never stored), and is wanted as long as its gateway is.
+Such a machine belongs to a gateway instead of a fleet. Decisions about machines expect a fleet with its conditions, so
+`as_fleet` makes one without conditions, which is never stored and lasts as long as the gateway.
 
-An offer that failed isn't tried again until a few others have failed, too: then all are, after a pause.
+An offer that failed isn't tried again until a few others have failed as well. Then all are tried again after a pause.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY
 
 MOST_TRIED = 3  # offers that fail before a pause
-RECHECK_OFFERS: Micros = 10 * MINUTE  # for an offer, where none fits: the catalog is new every few hours
+RECHECK_OFFERS: Micros = 10 * MINUTE  # where no offer fits; the catalog is refreshed every few hours
 _DISK = DiskSpec(size=Range[float](min=20.0))
 SMALL = ResourcesSpec(
     cpu=CPUSpec(arch="x86", count=Range[int](min=2)),
@@ -44,14 +44,14 @@ _NO_CONDITIONS = FleetSpec.model_validate({"configuration": {"type": "fleet", "n
 
 @dataclass(frozen=True)
 class Missing:
-    """No machine is bought now: why, and when to look again."""
+    """Why no machine is bought now, and when to try again."""
 
     text: str
     retry_at: Micros
 
 
 def as_fleet(gateway: Gateway) -> FleetView:
-    """What decisions on its machines are told of their owner."""
+    """The gateway as decisions about its machines see their owner: as a fleet without conditions."""
     status = FleetStatus.terminating if gateway.ending else FleetStatus.active
     fleet = Fleet(
         id=gateway.id,
@@ -65,7 +65,8 @@ def as_fleet(gateway: Gateway) -> FleetView:
 
 
 def choose(gateway: Gateway, offers: OfferBook, now: Micros) -> tuple[Orders, Offer | Missing]:
-    """The offer to buy next: one of the named type, of any architecture, or the cheapest small one without GPUs."""
+    """The offer to buy next: one of the configured type, whatever its architecture, or the cheapest small one without
+    GPUs."""
     orders = gateway.orders
     if orders.paused_until is not None and now < orders.paused_until:
         return orders, Missing(orders.refused, orders.paused_until)
@@ -108,7 +109,7 @@ def _why_none(gateway: Gateway, offers: OfferBook) -> str:
 
 
 def order(draft: Draft, gateway: Gateway, offer: Offer, facts: BackendFacts) -> tuple[Orders, Instance]:
-    """The machine, without its seat, and the orders with it. It is bought after the commit."""
+    """Order a machine, which is bought after the commit. Returns it without its seat, and the updated orders."""
     num, now = gateway.orders.next_num, draft.now
     act_until = purchases.act_until(now, facts)
     machine = Instance(
@@ -132,8 +133,8 @@ def order(draft: Draft, gateway: Gateway, offer: Offer, facts: BackendFacts) -> 
 
 
 def ended(orders: Orders, machine: Instance) -> Orders:
-    """What a gateway remembers of a machine of its own that is gone. One that never reported is an offer that failed;
-    any that did is the end of the failures before it."""
+    """The orders after the end of one of its machines. A machine that never reported counts as a failed offer; one that
+    did resets the failures before it."""
     if machine.started_at is not None:
         return orders.with_(tried=(), pauses=0, refused="")
     if machine.status is not InstanceStatus.terminated or machine.reason in (None, InstanceReason.terminated_by_user):

@@ -1,8 +1,8 @@
-"""A gateway's decisions: each replica has a machine, and a machine drops its replica when it isn't wanted any more.
+"""A gateway's decisions: each replica gets a machine, and a machine drops its replica when that is no longer needed.
 
 A replica begins and ends in one commit with the seat on its machine. A host drops a replica when its seat is `leaving`,
-and its seat is removed once its agent has nothing of it left; a machine that was bought for the gateway ends with its
-replica. One that says nothing for too long isn't waited for: its agent gets the same order when it is back.
+and the seat is removed once its agent reports nothing of it any more. A machine that was bought for the gateway ends
+with its replica. A host that stays silent for too long isn't waited for; its agent gets the same order when it is back.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _with(gateway: Gateway, replica: GatewayReplica) -> tuple[GatewayReplica, ..
 
 
 class GatewayPass:
-    """One look at a gateway: what is known of its machines, and what is to be written."""
+    """One pass over a gateway: its machines, and the draft of the step."""
 
     def __init__(self, snapshot: GatewaySnapshot) -> None:
         self.snapshot, self.now = snapshot, snapshot.now
@@ -86,7 +86,7 @@ class GatewayPass:
         self.machines = dict(snapshot.machines)
         self.draft = Draft(snapshot.now)
         self.missing = ""  # why a replica has no machine
-        self.recheck_at = snapshot.now + CHECK_HOSTS_EVERY  # for one
+        self.recheck_at = snapshot.now + CHECK_HOSTS_EVERY  # when to look for a machine again
 
     def plan(self) -> Plan:
         return self.draft.plan()
@@ -144,7 +144,7 @@ class GatewayPass:
         self._update(due_at=min(self._leaves()))
 
     def _leaves(self) -> Iterator[Micros]:
-        """When each replica that is ending is looked at again. A bought machine's end wakes the gateway."""
+        """The deadlines of replicas that are ending. The end of a bought machine wakes the gateway besides."""
         for replica in self.gateway.replicas:
             if replica.ends_by is not None:
                 yield replica.ends_by if replica.ends_by > self.now else self.now + CHECK_GATEWAY_EVERY
@@ -155,7 +155,7 @@ class GatewayPass:
         return [each for each in self.gateway.replicas if each.state is not ReplicaState.terminating]
 
     def maintain(self) -> None:
-        """As many replicas as are wanted, and the status that follows from theirs."""
+        """Add or end replicas until there are as many as wanted, and derive the gateway's status from theirs."""
         live = sorted(self._live(), key=lambda each: (each.state is not ReplicaState.running, each.num))
         for replica in live[self.gateway.wanted :]:
             self._leave(replica, self.machines[replica.instance_id])
@@ -171,7 +171,7 @@ class GatewayPass:
             self._update(due_at=min(dues))
 
     def _place(self, missing: int) -> None:
-        """Replicas on hosts that have none, in the order of their numbers, or on machines that are bought for them."""
+        """Place replicas on hosts that have none, in the order of their numbers, or buy machines for them."""
         if not self.gateway.fleet:
             self._buy(missing)
             return
@@ -256,7 +256,7 @@ class GatewayPass:
         return allows(GATEWAY, self.gateway.status, event)
 
     def _message(self, live: list[GatewayReplica]) -> str:
-        """What is wrong, or still to come."""
+        """What is wrong with the replicas, or what they still wait for."""
         shown = [f"{each.instance_name}: {text}" for each in live if (text := self._problem(each))]
         return "; ".join(filter(None, (self.missing, *shown)))
 

@@ -1,10 +1,10 @@
-"""The names under which services are reached at a gateway. Who owns the domain points `*.<domain>` at the gateway."""
+"""The host names of services at a gateway. The domain's owner points `*.<domain>` at the gateway."""
 
 from __future__ import annotations
 
 from chalicelib.domain.gateways import Gateway
 
-MODELS = "gateway"  # the label of the host that has all models of the project, so no service may be called so
+MODELS = "gateway"  # the label of the host that serves all models of the project; no service may have this name
 
 
 def url_of(gateway: Gateway, run_name: str, *, https: bool) -> str:
@@ -15,5 +15,5 @@ def url_of(gateway: Gateway, run_name: str, *, https: bool) -> str:
 
 
 def model_host(host: str) -> str:
-    """The host of all models, where this is that of a service."""
+    """The host that serves all models, given the host of a service."""
     return f"{MODELS}.{host.partition('.')[2]}"

@@ -1,5 +1,5 @@
-"""What no plan may do to gateways and certificates: a replica and the seat on its machine begin in one commit, no
-machine is forgotten, and a certificate's order is committed before it is made.
+"""Invariants of plans that change gateways or certificates: a replica and the seat on its machine begin in one commit,
+no machine is forgotten, and a call to an authority is committed before it is made.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _seat(machine: Instance, saved: dict[str, Gateway], known: Known) -> Iterato
 
 
 def _dropped(gateway: Gateway, step: Step, known: Known) -> Iterator[str]:
-    """A replica that ends leaves no machine behind that goes on serving."""
+    """No machine goes on serving after its replica has been dropped."""
     before = known.get((Gateway, gateway.id))
     had = before.replicas if isinstance(before, Gateway) else ()
     now = {noun.id: noun for noun in step.saves if isinstance(noun, Instance)}
@@ -71,8 +71,8 @@ _STATUS_FOR_CALL = {
 
 
 def certificates(step: Step, known: Known) -> Iterator[str]:
-    """The authority is asked only as committed, and only to look where the host answers; what is there isn't given up
-    while another is asked for; one that is dropped has no key; all others are looked at again."""
+    """The authority is called only as committed, and validation is requested only once the host answers. A certificate
+    isn't given up before its successor exists, a dropped one has no key, and all others stay due."""
     saved = {noun.unit: noun for noun in step.saves if isinstance(noun, Certificate)}
     for certificate in saved.values():
         name = f"the certificate of {certificate.name}"

@@ -1,4 +1,4 @@
-"""What passes over gateways and certificates see."""
+"""Snapshots for passes over gateways and certificates."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class GatewaySnapshot:
 
     now: Micros
     gateway: Gateway
-    machines: Mapping[str, Instance] = field(default_factory=dict)  # by id: those that its replicas are on
-    hosts: tuple[Instance, ...] = ()  # of its fleet, in order of their numbers; read while a replica has none
+    machines: Mapping[str, Instance] = field(default_factory=dict)  # the machines of its replicas, by id
+    hosts: tuple[Instance, ...] = ()  # of its fleet, in order of their numbers; read while a replica has no machine
     fleet_exists: bool = True
-    offers: OfferBook | None = None  # for machines of its own; read while a replica has none
+    offers: OfferBook | None = None  # for machines of its own; read while a replica has no machine
     facts: Mapping[str, BackendFacts] = field(default_factory=dict)
 
     @property

@@ -1,7 +1,7 @@
-"""What decisions know of state machines' executions: how one starts, what its states ask for, and the answers.
+"""Executions of a workflow by a state machine: how one starts, what its states request, and the answers.
 
-A state asks for a step to be behind the workflow, done or undone. The record alone says whether it is; so an execution
-that is late, doubled or started again is told the same as the first, and nothing is made twice for it.
+A state requests that a step be done, or undone. The stored record alone decides whether it is. So an execution that is
+late, duplicated or restarted gets the same answer as the first, and nothing is created twice for it.
 """
 
 from __future__ import annotations
@@ -13,55 +13,55 @@ from chalicelib.domain.instants import Micros
 from chalicelib.planning.kernel.failures import MEANINGS
 from chalicelib.planning.kernel.plan import Effect
 
-CANCELLED = "Cancelled"  # what a state is told if the workflow is being undone: it is never repeated
-BEHIND = "Behind"  # if another attempt may be in flight, or comes first: it asks again soon
+CANCELLED = "Cancelled"  # the workflow is being undone; state machines don't repeat this error
+BEHIND = "Behind"  # another attempt may be in flight or comes first; the state repeats its request soon
 NOT_YET = "NotYet"
 
 
 @dataclass(frozen=True)
 class StartExecution(Effect):
-    """Have a state machine drive the workflow. One that was started before is as good."""
+    """Have a state machine drive the workflow. Starting it again has no effect."""
 
     definition: str = ""
-    name: str = ""  # the execution's, and the id by which its states ask
+    name: str = ""  # of the execution; its states send it with every request
 
 
 @dataclass(frozen=True)
 class AnswerExecution(Effect):
-    """Tell the execution that waits with this token how its step ended."""
+    """Send the callback with this token: how the step ended that the execution waits for."""
 
     token: str = ""
     made: Mapping[str, str] = field(default_factory=dict)
-    error: str = ""  # empty: it is done
+    error: str = ""  # empty: the step is done
     message: str = ""
 
 
 @dataclass(frozen=True)
 class StepCall:
-    """What a state asks for."""
+    """A state's request."""
 
     step: str
     undo: bool = False
-    token: str = ""  # it waits for a callback
+    token: str = ""  # of the callback that the state can wait for; empty: it can't wait
 
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """What it is told. Neither `made` nor an error: it has to wait for its callback."""
+    """The answer to a `StepCall`. With neither `made` nor an error, the state has to wait for its callback."""
 
     made: Mapping[str, str] | None = None
     error: str = ""
     message: str = ""
-    settled: bool = False  # whatever is tried
+    settled: bool = False  # no further attempt can change the answer
 
 
 def refusal(reason: str | None, message: str) -> StepAnswer:
-    """The step won't be done any more. An error that Step Functions would repeat is told as one that it doesn't."""
+    """The step won't be done any more. An error that Step Functions would repeat is replaced by one that it doesn't."""
     known = MEANINGS.get(reason or "")
     error = reason if reason and known is not None and not known.repeat else CANCELLED
     return StepAnswer(error=error, message=message, settled=True)
 
 
 def answer_execution(effect_fields: tuple[str, str, Micros, str], token: str, answer: StepAnswer) -> AnswerExecution:
-    """`effect_fields`: the fields that every effect has."""
+    """`effect_fields`: those of `Effect`, in order."""
     return AnswerExecution(*effect_fields, token, answer.made or {}, answer.error, answer.message)

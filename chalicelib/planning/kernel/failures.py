@@ -1,6 +1,6 @@
 """What a provider's failure means. Backends translate their provider's errors into ours; this table interprets them.
 
-`settled`: we know that the failed call created nothing. If we don't, we look for the machine before trying another.
+`settled`: the failed call certainly created nothing. Otherwise the machine is looked up before another is tried.
 `repeat`: the same offer is worth another try, because nothing is known to be wrong with it.
 """
 

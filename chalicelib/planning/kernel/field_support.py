@@ -13,7 +13,7 @@ from chalicelib.errors import Problem
 
 @dataclass(frozen=True)
 class NotBuilt:
-    """`harmless` values ask for what happens anyway."""
+    """Why a field is refused. `harmless` values are accepted, because they request what happens anyway."""
 
     why: str
     hint: str = ""
@@ -21,7 +21,7 @@ class NotBuilt:
 
 
 def refused(spec: BaseModel, table: Mapping[str, NotBuilt]) -> Iterator[Problem]:
-    """Every field of the table that is set to something, by its path."""
+    """A problem for every field of the table that is set to a meaningful value."""
     for path, field in table.items():
         steps = path.split(".")
         if _is_set(spec, steps, field):

@@ -1,9 +1,9 @@
 """A plan's invariants, checked before any of it is committed.
 
-No decision may break these promises; they are written a second time, independently of the code that decides. The rules
-for every noun are here: a status follows an edge of its table and leaves an event, a noun is created with an event, and
-a plan wakes only the units it may wake. Rules for one kind of noun are in the `rules` of its room. A plan that breaks a
-rule is a bug and is dropped whole; the message names the noun.
+The invariants are written independently of the code that decides. The rules for every noun are here: a status follows
+an edge of its table and leaves an event, a noun is created with an event, and a plan wakes only the units it may wake.
+Rules for one kind of noun are in the `invariants` of its room. A plan that breaks a rule is a bug and is dropped as a
+whole; the message names the noun.
 """
 
 from __future__ import annotations

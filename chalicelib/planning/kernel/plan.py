@@ -23,7 +23,7 @@ class Note:
     subject: str  # the candidate: a fleet, an instance, an offer
     text: str
     hint: str = ""
-    waits: bool = False  # a job waits for this to change, though it isn't to be tried again
+    waits: bool = False  # a job waits until this changes; trying again earlier is pointless
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Effect:
     unit: str  # `instance/<id>`
     backend: str  # the provider it goes to, so that a queue can route it
     act_until: Micros  # after this, only a later pass may repeat it
-    project_id: str = ""  # whose it is: where many wait, projects take turns
+    project_id: str = ""  # projects take turns where many effects wait
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Step:
     saves: tuple[Noun, ...] = ()
     events: tuple[Event, ...] = ()
     effects: tuple[Effect, ...] = ()
-    wake: tuple[str, ...] = ()  # units to look at once this is committed
+    wake: tuple[str, ...] = ()  # units that a pass has to check once this is committed
 
 
 @dataclass(frozen=True)
 class Plan:
     steps: tuple[Step, ...] = ()
     notes: tuple[Note, ...] = ()
-    next_wake: Micros | None = None  # look at this unit again then, even if nothing happens
+    next_wake: Micros | None = None  # when the next pass over this unit is due, even if nothing happens
 
     @property
     def empty(self) -> bool:

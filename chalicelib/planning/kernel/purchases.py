@@ -1,8 +1,8 @@
 """Effects on bought machines, and their outcomes.
 
 A purchase carries the `act_until` it was committed with. Until then only its committer executes it, and starts no call
-that might still run when others may act (`may_begin`); whoever comes later looks for the machine first. Describe and
-terminate can be repeated without harm; their `act_until` only keeps a backed-up queue from repeating them for nothing.
+that might still run when others may act (`may_begin`); a later pass looks for the machine first. Describe and terminate
+can be repeated without harm; their `act_until` only keeps a backed-up queue from repeating them in vain.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DescribeSeveral(Effect):
 
 @dataclass(frozen=True)
 class Terminate(Effect):
-    """Give the machine back. Repeated until the cloud says Gone."""
+    """Release the machine. Repeated until the provider answers `Gone`."""
 
 
 def create(instance: Instance) -> Create:
@@ -60,7 +60,7 @@ def create(instance: Instance) -> Create:
 
 
 def batch_creates(step: Step, facts: Mapping[str, BackendFacts]) -> Step:
-    """The step with its purchases put together, as far as one call of their backend creates."""
+    """The step with its purchases combined into as few calls as their backends allow."""
     alike: dict[tuple[str, Micros], list[Create]] = {}
     for effect in step.effects:
         if isinstance(effect, Create):
@@ -82,7 +82,7 @@ def describe(instance: Instance, again_at: Micros, facts: BackendFacts) -> Descr
 
 
 def batch_describes(effects: Iterable[Effect]) -> Iterator[Effect]:
-    """Effects whose intents are committed, with those put together that one call of their backend answers."""
+    """Effects whose intents are committed, with `Describe`s combined that one call of their backend can answer."""
     alike: dict[tuple[str, str, int], list[Describe]] = {}
     for effect in effects:
         if isinstance(effect, Describe) and effect.together > 1:
@@ -111,7 +111,8 @@ def act_until(now: Micros, facts: BackendFacts) -> Micros:
 
 
 def confirmation_delay(facts: BackendFacts) -> Micros:
-    """How far apart two looks at a provider must be to agree: neither its lag nor a call in flight explains both."""
+    """The least time between two listings that confirm each other: neither the provider's lag nor a call in flight can
+    explain both."""
     return facts.visibility_lag + facts.create_timeout
 
 
@@ -143,8 +144,8 @@ class NotBought(Failed):
 
 @dataclass(frozen=True)
 class Seen(Outcome):
-    """The machine as the provider shows it; `gone`: it knows no such machine, or not yet. `refused`: it couldn't create
-    it after all, and this is why, in the words of the table of meanings."""
+    """The machine as the provider describes it. `gone`: it knows no such machine, or not yet. `refused`: the creation
+    failed after the call had succeeded; a key of `MEANINGS`."""
 
     epoch: int
     state: Literal["pending", "running", "gone"]
@@ -158,11 +159,12 @@ class Seen(Outcome):
 
 @dataclass(frozen=True)
 class Left(Outcome):
-    """After everything known or listed was asked to end: `going` describes what is still there; empty: nothing."""
+    """What is left after the termination of everything known or listed was requested. `going` describes it; empty:
+    nothing is left."""
 
     epoch: int
     began: Micros  # when the check began
-    open_until: Micros | None = None  # of a purchase open at that time, which may have created something since
+    open_until: Micros | None = None  # `act_until` of a purchase open at that time: it may have created something since
     going: str = ""
 
 

@@ -1,7 +1,7 @@
 """User requests: stop, abort, delete. Decisions like any other: the current nouns in, a plan out.
 
-A request that comes too late, or twice, plans nothing. The caller has already checked the user's rights, and refuses to
-delete what is in use (a fleet with jobs), because it has the names for the message.
+A request that comes too late, or twice, results in an empty plan. The caller has already checked the user's rights, and
+refuses to delete what is in use (a fleet with jobs), because it has the names for the message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a decision sees: everything it may know, read before it starts, including `now`.
+"""Snapshots: everything that a decision may know, read before it starts, including `now`.
 
 A snapshot holds its nouns as they were read; a plan's changes are checked against them. Each room of decisions has its
 own.
@@ -34,8 +34,8 @@ class Snapshot(Protocol):
 
 @dataclass(frozen=True)
 class FleetView:
-    """A fleet with its spec and its live instances, terminating ones included. An imported one has the name by which
-    this project knows it, `<project>/<name>`, and no instance that other projects' jobs may not use."""
+    """A fleet with its spec and its live instances, including terminating ones. An imported fleet has the name by which
+    this project knows it, `<project>/<name>`, and only those instances that jobs of other projects may use."""
 
     fleet: Fleet
     spec: FleetSpec

@@ -1,8 +1,8 @@
 """A step too large for one commit, in parts that may be committed one after the other.
 
-A job, its machine and their events stay together, so that a place and its claim still change at once. What is decided
-about the run comes last, and every part names the run as it was read: if somebody else changes it, or takes a machine
-of one part, the parts behind that one fall, and the next look decides again from what has been committed.
+A job, its machine and their events stay together, so that a place and its claim still change in one commit. The run
+itself comes last, and every part includes the run as it was read. If somebody else changes the run, or takes a machine
+of one part, the later parts aren't committed, and the next pass decides again from what has been.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
 from chalicelib.planning.kernel.plan import Step
 
-MOST = 90  # records of one part: a commit takes a hundred
+MOST = 90  # records of one part; a commit has room for a hundred
 
 
 def in_parts(step: Step, run: Run) -> Iterator[Step]:
-    """`run`: as it was read."""
+    """The parts of a step that is too large for one commit. `run`: as it was read."""
     if len(step.saves) + len(step.events) <= MOST:
         yield step
         return

@@ -30,7 +30,7 @@ _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running":
 
 
 def target(noun: Noun) -> Target:
-    """A noun as an event names it."""
+    """The event target that stands for a noun."""
     return Target.made(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
 
 
@@ -45,7 +45,7 @@ def _targets(nouns: Sequence[Noun]) -> tuple[Target, ...]:
 
 
 def _within(nouns: Sequence[Noun], fields: Sequence[str]) -> str | None:
-    """The id of the run, or of the fleet, in the first of the nouns that is within one."""
+    """The id of the run (or of the fleet) that the first of the nouns that has one belongs to."""
     for noun, field in zip(nouns, fields, strict=True):
         if field:
             found: str | None = getattr(noun, field)
@@ -75,7 +75,7 @@ class Draft:
         self._wake.update(dict.fromkeys(units))
 
     def record(self, type: EventType, *nouns: Noun, **data: Any) -> None:
-        """One line of history about these nouns; the first of them is who it happened to."""
+        """Add an event about these nouns; its subject is the first of them."""
         self._record(type, nouns, data)
 
     def _record(self, type: EventType, nouns: Sequence[Noun], data: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class Draft:
     # --- moves: the only callers of `apply` --------------------------------------------------------------------------
 
     def move(self, machine: StateMachine, noun: N, event: str, *, note: str = "", **changes: Any) -> N:
-        """Any noun but those below, whose moves have more to them."""
+        """Move a noun of any kind that has no method of its own below."""
         old: Any = noun
         new = type(old.status)(apply(machine, old.status, event))
         moved = noun.with_(**{"status": new, "last_processed_at": self.now, **changes})
@@ -206,8 +206,8 @@ class Draft:
             return freed
         dues = [] if instance.idle_seconds is None else [self.now + instance.idle_seconds * SECOND]
         if instance.unreachable:
-            dues.append(self.now)  # its agent may be back, and nothing goes there until that is seen
-        due_at = min([instance.due_at or self.now, *dues])  # it is woken besides: that it ends in time needs no more
+            dues.append(self.now)  # its agent may report again, and no job is placed there until a pass notices
+        due_at = min([instance.due_at or self.now, *dues])
         return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=due_at)
 
     def end_instance(self, instance: Instance, reason: InstanceReason, message: str = "") -> Instance:

@@ -1,4 +1,4 @@
-"""What no plan may do to workflows: see `lint`."""
+"""Invariants of plans that change workflows; see `lint`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.planning.kernel.workflows import DoStep
 
 
 def workflows(step: Step, known: Known) -> Iterator[str]:
-    """A workflow that hasn't ended is looked at again, and an attempt is committed before it is made."""
+    """A workflow that hasn't ended stays due, and an attempt is committed before it is made."""
     saved = {noun.unit: noun for noun in step.saves if isinstance(noun, Workflow)}
     for workflow in saved.values():
         if not workflow.ended and workflow.due_at is None:

@@ -2,13 +2,14 @@
 
 A definition only declares its steps; their performers live with the effects. An attempt is committed before it is made,
 with the time until which nobody else may make one. If the process dies meanwhile, the first pass after that time makes
-the attempt again. So repeating a step must be harmless, and so must undoing one that was begun and never finished.
+the attempt again. So repeating a step must be harmless, as must undoing one that was begun and never finished.
 
-The unit that a workflow is about creates it, cancels it, and is woken when it ends.
+The unit that a workflow belongs to creates it, cancels it, and is woken when it ends.
 
-The engine's looks make the attempts, or, where there are state machines, an execution asks for each. The record says
-who does; whoever does, an attempt is committed first, so two never make one at once. If no execution asks in time, it
-is started again; in the end the looks take over. One that comes later goes on from where the record is.
+Attempts are made by the engine's passes or, where there are state machines, at the request of an execution. The record
+says which of them drives the workflow. Either way an attempt is committed first, so two are never made at once. If no
+request comes in time, another execution is started; in the end the passes take over. An execution that comes later
+continues from the stored record.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ from chalicelib.planning.kernel.transitions import Draft
 @dataclass(frozen=True)
 class WorkflowStep:
     name: str
-    description: str  # what it does, for people: `install the agent`
-    timeout: Micros  # of one attempt; after it the attempt counts as dead and may be repeated
+    description: str  # for people: `install the agent`
+    timeout: Micros  # of one attempt, which may be repeated afterwards
     attempts: int | None = 3  # failures allowed before the workflow is undone; None: unlimited
     pause: Micros = 2 * SECOND  # after a failure; doubled each time
     patience: Micros = 0  # how long it may keep raising NotYet
     poll_pause: Micros = SECOND  # the pause after NotYet
     undo: bool = True  # is there anything to undo?
-    when: str = ""  # only if an earlier step remembered this
+    when: str = ""  # the step is skipped unless an earlier one saved an id under this key
 
 
 @dataclass(frozen=True)
 class Definition:
     name: str
-    steps: tuple[WorkflowStep, ...]  # the last is always made
+    steps: tuple[WorkflowStep, ...]  # the last is never skipped
 
     def named(self, name: str) -> WorkflowStep:
         return self.steps[self.index(name)]
@@ -84,7 +85,7 @@ class DoStep(Effect):
 @dataclass(frozen=True)
 class StepDone(Outcome):
     attempt: Micros  # the `act_until` it was committed with
-    made: tuple[tuple[str, str], ...] = ()  # ids to remember
+    made: tuple[tuple[str, str], ...] = ()  # ids to store in the workflow's state
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class WorkflowSnapshot:
     now: Micros
     workflow: Workflow
     definition: Definition
-    executions: bool = False  # are there state machines?
+    executions: bool = False  # whether there are state machines
 
     @property
     def unit(self) -> str:
@@ -126,8 +127,8 @@ def decide_workflow(snapshot: WorkflowSnapshot) -> Plan:
     workflow = snapshot.workflow
     if workflow.ended:
         return Plan()
-    just_cancelled = workflow.cancelled and workflow.status is WorkflowStatus.running  # no pause need be kept,
-    due_now = just_cancelled or bool(workflow.token)  # nor if whoever made true what is waited for wakes this
+    just_cancelled = workflow.cancelled and workflow.status is WorkflowStatus.running
+    due_now = just_cancelled or bool(workflow.token)  # a callback is awaited, and the condition may be met
     waits = max(workflow.act_until or 0, 0 if due_now else workflow.due_at or 0)
     if waits > snapshot.now:
         return Plan(next_wake=waits)
@@ -136,7 +137,7 @@ def decide_workflow(snapshot: WorkflowSnapshot) -> Plan:
 
 
 def decide_call(snapshot: WorkflowSnapshot, call: StepCall) -> Plan:
-    """The attempt that a state asks for, unless another may be in flight or the step needs none any more."""
+    """The attempt that a state requests, unless another may be in flight or the step needs none any more."""
     if step_answer(snapshot, call).settled or (snapshot.workflow.act_until or 0) > snapshot.now:
         return Plan()
     this = _WorkflowPass(snapshot)
@@ -145,7 +146,7 @@ def decide_call(snapshot: WorkflowSnapshot, call: StepCall) -> Plan:
 
 
 def step_answer(snapshot: WorkflowSnapshot, call: StepCall) -> StepAnswer:
-    """What the record says about that step."""
+    """The answer to a state's request, according to the stored record."""
     workflow, at = snapshot.workflow, snapshot.definition.index(call.step)
     undoing, running = workflow.status is WorkflowStatus.undoing, workflow.status is WorkflowStatus.running
     if workflow.status is WorkflowStatus.done or (workflow.ended and call.undo):
@@ -162,7 +163,7 @@ def step_answer(snapshot: WorkflowSnapshot, call: StepCall) -> StepAnswer:
 
 
 def decide_step(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
-    """What follows from an attempt's outcome. A superseded attempt has no consequences."""
+    """Apply the outcome of an attempt. One that was superseded has no consequences."""
     this = _WorkflowPass(snapshot)
     if not isinstance(outcome, StepDone | StepWaits | StepFailed):
         raise Bug(f"{outcome} is no outcome of a workflow's step")
@@ -178,7 +179,7 @@ def decide_step(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
 
 
 def begin(draft: Draft, workflow: Workflow) -> Workflow:
-    """A new workflow, which the unit it is about saves with its own change."""
+    """Start a workflow, in the step in which its unit saves its own change."""
     begun = workflow.with_(due_at=draft.now)
     draft.save(begun)
     draft.record(EventType.created, begun, detail=begun.definition.replace("_", " "))
@@ -187,14 +188,14 @@ def begin(draft: Draft, workflow: Workflow) -> Workflow:
 
 
 def cancel(draft: Draft, workflow: Workflow) -> None:
-    """Its result is no longer wanted: undo what it did."""
+    """Have the workflow undone, because its result is no longer wanted."""
     if not workflow.ended and not workflow.cancelled:
         draft.save(workflow.with_(cancelled=True, due_at=draft.now))
         draft.wake(workflow.unit)
 
 
 class _WorkflowPass:
-    """One move of a workflow: the noun so far, and the draft of the step."""
+    """One pass over a workflow: its noun so far, and the draft of the step."""
 
     def __init__(self, snapshot: WorkflowSnapshot) -> None:
         self.now, self.workflow, self.steps = snapshot.now, snapshot.workflow, snapshot.definition.steps
@@ -227,7 +228,7 @@ class _WorkflowPass:
         self.workflow = self.draft.move(WORKFLOW, self.workflow, event, **changes)
 
     def _answer(self, answer: StepAnswer) -> None:
-        """To the execution that waits for this step, if one does. It then asks for the next by itself."""
+        """Send the callback if an execution waits for this step. It then requests the next step itself."""
         workflow = self.workflow
         if workflow.token:
             effect_fields = workflow.unit, workflow.backend, self.now + CALL_DUE_WITHIN, workflow.project_id
@@ -279,10 +280,10 @@ class _WorkflowPass:
         self._update(failures=failures, reason=reason, message=failed.message)
         self._repeat_in(pause)
 
-    # --- who goes on -------------------------------------------------------------------------------------------------
+    # --- who drives it -----------------------------------------------------------------------------------------------
 
     def take_turn(self, executions: bool) -> None:
-        """The engine's own look: its next attempt, or what the execution needs that drives the workflow."""
+        """A pass of the engine: make the next attempt, or (re)start the execution that drives the workflow."""
         workflow = self.workflow
         if not executions or workflow.starts >= MOST_STARTS:
             if workflow.driver is not Driver.looks:
@@ -297,7 +298,8 @@ class _WorkflowPass:
             self.draft.act(StartExecution(workflow.unit, workflow.backend, until, workflow.project_id, *name))
 
     def on_call(self, call: StepCall, at: int) -> None:
-        """An execution asks for this step. If it asks for the undoing of one that counts as running, it gave it up."""
+        """An execution requests this step. If it requests the undoing of a step that is still running, it has given the
+        step up."""
         waits = call.token if not call.undo and self.workflow.step == at else ""
         self.workflow = self.workflow.with_(driver=Driver.execution, starts=1, token=waits)
         self._awaited = self._position
@@ -308,7 +310,7 @@ class _WorkflowPass:
     # --- what comes next ---------------------------------------------------------------------------------------------
 
     def proceed(self, *, requested: bool = False) -> None:
-        """The end, or the next attempt; one that an execution drives makes it when it is asked for."""
+        """End the workflow, or make its next attempt. With an execution, that is made once it is requested."""
         if self.workflow.cancelled and not self._undoing:
             self._unwind(None, "")
             requested = False
@@ -322,7 +324,7 @@ class _WorkflowPass:
             self._repeat_in(0)
 
     def _repeat_in(self, pause: Micros) -> None:
-        """An execution keeps its own pauses; this one only looks whether it does."""
+        """Schedule the next attempt. An execution keeps its own pauses; the pass only checks that it still runs."""
         driven = self.workflow.driver is Driver.execution
         self._update(act_until=None, due_at=self.now + pause + (CALL_DUE_WITHIN if driven else 0))
 
@@ -338,7 +340,7 @@ class _WorkflowPass:
         return unneeded or (self._undoing and not step.undo)
 
     def _unwind(self, reason: str | None, message: str) -> None:
-        """Undo what was done, starting with the step that may be half done."""
+        """Undo the steps that were done, starting with the one that may be half done."""
         self._move("failed", failures=0, step_at=self.now, act_until=None, reason=reason, message=message)
 
     def _end(self, event: str, **changes: Any) -> None:

@@ -1,6 +1,6 @@
-"""How an agent's report changes a job. Pure: takes the job, its task's report, and how much of its log is stored.
+"""How an agent's report changes a job, given its task's report and how much of its log is stored.
 
-States only move forward, so a late or repeated report is harmless: the table of states has no way back.
+A late or repeated report is harmless, because states only move forward.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _LOST = "The host lost this task: its agent no longer lists it."
 
 
 class ReportFold:
-    """One message's reports, folded into a draft. `instance` loses the claim of every job that ends."""
+    """Applies the reports of one message to a draft. `instance` loses the claim of every job that ends."""
 
     def __init__(self, draft: Draft, instance: Instance, sent_at: Micros = 0) -> None:
-        """`sent_at`: when the message was sent, by the clock of its machine; 0 if it doesn't say."""
+        """`sent_at`: when the message was sent, by the machine's clock; 0 if unknown."""
         self.draft, self.instance, self.sent_at = draft, instance, sent_at
 
     def report(self, job: Job, report: TaskReport | None, stored: int, replica: JobSpec | None = None) -> Job:
-        """The job after its task's report; None: the agent doesn't list it. `stored`: bytes of its log that we have.
-        `replica`: its spec, if it is a service's."""
+        """The job after its task's report. `report`: None if the agent doesn't list the task. `stored`: bytes of its
+        log that are stored. `replica`: its spec, if it is a service's."""
         if job.finished:
             return job
         if report is None:
-            # A task we have seen stays listed until we tell the agent to remove it. One we haven't may be in flight in
-            # another response, so its absence proves nothing.
+            # A task that was listed stays so until the agent is ordered to remove it. One that wasn't may be in flight
+            # in another response, so its absence proves nothing.
             if job.status in (JobStatus.pulling, JobStatus.running):
                 return self.end(job, JobReason.executor_error, _LOST, stored)
             return job
@@ -64,14 +64,14 @@ class ReportFold:
         return self._finish(job, stored)
 
     def interrupted(self, seconds: float) -> None:
-        """The machine has heard that its cloud takes it back."""
+        """The machine reports a spot interruption notice, which leaves it this many seconds."""
         spot = self.instance.offer.instance.resources.spot
         if spot and self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
             self.instance = interrupt(self.draft, self.instance, self.draft.now + round(seconds * SECOND))
 
     def gateway(self, gateway: Gateway | None, report: GatewayReport | None) -> None:
-        """What the agent says of the replica here. One that is to leave has left once its agent says nothing of it any
-        more; what it says of another one is late."""
+        """Apply the report on the gateway's replica here. A replica that is leaving is gone once its agent doesn't
+        report it any more; a report on any other replica is late."""
         seat = self.instance.gateway
         if seat is not None and seat.leaving and report is None:
             self.instance = self.instance.with_(gateway=None)
@@ -81,7 +81,7 @@ class ReportFold:
             apply_gateway_report(self.draft, gateway, self.instance, report.state, report.message)
 
     def _record_contact(self, job: Job, report: TaskReport) -> Job:
-        """The host is back if it was away, and its message about a running task is shown to the user."""
+        """Clear the mark of a disconnected host, and adopt the message about a running task, which users see."""
         said = (report.message or "")[:MAX_TEXT] if report.state == "running" else job.message
         message = job.message if job.status is JobStatus.terminating else said
         if job.disconnected_at is not None or message != job.message:
@@ -113,14 +113,16 @@ class ReportFold:
         )
 
     def _place(self, job: Job) -> Assignment | None:
-        """Where its machine is by now: one that was bought for the job had no address or zone when it was placed."""
+        """The assignment with the machine's current addresses and zone. A machine that was bought for the job had none
+        when the job was placed."""
         if job.assignment is None:
             return None
         machine = self.instance
         return job.assignment.with_(hostname=machine.hostname, internal_ip=machine.internal_ip, zone=machine.zone)
 
     def _sessions(self, job: Job, report: TaskReport) -> Job:
-        """The sessions in use, and how long there has been none: a span, so that no two clocks are compared."""
+        """Adopt the number of sessions, and since when there has been none. The agent's clock is compared only with
+        itself."""
         session = (report.connections, report.idle_since)
         if report.connections is None or session == (job.connections, job.idle_mark):
             return job
@@ -160,11 +162,11 @@ class ReportFold:
         return self._finish(job, stored) if log_complete and not report.held else job
 
     def _force_unmount(self, job: Job) -> Job:
-        """A disk that something on the machine never lets go of would keep the job from ending, and cost a machine, for
-        ever. The end of the machine lets go of it, too."""
+        """End the machine if it can't unmount a volume for too long. Otherwise the job would never end, and the machine
+        would cost money for ever."""
         last = job.kill_at or job.stop_sent_at
         late = last is not None and self.draft.now >= last + TO_UNMOUNT
-        if late and job.kill_at is None:  # nobody waits for it any more, not even a machine that ends already
+        if late and job.kill_at is None:  # nothing waits for the job any more, not even a machine that is ending
             job = job.with_(kill_at=self.draft.now)
             self.draft.save(job)
         alone = all(claim.job_id == job.id for claim in self.instance.claims)
@@ -180,13 +182,14 @@ class ReportFold:
 
 
 def over_quota(job: Job, stored: int, per_hour: int, now: Micros) -> bool:
-    """Has the job exceeded its log quota? `per_hour` bytes for every hour it has run; a started hour counts in full."""
+    """Has the job exceeded its log quota of `per_hour` bytes for every hour it has run? A started hour counts in
+    full."""
     hours = 1 + max(0, now - (job.running_at or now)) // HOUR
     return stored > per_hour * hours
 
 
 def stop_order(job: Job, now: Micros) -> dict[str, object]:
-    """How a terminating job's task is asked to end: politely until `kill_at`, then at once."""
+    """The order that ends a terminating job's task: to stop until `kill_at`, then to abort."""
     if job.kill_at is None:
         return {"want": "stop"} if job.reason is not JobReason.aborted_by_user else {"want": "abort"}
     if now >= job.kill_at:

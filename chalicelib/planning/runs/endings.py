@@ -1,4 +1,4 @@
-"""How jobs end: they are asked to exit, given time to do so, and final once nothing of them is left on a machine."""
+"""How jobs end: they are told to exit, get time to do so, and are final once nothing of them is left on a machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chalicelib.planning.runs.run_pass import RunPass
 
 
 def grace_of(spec: JobSpec) -> Micros | None:
-    """How long a job may take to exit when asked; None: no limit."""
+    """How long a job may take to exit; None: no limit."""
     return None if spec.stop_duration is None else spec.stop_duration * SECOND
 
 
@@ -26,7 +26,7 @@ def end(this: RunPass, job: Job, reason: JobReason, message: str = "") -> Job:
 
 
 def end_jobs(this: RunPass) -> None:
-    """A run that ends takes its live jobs with it; an abort doesn't wait for those already on their way out."""
+    """End the live jobs of a run that ends. An abort doesn't wait for those that are terminating already."""
     aborted = this.run.reason is RunReason.aborted_by_user
     reason = reason_for_jobs(this.run.reason or RunReason.server_error)
     for job in list(this.jobs.values()):
@@ -40,8 +40,8 @@ def end_jobs(this: RunPass) -> None:
 
 
 def finish_if_gone(this: RunPass, job: Job) -> None:
-    """Make a terminating job final if no agent is left to report that its task is gone. That a host is silent isn't
-    enough if the job has volumes: its task may go on writing to a disk that would be detached."""
+    """Make a terminating job final if no agent is left to report that its task is gone. If the job has volumes, a
+    silent host isn't enough: the task may still write to a disk that would be detached."""
     if job.status != JobStatus.terminating:
         return
     instance, presence = this.where(job)
@@ -58,8 +58,8 @@ def finish_if_gone(this: RunPass, job: Job) -> None:
 
 
 def lost_at(this: RunPass, job: Job) -> Micros | None:
-    """When a host counts as lost: after its first missed report, one more reporting period passes without one. Counted
-    from when we noticed, so that a control plane that was itself down doesn't declare every host lost on its return."""
+    """When a host counts as lost: one more reporting period after its first missed report was noticed. So a control
+    plane that was itself down doesn't declare every host lost on its return."""
     _, presence = this.where(job)
     if job.disconnected_at is None or presence is None:
         return None

@@ -1,10 +1,10 @@
-"""Attaching a volume to the machines of the jobs that have it, and detaching it when they end.
+"""Attaching a volume to the machines of its jobs, and detaching it when they end.
 
-A job gets its volumes in the commit that gives it its place: each volume has an attachment for it, and the machine has
-the volume among its disks. From then on this half of the volume's decisions acts: the disk is attached once the machine
-exists, and detached once nobody there uses it. An attempt is committed before it is made, only its committer makes it,
-and nothing follows it before its effect must show at the provider. So no disk is attached anywhere before its provider
-has shown it detached from everywhere else.
+A job gets its volumes in the commit that gives it its place: each volume gets an attachment for it, and the machine
+lists the volume among its disks. From then on the decisions here apply: the disk is attached once the machine exists,
+and detached once no job there uses it. An attempt is committed before it is made, only its committer makes it, and the
+next one waits until the effect must be visible at the provider. So a disk is attached to a machine only after its
+provider has shown it detached from all others.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ _THERE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
 @dataclass(frozen=True)
 class AttachVolume(Effect):
-    """Have the disk attached to this machine, and see whether it is."""
+    """Attach the disk to this machine, and check whether it is attached."""
 
     instance_id: str = ""
 
 
 @dataclass(frozen=True)
 class DetachVolume(Effect):
-    """Have it detached from there, and see whether it is."""
+    """Detach the disk from this machine, and check whether it is detached."""
 
     instance_id: str = ""
 
 
 @dataclass(frozen=True)
 class DiskAt(Outcome):
-    """The attempt, to attach it or not, was made. `there`: the provider shows the disk at this machine."""
+    """An attempt to attach (`attaching`) or to detach was made. `there`: the provider shows the disk at this
+    machine."""
 
     instance_id: str
     act_until: Micros
@@ -57,7 +58,7 @@ class DiskAt(Outcome):
 
 @dataclass(frozen=True)
 class DiskNotMoved(Failed):
-    """The attempt failed."""
+    """An attempt to attach or to detach failed."""
 
     instance_id: str = ""
     act_until: Micros = 0
@@ -75,7 +76,8 @@ def mounted(mounts: Sequence[MountPoint], chosen: Sequence[Volume]) -> tuple[Mou
 def claim_volumes(
     draft: Draft, chosen: Sequence[Volume], job: Job, instance: Instance, *, early: bool = False
 ) -> tuple[list[Volume], Instance]:
-    """The volumes and the machine, each with the other: to be committed with the job's place."""
+    """Add attachments for the job to the volumes, and the volumes to the machine's disks, in the commit of the job's
+    place."""
     taken = []
     for volume in chosen:
         others = [each for each in volume.attachments if (each.job_id, each.instance_id) != (job.id, instance.id)]
@@ -112,25 +114,25 @@ def _attachment(job: Job, instance: Instance, now: Micros, *, early: bool) -> At
 
 
 def _shared(attachment: Attachment) -> dict[str, Any]:
-    """What is true of a disk at a machine, whichever job it is for."""
+    """The fields of an attachment that are the same for every job on its machine."""
     names = ("state", "device", "name", "message", "error", "deadline", "act_until", "shows_by")
     return {name: getattr(attachment, name) for name in names}
 
 
 def attached_for(volume: Volume, job_id: str, instance_id: str) -> Attachment | None:
-    """For a job at a machine: where it had its place before, the volume may not have left yet."""
+    """The attachment for a job at a machine. There may be another one where the job had its place before."""
     here = (each for each in volume.attachments if each.instance_id == instance_id)
     return next((each for each in here if each.job_id == job_id), None)
 
 
 def with_hold(volume: Volume, job: Job, why: str) -> Volume:
-    """`why` the job's machine can't unmount it yet; empty: nothing keeps it there."""
+    """The volume with the reason `why` the job's machine can't unmount it yet; empty: it can."""
     attachments = (each.with_(held=why) if each.job_id == job.id else each for each in volume.attachments)
     return volume.with_(attachments=tuple(attachments))
 
 
 def give_up_early(draft: Draft, volume: Volume, jobs: Collection[str], instance_id: str) -> Volume:
-    """These jobs won't get their place at this machine: nothing keeps the volume there for them any more."""
+    """Let the volume leave this machine, because these jobs won't get their places there."""
     after = tuple(
         each.with_(early=False) if each.instance_id == instance_id and each.job_id in jobs else each
         for each in volume.attachments
@@ -143,7 +145,8 @@ def give_up_early(draft: Draft, volume: Volume, jobs: Collection[str], instance_
 
 
 def disks_of(job: Job, volumes: Mapping[str, Volume], install: str) -> list[dict[str, Any]] | None:
-    """The job's volumes as its agent gets them; None: they aren't all attached yet. `install`: whose they are."""
+    """The job's volumes in the agent protocol; None: they aren't all attached yet. `install`: the id of this
+    install."""
     found: list[dict[str, Any]] = []
     if job.assignment is None:
         return found
@@ -181,7 +184,7 @@ def may_move(volume: Volume, effect: AttachVolume | DetachVolume, facts: Backend
 
 
 def tend(snapshot: VolumeSnapshot, draft: Draft, volume: Volume) -> tuple[Volume, Micros | None]:
-    """What is next at each of its machines; and when to look again at the latest."""
+    """Take the next step at each of its machines; also returns when the next check is due."""
     this = _AttachmentPass(snapshot, draft, volume)
     for instance_id in dict.fromkeys(each.instance_id for each in volume.attachments):
         this.at(instance_id)
@@ -189,7 +192,7 @@ def tend(snapshot: VolumeSnapshot, draft: Draft, volume: Volume) -> tuple[Volume
 
 
 def conclude_move(snapshot: VolumeSnapshot, draft: Draft, volume: Volume, outcome: DiskAt | DiskNotMoved) -> Volume:
-    """What follows from an attempt. One that was overtaken has no consequences."""
+    """Apply the outcome of an attempt. One that was superseded has no consequences."""
     this = _AttachmentPass(snapshot, draft, volume)
     here = this.entries(outcome.instance_id)
     if here and here[0].act_until == outcome.act_until:
@@ -211,7 +214,7 @@ class _AttachmentPass:
         return [each for each in self.volume.attachments if each.instance_id == instance_id]
 
     def _change(self, instance_id: str, **changes: Any) -> None:
-        """The same for whatever jobs it is at this machine."""
+        """Change the attachments of all jobs at this machine."""
         after = [each.with_(**changes) if each.instance_id == instance_id else each for each in self.volume.attachments]
         self.volume = self.volume.with_(attachments=tuple(after), last_processed_at=self.now)
         self.draft.save(self.volume)
@@ -240,7 +243,7 @@ class _AttachmentPass:
             self.checks.append(self.now + CHECK_ATTACHED_EVERY)
 
     def _over(self, attachment: Attachment) -> bool:
-        """Has its job ended, or lost this place?"""
+        """Has the attachment's job ended, or lost its place here?"""
         job = self.snapshot.jobs.get(attachment.job_id)
         if job is None or job.finished:
             return True
@@ -279,7 +282,7 @@ class _AttachmentPass:
         self.checks.append(self.now + CHECK_WAITING_EVERY)
 
     def _drop(self, instance_id: str, gone: Sequence[Attachment]) -> None:
-        """These jobs have it no more; nor has the machine, if no other job there does."""
+        """Remove the attachments of these jobs, and the disk from the machine if no other job there uses it."""
         ids = {each.job_id for each in gone}
         left = [e for e in self.volume.attachments if not (e.instance_id == instance_id and e.job_id in ids)]
         self.volume = self.volume.with_(attachments=tuple(left), used_at=self.now, last_processed_at=self.now)
@@ -291,7 +294,7 @@ class _AttachmentPass:
             self.draft.save(instance.with_(disks=disks, last_processed_at=self.now))
             self.draft.wake(f"instance/{instance_id}")
 
-    # --- what came of it ---------------------------------------------------------------------------------------------
+    # --- outcomes ----------------------------------------------------------------------------------------------------
 
     def seen(self, attachment: Attachment, seen: DiskAt) -> None:
         if attachment.state is AttachmentState.detaching and not seen.attaching and not seen.there:
@@ -320,8 +323,8 @@ class _AttachmentPass:
         self._soon(wait)
 
     def _confirmed_gone(self, attachment: Attachment) -> bool:
-        """Is it proof enough that its provider doesn't know the disk? An answer may be wrong once, and a disk that is
-        attached would stay so. If it is gone indeed, its record says so soon, or the machine ends."""
+        """Is the disk really gone, if its provider doesn't know it? A single answer may be wrong, and an attached disk
+        would then stay attached. If it is gone, the volume's record soon says so, or the machine ends."""
         instance = self.snapshot.instances.get(attachment.instance_id)
         ended = instance is None or instance.status is InstanceStatus.terminated
         return ended or self.volume.status is VolumeStatus.failed
@@ -332,7 +335,7 @@ class _AttachmentPass:
 
 
 def _untouched(attachment: Attachment) -> bool:
-    """Was it never asked for at the provider?"""
+    """Was no attempt ever made at the provider?"""
     return attachment.state is AttachmentState.attaching and attachment.deadline is None
 
 

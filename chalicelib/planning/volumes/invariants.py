@@ -1,5 +1,6 @@
-"""What no plan may do to volumes: none is deleted while it is in use, a disk is at one machine at a time unless it may
-be at several, it leaves one only when its provider has shown that, and a job, its machine and its volumes agree.
+"""Invariants of plans that change volumes: none is deleted while it is in use, a disk is attached to one machine at a
+time unless it is shareable, it leaves a machine only when its provider has shown that, and a job, its machine and its
+volumes agree.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from chalicelib.planning.volumes.volumes import CreateVolume, DeleteVolume, Regi
 
 
 def volumes(step: Step, known: Known) -> Iterator[str]:
-    """A volume is created, registered or deleted only as committed; one that is in use, or isn't ours, is never
-    deleted at its provider; one that isn't settled is looked at again."""
+    """A volume is created, registered or deleted only as committed. One that is in use, or external, is never deleted
+    at its provider. One that isn't settled stays due."""
     saved = {noun.unit: noun for noun in step.saves if isinstance(noun, Volume)}
     for volume in saved.values():
         unsettled = volume.status not in (VolumeStatus.deleted, VolumeStatus.failed) or volume.remains
@@ -56,7 +57,7 @@ def attachments(step: Step, known: Known) -> Iterator[str]:
 
 
 def _places(volume: Volume, before: tuple[Attachment, ...]) -> Iterator[str]:
-    """Where it is, and where it was."""
+    """Attachments change only in steps that the provider has confirmed."""
     here = {each.instance_id for each in volume.attachments}
     if len(here) > 1 and not volume.shareable:
         yield f"volume {volume.name} is attached to two machines"
@@ -75,7 +76,7 @@ def _places(volume: Volume, before: tuple[Attachment, ...]) -> Iterator[str]:
 
 
 def _listed(volume: Volume, step: Step, known: Known) -> Iterator[str]:
-    """The machine has it among its disks as long as it is attached there."""
+    """A machine lists every volume that is attached to it among its disks."""
     saved = {noun.id: noun for noun in step.saves if isinstance(noun, Instance)}
     for attachment in volume.attachments:
         instance = saved.get(attachment.instance_id) or known.get((Instance, attachment.instance_id))

@@ -1,5 +1,5 @@
-"""What a job mounts: folders of its host, and volumes by name. A name may hold the node's rank, so that each node of a
-task gets a volume of its own.
+"""What a job mounts: folders of its host, and volumes by name. A name may contain the node's rank, so that each node of
+a task gets a volume of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _RANK = re.compile(r"(?<!\$)\$\{\{\s*dstack\.(?:node_rank|job_num)\s*\}\}")
 
 
 def mounts_of(written: Sequence[MountPoint], rank: int) -> tuple[MountPoint, ...]:
-    """The mounts of the node with this rank; the names of a volume are always a list."""
+    """The mounts of the node with this rank. The names of a volume are always returned as a tuple."""
     return tuple(
         mount.with_(name=tuple(_RANK.sub(str(rank), name) for name in names_of(mount)))
         if isinstance(mount, VolumeMountPoint)
@@ -50,7 +50,7 @@ def has_folders(offer: Offer) -> bool:
 
 
 def folder(mount: InstanceMountPoint) -> dict[str, Any]:
-    """A host's folder as the agent protocol has it."""
+    """A host's folder in the agent protocol."""
     return {"kind": "folder", "source": mount.instance_path, "path": mount.path}
 
 
@@ -69,6 +69,6 @@ def wrong_mounts(written: Sequence[MountPoint]) -> Iterator[Problem]:
 
 
 def first_folder(written: Sequence[MountPoint]) -> str:
-    """Where the run mounts a folder of its host; empty if it doesn't."""
+    """The path of the first field that mounts a folder of the host; empty if there is none."""
     found = (at for at, mount in enumerate(written) if isinstance(mount, InstanceMountPoint))
     return next((f"configuration.volumes.{at}" for at in found), "")

@@ -1,7 +1,7 @@
-"""Where the volumes of a job can be mounted: a site is a backend, a region and, where volumes have one, a zone.
+"""Where the volumes of a job can be mounted. A site is a backend, a region and, where volumes have one, a zone.
 
 A mount may name several volumes, and the one in the right place is used. So a job has sites: the places where each of
-its mounts has a volume of its own. Its machine must be at one of them.
+its mounts has a volume of its own. The job's machine must be at one of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Volumes = Mapping[str, Volume]  # by name
 
 
 class Site(NamedTuple):
-    """Names are lower case. Without a zone it is the whole region."""
+    """A place where volumes are. Names are lower case; without a zone it is the whole region."""
 
     backend: str
     region: str
@@ -34,20 +34,20 @@ class Site(NamedTuple):
         )
 
     def has(self, instance: Instance) -> bool:
-        """Is this machine here? One on its way may be, only if it can't be anywhere else."""
+        """Is this machine at the site? One that is still starting counts only if it can't be anywhere else."""
         return self.surely(instance.offer, instance.zone)
 
     def surely(self, offer: Offer, zone: str = "") -> bool:
-        """Can a machine of this offer, in this zone if it is known, be nowhere but here?"""
+        """Is a machine of this offer certainly at the site? `zone`: the machine's, if known."""
         zones = (zone,) if zone else offer.availability_zones
         return self._near(offer) and (not self.zone or zones is None or _lower(zones) == {self.zone})
 
     def meets(self, other: Site) -> bool:
-        """Could one machine be at both?"""
+        """Could one machine be at both sites?"""
         return self[:2] == other[:2] and (not self.zone or not other.zone or self.zone == other.zone)
 
     def _near(self, offer: Offer) -> bool:
-        """Is its machine in the region, and one that takes volumes?"""
+        """Is the offer's machine in the region, and can it have volumes?"""
         if offer.terms.no_volumes:
             return False
         return self.backend == offer.backend.lower() and self.region in ("", offer.region.lower())
@@ -66,14 +66,14 @@ def active(volume: Volume) -> bool:
 
 
 def free(volume: Volume) -> bool:
-    """May another job have it now? What is being detached is nobody's."""
+    """May another job have the volume now? Not while it is being detached."""
     if not active(volume) or any(each.state is AttachmentState.detaching for each in volume.attachments):
         return False
     return not volume.attachments or volume.shareable
 
 
 def sites(names: Names, volumes: Volumes, allowed: Callable[[Volume], bool] = active) -> tuple[Site, ...]:
-    """Where each mount has an allowed volume of its own, in the order in which they are written."""
+    """The sites where each mount has an allowed volume of its own, in the order in which volumes are named."""
     found = [[volumes[name] for name in each if name in volumes and allowed(volumes[name])] for each in names]
     places = dict.fromkeys(site_of(volume) for each in found for volume in each)
     zoned = {place[:2] for place in places if place.zone}
@@ -82,7 +82,8 @@ def sites(names: Names, volumes: Volumes, allowed: Callable[[Volume], bool] = ac
 
 
 def choose(found: Sequence[Sequence[Volume]], site: Site, taken: frozenset[str] = frozenset()) -> list[Volume] | None:
-    """A volume for each mount at this site, none of them twice. A mount has few candidates, and a job few mounts."""
+    """A different volume for each mount, all at this site; None if there aren't enough. Recursion is fine: jobs have
+    few mounts, and mounts few candidates."""
     if not found:
         return []
     for volume in found[0]:
@@ -94,7 +95,7 @@ def choose(found: Sequence[Sequence[Volume]], site: Site, taken: frozenset[str] 
 
 
 def chosen_for(names: Names, volumes: Volumes, takes: Callable[[Site], bool]) -> list[Volume] | None:
-    """The free volumes for a job that goes where `takes` says."""
+    """Free volumes for a job, at a site that `takes` accepts; None if there are none."""
     found = [[volumes[name] for name in each if name in volumes and free(volumes[name])] for each in names]
     for site in sites(names, volumes, free):
         if takes(site) and (chosen := choose(found, site)) is not None:
@@ -103,13 +104,13 @@ def chosen_for(names: Names, volumes: Volumes, takes: Callable[[Site], bool]) ->
 
 
 def together(by_node: Sequence[tuple[Site, ...]]) -> list[tuple[Site, ...]]:
-    """The sites of nodes that are all in one cluster: for each only those that have one of every other node beside."""
+    """The sites of the nodes of one cluster: for each node, only those that meet a site of every other node."""
     kinds = set(by_node)
     return [tuple(site for site in own if all(any(map(site.meets, other)) for other in kinds)) for own in by_node]
 
 
 def why_none(names: Names, volumes: Volumes) -> str:
-    """Why a job has no sites at all, for as long as these volumes are as they are."""
+    """Why a job has no sites at all while the volumes are in their current state."""
     for each in names:
         known = [volumes[name] for name in each if name in volumes]
         listed = " or ".join(f"`{name}`" for name in each)
@@ -122,7 +123,7 @@ def why_none(names: Names, volumes: Volumes) -> str:
 
 
 def busy(names: Names, volumes: Volumes) -> str:
-    """The first volume that somebody else has, and who."""
+    """What a job waits for: the first volume that isn't free, and who uses it."""
     return next(_busy(names, volumes), "for a volume")
 
 

@@ -1,4 +1,4 @@
-"""What a pass over a volume sees."""
+"""The snapshot for a pass over a volume."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class VolumeSnapshot:
     now: Micros
     volume: Volume
     facts: BackendFacts | None = None
-    jobs: Mapping[str, Job] = field(default_factory=dict)  # that it is attached for
-    instances: Mapping[str, Instance] = field(default_factory=dict)  # that it is attached to
-    wanted: bool = False  # a live run names it; looked up once it has been unused for long enough
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # the jobs of its attachments, by id
+    instances: Mapping[str, Instance] = field(default_factory=dict)  # the machines of its attachments, by id
+    wanted: bool = False  # a live run names it; read once it has been unused for long enough
 
     @property
     def unit(self) -> str:

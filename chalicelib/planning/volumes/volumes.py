@@ -1,9 +1,9 @@
-"""A volume's decisions: have it created or registered, keep it, and make sure that it is deleted when nobody wants it.
+"""A volume's decisions: create or register it, keep it, and make sure that it is deleted when it isn't needed any more.
 
-A volume is created as a machine is bought: the intent is committed with its `act_until`, only its committer acts until
-then, and the call is idempotent. Whatever a creation that failed may have left is removed, and a deletion is repeated
-until the provider says that nothing is left. An external volume is only forgotten. Nothing here touches a volume that
-is attached.
+A volume is created the way a machine is bought: the intent is committed with its `act_until`, only its committer acts
+until then, and the call is idempotent. Whatever a failed creation may have left is removed, and a deletion is repeated
+until the provider says that nothing is left. The record of an external volume is deleted, but never its disk. Nothing
+here deletes a volume that is attached.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.volumes.attachments import DiskAt, DiskNotMoved, conclude_move, tend
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 
-WAIT_UNUSED: Micros = MINUTE  # at least, so that a run that follows the volume, or another run, finds it there
-WAIT_DETACHED: Micros = MINUTE  # its attachments' ends wake a volume that is to be deleted; look again all the same
+WAIT_UNUSED: Micros = MINUTE  # the shortest `auto_cleanup_duration`: the next run must have time to claim the volume
+WAIT_DETACHED: Micros = MINUTE  # the end of an attachment wakes its volume; this is for wake-ups that are lost
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class CreateVolume(Effect):
 
 @dataclass(frozen=True)
 class RegisterVolume(Effect):
-    """Find the external volume that a committed `submitted` one stands for."""
+    """Look up the external volume of a committed `submitted` one."""
 
 
 @dataclass(frozen=True)
 class DescribeVolume(Effect):
-    """Ask what the provider knows about it."""
+    """Ask what the provider knows about the volume."""
 
 
 @dataclass(frozen=True)
 class DeleteVolume(Effect):
-    """Have all that there is of it deleted. Repeated until nothing is left."""
+    """Delete everything that the provider has of the volume. Repeated until nothing is left."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class VolumeMade(Outcome):
 
 @dataclass(frozen=True)
 class VolumeNotMade(Failed):
-    """It wasn't created, or wasn't found. The fields identify the attempt."""
+    """The volume wasn't created, or wasn't found. The fields identify the attempt."""
 
     epoch: int = 0
     act_until: Micros = 0
@@ -67,7 +67,7 @@ class VolumeNotMade(Failed):
 
 @dataclass(frozen=True)
 class DiskSeen(Outcome):
-    """The disk as the provider shows it; None: it knows no such disk, or not yet."""
+    """The disk as the provider describes it; None: it knows no such disk, or not yet."""
 
     epoch: int
     disk: ProviderDisk | None
@@ -75,11 +75,12 @@ class DiskSeen(Outcome):
 
 @dataclass(frozen=True)
 class DiskLeft(Outcome):
-    """After everything known or listed was asked to go: `going` says what is still there; empty: nothing."""
+    """What is left after the deletion of everything known or listed was requested. `going` describes it; empty: nothing
+    is left."""
 
     epoch: int
     began: Micros
-    open_until: Micros | None = None  # of a creation open at that time, which may have made something since
+    open_until: Micros | None = None  # `act_until` of a creation open at that time: it may have created something since
     going: str = ""
 
 
@@ -98,24 +99,24 @@ def may_begin(volume: Volume, effect: Effect, facts: BackendFacts, now: Micros) 
 
 
 def has_disk(volume: Volume) -> bool:
-    """One that failed has none, unless what it left is still being removed."""
+    """May the volume have a disk? A failed one has none, unless remains are still being removed."""
     return volume.status is not VolumeStatus.failed or volume.remains or bool(volume.attachments)
 
 
 def is_disk_of(volume: Volume, handle: Handle, region: str) -> bool:
-    """Of one whose registration has only begun, the claim decides."""
+    """Is this the disk of the volume? While a registration has only begun, its claim on the disk's id decides."""
     known = volume.handle.id if volume.handle else volume.external_id
     begun = volume.status is not VolumeStatus.submitted
     return begun and known == handle.id and volume.region == region and has_disk(volume)
 
 
 def unused_lifetime(volume: Volume) -> Micros | None:
-    """How long it stays while nobody uses it; None: for ever."""
+    """How long a volume is kept while no job uses it; None: for ever."""
     return None if volume.auto_cleanup_seconds is None else max(WAIT_UNUSED, volume.auto_cleanup_seconds * SECOND)
 
 
 def unused_until(volume: Volume) -> Micros | None:
-    """When it will have been unused long enough, unless somebody uses it before."""
+    """When the volume will be deleted unless a job uses it before; None: never."""
     stays = unused_lifetime(volume)
     if volume.status is not VolumeStatus.active or stays is None or volume.attachments:
         return None
@@ -140,7 +141,7 @@ def decide_volume(snapshot: VolumeSnapshot) -> Plan:
 
 
 def decide_disk(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
-    """What follows from the outcome of an effect. One that comes too late has no consequences."""
+    """Apply the outcome of an effect on the volume. One that comes too late has no consequences."""
     this = _VolumeOutcome(snapshot)
     if isinstance(outcome, DiskAt | DiskNotMoved):
         this.volume = conclude_move(snapshot, this.draft, this.volume, outcome)
@@ -187,7 +188,7 @@ class VolumePass:
         self.draft.act(effect(self.volume.unit, self.volume.backend, until, self.volume.project_id))
 
     def tend(self) -> None:
-        """What is next where it is attached."""
+        """Take the next step of each attachment."""
         self.volume, check_at = tend(self.snapshot, self.draft, self.volume)
         if check_at is not None:
             self._check_by(check_at)
@@ -221,7 +222,7 @@ class VolumePass:
         return True
 
     def _fail(self, reason: VolumeReason, message: str) -> None:
-        """What a creation may have left is removed; an external volume stays as it is."""
+        """Mark it as failed. What its creation may have left is removed; an external disk isn't touched."""
         remains = not self.volume.external
         due_at = self.now if remains else None
         self._move("failed", reason=reason, message=message[:500], remains=remains, deadline=None, due_at=due_at)
@@ -233,10 +234,10 @@ class VolumePass:
         unused, stays = unused_until(self.volume), unused_lifetime(self.volume) or 0
         if unused is not None and unused <= self.now and self.snapshot.wanted:
             check_at = self.now + min(stays, CHECK_ACTIVE_EVERY)
-            self._update(used_at=self.now, due_at=check_at)  # who waits for it finds it with its data
+            self._update(used_at=self.now, due_at=check_at)  # the run that names it needs its data
         elif unused is not None and unused <= self.now:
             self._move("delete", note=f"unused for {spoken(stays)}", due_at=self.now)
-        elif self.volume.external and self._due():  # no listing of ours shows it
+        elif self.volume.external and self._due():  # the sweep's listings don't show it
             self._update(due_at=self.now + CHECK_ACTIVE_EVERY)
             self._act(DescribeVolume, self.now + CHECK_ACTIVE_EVERY)
         else:
@@ -315,7 +316,8 @@ class _VolumeOutcome(VolumePass):
             self._ready(disk)
 
     def _confirm_existence(self, disk: ProviderDisk | None) -> None:
-        """Only the sweep asks for one of ours, after two listings without it. An external one is asked for twice."""
+        """Record whether an active volume still exists. A managed one is described only by the sweep, after two
+        listings without it; an external one must be missing twice."""
         since = self.volume.missing_since
         if disk is not None:
             if since is not None:
@@ -349,7 +351,7 @@ class _VolumeOutcome(VolumePass):
         self.draft.wake(f"queue/{self.volume.project_id}")
 
     def left(self, left: DiskLeft) -> None:
-        """Gone only if nothing is left and no unanswered creation can still be hiding something."""
+        """Finish the deletion only if nothing is left and no unanswered creation can still add something."""
         if self.volume.status is not VolumeStatus.deleting and not self.volume.remains:
             return
         if left.going:
@@ -362,7 +364,7 @@ class _VolumeOutcome(VolumePass):
             self._update(remains=False, act_until=None, due_at=None)
 
     def call_failed(self, failed: VolumeNotDone) -> None:
-        """Recorded once; it is due again anyway."""
+        """Record the failure once; the call is repeated when the volume is due."""
         if self.volume.deleted or failed.message == self.volume.message or self.volume.status is VolumeStatus.failed:
             return
         self._update(message=failed.message)
