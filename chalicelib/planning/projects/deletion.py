@@ -1,11 +1,11 @@
 """A deleted project's decisions: whatever still runs in it is stopped, and its fleets, volumes and gateways are
 deleted.
 
-Deleting a project in use is refused, so there is rarely anything to do: a run that was submitted at the same moment, or
-a deletion that crashed before it could be taken back. Machines that nobody can see must not run on. A submission's
-commit doesn't check that its project is still there, because every submission would pay for that; it looks afterwards,
-and stops its run. It may crash before that, so the looks here go on for as long as a call that saw the project may be
-under way.
+Deleting a project in use is refused, so there is rarely anything to do: stop a run that was submitted at the same
+moment, or finish a deletion that crashed before it could be undone. Machines that nobody can see must not keep running.
+The commit of a submission doesn't check that its project still exists, because every submission would pay for that. The
+submission checks afterwards and stops its run, but it may crash before. So passes go on here as long as a call that
+has read the project may be under way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chalicelib.planning.kernel.requests import delete_fleet, delete_gateway, de
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 
-CHECK_CLOSING_EVERY: Micros = MINUTE  # while something is left, or may still come
+CHECK_CLOSING_EVERY: Micros = MINUTE  # while something is left, or may still be added
 CALLS_LAST: Micros = 5 * MINUTE  # longer than any call
 
 
@@ -34,10 +34,10 @@ CALLS_LAST: Micros = 5 * MINUTE  # longer than any call
 class ClosingSnapshot:
     now: Micros
     closing: Closing
-    runs: tuple[Run, ...]  # that aren't finished
-    fleets: tuple[Fleet, ...]  # that aren't deleted
-    volumes: tuple[Volume, ...] = ()  # so too
-    gateways: tuple[Gateway, ...] = ()  # so too
+    runs: tuple[Run, ...]  # unfinished ones
+    fleets: tuple[Fleet, ...]  # undeleted ones, like the following
+    volumes: tuple[Volume, ...] = ()
+    gateways: tuple[Gateway, ...] = ()
 
     @property
     def unit(self) -> str:
@@ -55,7 +55,7 @@ class ClosingSnapshot:
 
 
 def decide_closing(snapshot: ClosingSnapshot) -> Plan:
-    """End what is left of the project, and look again until nothing is, and nothing can come."""
+    """End what is left of the project, until nothing is and nothing can be added."""
     closing, now = snapshot.closing, snapshot.now
     steps: list[Step] = []
     for run in snapshot.runs:

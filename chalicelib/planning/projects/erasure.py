@@ -1,4 +1,4 @@
-"""What may be erased: nothing that still runs, and nothing before its time."""
+"""Which records may be erased: none of anything that still runs, and none before its retention is over."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
 from chalicelib.domain.volumes import Volume
 
-RECORD_DELAY: Micros = DAY  # after which no record can be on its way to a blob any more, nor the rest to half a file
-UNUSED_DAYS = 1  # for an archive that no run was submitted with
-MOST_SUBMISSIONS = 100  # of each job of a live run, or of a whole service: every look at the run reads them all
+RECORD_DELAY: Micros = DAY  # by then a blob's record has been written, and an upload has ended
+UNUSED_DAYS = 1  # for an archive with which no run was submitted
+MOST_SUBMISSIONS = 100  # of each job of a live run, or of a whole service: every pass over the run reads them all
 
 
 def run_erasable(run: Run, jobs: Iterable[Job], retention: Retention, now: Micros) -> bool:
@@ -32,9 +32,9 @@ def logs_erasable(run: Run, jobs: Iterable[Job], retention: Retention, now: Micr
 
 
 def erasable_submissions(run: Run, jobs: Iterable[Job], retention: Retention, now: Micros) -> list[Job]:
-    """The jobs of a live run that ended so long ago that their logs may go, or that many others followed: each retry,
-    each scheduled start and each replica that comes by traffic adds some, as often as once a minute. The newest of each
-    place stays, and so does the last that had a machine, because retries count from it."""
+    """The jobs of a live run that may be erased: they ended so long ago that their logs may be erased, or many others
+    have followed. Each retry, each scheduled start and each replica that is scaled up adds some, up to one a minute.
+    The newest job of each slot stays, as does the last one that had a machine, because retries count from it."""
     if run.finished:
         return []
     newest: dict[tuple[int, int], str] = {}
@@ -52,7 +52,8 @@ def erasable_submissions(run: Run, jobs: Iterable[Job], retention: Retention, no
 
 
 def _followed(run: Run, ended: list[Job], latest: int) -> set[str]:
-    """Those that many others followed: at their own place or, since a service may have hundreds of these, anywhere."""
+    """The ids of jobs that many others have followed: in their own slot or, for a service, which may have hundreds of
+    slots, in any of them."""
     if run.scales:
         in_time = sorted(ended, key=lambda job: (job.submitted_at, job.submission_num))
         return {job.id for job in in_time[:-MOST_SUBMISSIONS]}
@@ -84,13 +85,13 @@ def archive_erasable(archive: Archive, retention: Retention, now: Micros) -> boo
 
 
 def is_settled(written_at: Micros, now: Micros) -> bool:
-    """Is a blob so old that the record which names it would be there by now? The record follows within seconds."""
+    """Is a blob so old that the record that names it must exist by now? It normally follows within seconds."""
     return written_at <= now - RECORD_DELAY
 
 
 def program_erasable(program: Program, live: Iterable[Instance], now: Micros) -> bool:
     """May an older agent program be deleted? Whenever a machine starts, it fetches the program that was the newest when
-    it was bought. That time is known only to the day, hence two extra days at both ends."""
+    the machine was bought. Releases are known only to the day, hence two additional days at both ends."""
     unsure = 2 * DAY
     first, last = program.first_at - unsure, program.last_at + unsure
     asked = any(machine.created_at <= last and (machine.started_at or now) >= first for machine in live)
@@ -98,7 +99,7 @@ def program_erasable(program: Program, live: Iterable[Instance], now: Micros) ->
 
 
 def project_erasable(closing: Closing, project: Project, retention: Retention, now: Micros) -> bool:
-    """May what is left of a deleted project be erased? Its closing is due while anything of it runs."""
+    """May the records of a deleted project be erased? Its closing is due as long as anything of it runs."""
     over = project.deleted and closing.due_at is None and not closing.erased
     return over and closing.began_at <= now - retention.deleted * DAY
 

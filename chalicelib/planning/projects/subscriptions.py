@@ -1,9 +1,9 @@
-"""What becomes of a subscription when a delivery succeeds or fails.
+"""State changes of a subscription when a delivery succeeds or fails.
 
 Events are delivered one at a time and in order, so one that fails holds up those behind it, and none is skipped. It is
 tried again after pauses that double, or later if the receiver asks for that. After the last attempt, about half a day
-later, the subscription is dead: it keeps its place, shows why in `dstack server info`, and goes on when the server
-starts again or its settings change.
+later, the subscription is dead: it keeps its position, shows why in `dstack server info`, and continues when the server
+is restarted or its settings change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from chalicelib.domain.instants import DAY, HOUR, SECOND, Micros
 from chalicelib.domain.subscriptions import Subscription
 
 FIRST_PAUSE, LONGEST_PAUSE = 2 * SECOND, HOUR
-LONGEST_WAIT = DAY  # that a receiver can ask for
+LONGEST_WAIT = DAY  # the longest pause that a receiver can ask for
 MOST = 20  # attempts
 LONGEST_ERROR = 500  # characters
 
@@ -22,17 +22,17 @@ def due(subscription: Subscription, now: Micros) -> bool:
 
 
 def delivered(subscription: Subscription) -> Subscription:
-    """One more event of the record behind the cursor."""
+    """Count one more event of the record after the cursor as delivered."""
     return subscription.with_(within=subscription.within + 1, failures=0, retry_at=None, error="")
 
 
 def passed(subscription: Subscription, place: int) -> Subscription:
-    """Everything up to this place is settled."""
+    """Move the cursor: everything up to this place is settled."""
     return subscription.with_(cursor=place, within=0)
 
 
 def failed(subscription: Subscription, now: Micros, error: str, wait: Micros = 0) -> Subscription:
-    """`wait`: how long the receiver asks us to leave it alone; it is no reason to come sooner."""
+    """Schedule the next attempt. `wait`: the pause that the receiver asks for; it never shortens ours."""
     failures = subscription.failures + 1
     pause = max(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1)), min(wait, LONGEST_WAIT))
     dead = failures >= MOST
@@ -42,5 +42,5 @@ def failed(subscription: Subscription, now: Micros, error: str, wait: Micros = 0
 
 
 def restarted(subscription: Subscription) -> Subscription:
-    """The server has started, or the settings have changed: whatever failed may succeed now."""
+    """Clear failures, because the server has been restarted or the settings have changed."""
     return subscription.with_(failures=0, retry_at=None, dead=False)

@@ -1,4 +1,4 @@
-"""A run's part in the starts of its gangs: what their executions are told, and what follows when one gives up."""
+"""Executions that start gangs: the answers to their requests, and the end of an attempt that one gives up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chalicelib.planning.runs.snapshot import RunSnapshot
 
 
 def at_stage(this: RunPass) -> str:
-    """Which stage a start is at, for people; empty if no node waits for the others any more."""
+    """The stage that a start has reached, for people; empty if no node waits for the others any more."""
     for gang in this.snapshot.gangs:
         at = stage(gang, this.instances) if gang.status is not GangStatus.starting else None
         if at is not None:
@@ -30,12 +30,12 @@ def at_stage(this: RunPass) -> str:
 
 
 def gang_of(snapshot: RunSnapshot, start: GangStart) -> Gang | None:
-    """The gang of that attempt, unless it is over or at another attempt."""
+    """The gang of this attempt; None if the gang is gone or at another attempt."""
     return next((gang for gang in snapshot.gangs if GangStart.of(gang) == start), None)
 
 
 def start_answer(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> StepAnswer:
-    """What the gang says about that stage."""
+    """The answer to a state's request, according to the gang's record."""
     gang = gang_of(snapshot, start)
     return _ended() if gang is None and not call.undo else _stage_answer(gang, snapshot.instances, call)
 
@@ -58,7 +58,7 @@ def _stage_answer(gang: Gang | None, instances: Mapping[str, Instance], call: St
 
 
 def await_stage(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
-    """Keep the token of a state that has to wait."""
+    """Store the token of a state that has to wait."""
     gang = gang_of(snapshot, start)
     if gang is None or not call.token or start_answer(snapshot, start, call).settled:
         return Plan()
@@ -68,7 +68,7 @@ def await_stage(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan
 
 
 def answer_executions(this: RunPass) -> None:
-    """Send the callbacks of stages that are over, and of attempts."""
+    """Send the callbacks of stages and attempts that are over."""
     for gang in this.snapshot.gangs:
         if gang.token:
             answer = _stage_answer(gang, this.instances, StepCall(gang.awaits))
@@ -79,7 +79,7 @@ def answer_executions(this: RunPass) -> None:
 
 
 def give_up(snapshot: RunSnapshot, start: GangStart, call: StepCall) -> Plan:
-    """End the attempt, as any failure of a node does, because its execution has given it up."""
+    """End an attempt that its execution has given up, as any failure of a node would."""
     gang, this = gang_of(snapshot, start), RunPass(snapshot)
     lead = this.jobs.get(gang_lead(gang)) if gang is not None and gang.holds else None
     if gang is None or lead is None or lead.finished or lead.status is JobStatus.terminating:

@@ -1,10 +1,10 @@
-"""How the nodes of a task start together: the run's part, once every place is reserved.
+"""How the nodes of a task start together, once every place is reserved: the run's decisions.
 
-A gang that is sealed waits until every node has an address (the barrier). Then the addresses are published, and the
-jobs are released in `startup_order`: a job gets its place, and its agent its task, only then. The volumes are attached
-from the seal on; if one is lost before the barrier, the attempt begins again. All of it goes on from
-what is stored, so a process that dies in between is followed by another. Whatever ends the attempt first undoes the
-gang, which gives back the places of jobs that weren't released; the others give theirs back when they end.
+A sealed gang waits until every node has an address (the barrier). Then the addresses are published, and the jobs are
+released in `startup_order`: only then does a job get its place, and its agent the task. The volumes are attached from
+the seal on; if one is lost before the barrier, the attempt starts again. Every step continues from what is stored, so
+another process can take over from one that dies. Whatever ends the attempt undoes the gang first, which frees the
+places of jobs that weren't released; the others free theirs when they end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STARTED = (JobStatus.running, JobStatus.terminating)
 
 
 def settle(this: RunPass) -> list[Step]:
-    """What must be committed about the run's gangs before anything else is decided about it."""
+    """The steps about the run's gangs, which are committed before anything else is decided about the run."""
     for gang in this.snapshot.gangs:
         if steps := list(_settled(this, gang)):
             return steps
@@ -65,7 +65,7 @@ def _settled(this: RunPass, gang: Gang) -> Iterator[Step]:
 
 
 def await_nodes(this: RunPass) -> None:
-    """End the attempt if a node can't come any more, or hasn't in time."""
+    """End the attempt if a node can't join any more, or hasn't in time."""
     for gang in this.snapshot.gangs:
         if gang.status is GangStatus.sealed:
             for job, place in zip(members(this, gang), gang.places, strict=True):
@@ -77,7 +77,7 @@ def await_nodes(this: RunPass) -> None:
 
 
 def holds(this: RunPass) -> bool:
-    """Are there places to be given back before the run may end?"""
+    """Are there places to free before the run may end?"""
     return any(gang.holds for gang in this.snapshot.gangs)
 
 
@@ -88,7 +88,7 @@ def members(this: RunPass, gang: Gang) -> list[Job]:
 
 
 def _over(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> bool:
-    """Is the attempt over, or out of time to seal?"""
+    """Has the attempt ended, or run out of time to be sealed?"""
     if this.run.status in (RunStatus.terminating, RunStatus.pending):
         return True
     late = gang.status is GangStatus.gathering and gang.until is not None and this.now >= gang.until
@@ -96,7 +96,8 @@ def _over(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> bool:
 
 
 def _must_restart(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> bool:
-    """Is a place lost before all were reserved, or one whose purchase was refused? Then the attempt goes on without."""
+    """Was a place lost before all were reserved, or the purchase of one refused? Then the attempt goes on without
+    it."""
     if gang.status not in (GangStatus.gathering, GangStatus.sealed):
         return False
     for job, place in zip(jobs, gang.places, strict=False):
@@ -141,7 +142,7 @@ def _why_never_ready(this: RunPass, gang: Gang, place: str) -> str:
 
 
 def _first_wave(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
-    """Those that start first."""
+    """The jobs that start first."""
     order = this.snapshot.run_spec.configuration.startup_order
     if order == "master-first":
         return [job for job in jobs if job.job_num == 0]
@@ -154,7 +155,7 @@ def _second_wave(this: RunPass, jobs: Sequence[Job]) -> list[Job]:
 
 
 def _volumes(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volume]] | None:
-    """The volumes that each node was given with its place; None: one of them is gone."""
+    """The volumes that each node got with its place, by job id; None: one of them is gone."""
     found: dict[str, list[Volume]] = {}
     for job, place in zip(jobs, gang.places, strict=True):
         names = named_volumes(this.starting[job.slot].volumes)
@@ -170,7 +171,7 @@ def _volumes(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[V
 
 
 def _release(this: RunPass, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, list[Volume]]) -> Iterator[Step]:
-    """Publish the addresses and let the next jobs go, some at a time; the gang moves on with the last of them."""
+    """Publish the addresses and start the next jobs, in chunks; the gang moves on with the last of them."""
     where = [this.instances[place] for place in gang.places]
     if gang.status is GangStatus.sealed:
         gang = gang.with_(addresses=tuple(map(address_of, where)), gpus=tuple(map(gpus_of, where)))
@@ -210,8 +211,8 @@ def _start_job(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounte
 
 
 def _undo(this: RunPass, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
-    """Undo the gang, so that nobody can seal it, and take its claims off the machines and volumes, some at a time.
-    `again`: its first node's job goes back to the queue."""
+    """Undo the gang, so that no pass can seal it, and remove its claims on machines and volumes, in chunks. `again`:
+    the first node's job returns to the queue."""
     placed = {job.id for job in jobs if job.assignment is not None}
     waiting = {job.id for job in jobs if job.id not in placed}
     places, volumes = gang.places, dict(this.snapshot.named)

@@ -1,5 +1,5 @@
-"""What no plan may do to runs: an ended job never changes again, no group of a service has more replicas than it should
-and one more, and none comes for a group that is not there.
+"""Invariants of plans that change runs: an ended job never changes again, no group of a service has more than one
+replica too many, and none is added to a group that doesn't exist.
 """
 
 from __future__ import annotations

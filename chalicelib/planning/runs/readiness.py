@@ -1,8 +1,8 @@
-"""When a replica may get requests: it runs, something listens on its port, and each of its probes has succeeded as
-often in a row as it should. Once ready it stays so: a probe that fails later is shown, and costs no replica its place.
+"""When a replica may get requests: it runs, something listens on its port, and each of its probes has succeeded
+`ready_after` times in a row. Once ready, it stays ready: a probe that fails later is shown, but ends no replica.
 
-What is counted comes from its agent, no further than it matters, so that a replica at work causes no writes. An agent
-of an earlier version looks at neither ports nor probes: there a replica is ready once it runs.
+The agent reports the counts, which are capped where they no longer matter, so that a working replica causes no writes.
+An agent of an earlier version checks neither ports nor probes; its replicas are ready once they run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.domain.reports import TaskReport
 
 
 def apply_report(job: Job, spec: JobSpec, report: TaskReport, now: Micros) -> Job:
-    """A running replica after its agent's report; the same one if that says nothing new."""
+    """A running replica after its agent's report; the same object if nothing changes."""
     changes: dict[str, Any] = {"probes": _streaks(job, spec, report)}
     if report.listens and not job.listens:
         changes["listens"] = True

@@ -1,4 +1,4 @@
-"""What a plan says beside its offers: rules that surprise people, and what they will miss once something fails."""
+"""Remarks that a plan shows beside its offers: rules that surprise people, and settings that they may miss later."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _NO_HTTPS = (
 def remarks(
     config: RunConfiguration, jobs: Iterable[tuple[JobSpec, Sequence[Offer]]], gateway: Gateway | None = None
 ) -> Iterator[str]:
-    """`config` has its profile merged in. `jobs`: those that differ, with what they are offered. `gateway`: a
-    service's, if it has one."""
+    """The remarks on a run. `config` has its profile merged in. `jobs`: one of each kind, with its offers. `gateway`:
+    the service's, if it has one."""
     found = [text for spec, offers in jobs for text in (*_disks(spec, offers), *_policy(spec, offers))]
     if isinstance(config, ServiceConfiguration):
         found += [_RETRY] if _ends_with_replica(config) else []
@@ -56,7 +56,7 @@ def of_gateway(config: GatewayConfiguration) -> Iterator[str]:
 
 
 def _in_the_open(config: ServiceConfiguration, gateway: Gateway) -> Iterator[str]:
-    """That a gateway takes no token over plain http, unless it comes from its own machine."""
+    """A gateway accepts no token over plain http, unless it comes from its own machine."""
     if gateway.https_port is None:
         yield _NO_CERTIFICATE.format(name=gateway.name)
     elif config.https is False:
@@ -64,13 +64,14 @@ def _in_the_open(config: ServiceConfiguration, gateway: Gateway) -> Iterator[str
 
 
 def _ends_with_replica(config: ServiceConfiguration) -> bool:
-    """Does the end of one replica end others, which `retry` would prevent? It doesn't go with every router."""
+    """Does the failure of one replica end the others, although `retry` could prevent that? Not every router allows
+    `retry`."""
     several = sum(count.max or 0 for count in groups_of(config).values()) > 1
     return several and config.retry is None and discovery(config) is None
 
 
 def _disks(spec: JobSpec, offers: Iterable[Offer]) -> Iterator[str]:
-    """That machines are offered which have less than the requirements shown above them."""
+    """Some of the offered machines have smaller disks than the requirements shown above them."""
     asked = spec.requirements.resources
     if asked.disk is None or disk_wanted(asked, provisioned=False) is not None:
         return

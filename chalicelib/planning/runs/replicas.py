@@ -1,9 +1,8 @@
 """Replicas and retry. A run consists of replicas: single nodes, or gangs of nodes that start and end together.
 
-Each replica has its own submissions, back-off, and time since which it has been failing. When a job of a replica fails
-and retry covers it, the replica's other jobs end at once; when all of them have left their machines, the replica waits
-out its back-off and is resubmitted whole. Other replicas are unaffected. A failure that retry doesn't cover ends the
-run.
+Each replica has its own submissions and back-off. When a job of a replica fails and `retry` covers the failure, the
+replica's other jobs end at once; when all of them have left their machines, the replica waits for its back-off and is
+resubmitted as a whole. Other replicas are unaffected. A failure that `retry` doesn't cover ends the run.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Replica:
 
     @property
     def waiting(self) -> Micros | None:
-        """When it will be resubmitted, if it waits for that."""
+        """When it will be resubmitted; None: it doesn't wait for that."""
         return None if self.retry is None else self.retry.resume_at
 
     @property
@@ -48,7 +47,7 @@ class Replica:
 
     @property
     def failures(self) -> list[Job]:
-        """The jobs that failed themselves, not those that ended because another failed."""
+        """The jobs that failed themselves, without those that ended because another one failed."""
         return [job for job in self.jobs if ended(job) and _outcome(job) != "done" and not job.ended_with_replica]
 
 
@@ -78,8 +77,8 @@ def refusal(this: RunPass, replica: Replica, job: Job) -> RunReason | None:
 
 
 def _failing_since(this: RunPass, replica: Replica) -> Micros:
-    """The last time it had a machine, else when the run was submitted, or started by its schedule; of a service, when
-    this replica was first asked for."""
+    """Since when a replica has been failing: since it last had a machine, or since the run was submitted or started by
+    its schedule. For a service, since the replica was first requested."""
     since = this.run.triggered_at or this.run.submitted_at
     if this.run.scales:
         since = max(since, _first_requested(replica))
@@ -88,14 +87,15 @@ def _failing_since(this: RunPass, replica: Replica) -> Micros:
 
 
 def _first_requested(replica: Replica) -> Micros:
-    """Its number may have been another's before, which wasn't wanted any more: only the retries since count."""
+    """When this replica was first requested. An earlier replica, which was removed, may have had its number: only the
+    retries since then count."""
     attempts = 0 if replica.retry is None else replica.retry.attempt
     first = max(job.submission_num for job in replica.submissions) - attempts
     return min(job.submitted_at for job in replica.submissions if job.submission_num >= first)
 
 
 def retire(this: RunPass, replica: Replica) -> None:
-    """End the jobs of a replica that will be retried; once all have left their machines, it waits."""
+    """End the jobs of a replica that will be retried. Once all have left their machines, the back-off begins."""
     for job in replica.live:
         ending = end(this, job, JobReason.terminated_by_server, "to be resubmitted")
         this.update_job(ending.with_(ended_with_replica=True))
@@ -108,7 +108,7 @@ def retire(this: RunPass, replica: Replica) -> None:
 
 
 def save_retry(this: RunPass, retry: ReplicaRetry) -> None:
-    """Keep what is known of a replica that failed."""
+    """Store the retry of a failed replica in the run."""
     others = (other for other in this.run.retries if other.replica != retry.replica)
     this.run = this.run.with_(retries=(*others, retry))
     this.draft.save(this.run)
@@ -118,9 +118,9 @@ def save_retry(this: RunPass, retry: ReplicaRetry) -> None:
 
 
 def resubmit(this: RunPass, replica: Replica) -> None:
-    """Submit every job of the replica again. The count of attempts is kept until it has a place."""
+    """Submit every job of the replica again. The count of attempts stays until the replica has a place."""
     nums = {job.submission_num for job in replica.jobs}
-    num = max(nums) + (len(nums) == 1)  # else a commit in parts was cut short: the rest follows
+    num = max(nums) + (len(nums) == 1)  # otherwise a commit in parts was interrupted: the missing jobs follow
     for old in replica.jobs:
         if old.submission_num < num:
             submit(this, old.slot, num, old.replica_group)
@@ -129,7 +129,7 @@ def resubmit(this: RunPass, replica: Replica) -> None:
 
 
 def submit_all(this: RunPass, since: Micros) -> None:
-    """Submit every job anew, but for those that were since then: a commit in parts may have been cut short."""
+    """Submit every job anew, except those submitted since then: a commit in parts may have been interrupted."""
     latest = {job.slot: job for job in this.latest()}
     for slot, spec in this.starting.items():
         last = latest.get(slot)
@@ -138,7 +138,7 @@ def submit_all(this: RunPass, since: Micros) -> None:
 
 
 def complete(this: RunPass) -> None:
-    """Submit the nodes of a new run that its user's own commit had no room for."""
+    """Submit those nodes of a new run for which the commit of its submission had no room."""
     if this.run.status != RunStatus.submitted or this.run.scales:
         return
     there = {job.slot for job in this.jobs.values()}
@@ -149,7 +149,7 @@ def complete(this: RunPass) -> None:
 
 
 def submit(this: RunPass, slot: tuple[int, int], num: int, group: str, *, anew: bool = False) -> None:
-    """Submit a job for the first time, or again. `anew`: the number was another's before."""
+    """Submit a job for the first time, or again. `anew`: its number belonged to another replica before."""
     replica_num, job_num = slot
     job = Job(
         id=job_id(this.run, replica_num, job_num, num),
@@ -183,12 +183,12 @@ def job_id(run: Run, replica_num: int, job_num: int, submission_num: int) -> str
 
 
 def ended(job: Job) -> bool:
-    """It has ended, or is about to."""
+    """Has the job ended, or is it terminating?"""
     return job.finished or job.status == JobStatus.terminating
 
 
 def was_removed(job: Job) -> bool:
-    """It was scaled down, or ended by itself while it was to be."""
+    """Was the job scaled down, or did it end by itself while it was being drained?"""
     return ended(job) and (job.reason is JobReason.scaled_down or job.draining_at is not None)
 
 
@@ -197,6 +197,6 @@ def _outcome(job: Job) -> str:
 
 
 def end_text(job: Job) -> str:
-    """Why a job ended, in words."""
+    """Why a job ended, as a sentence."""
     assert job.reason is not None, "none ends without"
     return job.message or f"{job.name} {short_text(job.reason, job.exit_status) or job.reason.value.replace('_', ' ')}"

@@ -1,20 +1,19 @@
-"""What to create and what to stop so that a group of a service has as many replicas as it should, of the version that
-it should have.
+"""Which replicas to create and which to stop, so that a group of a service gets to its desired number and version.
 
-`scaling` says how many; here each pass goes one step towards that, from what there is, so that a pass may be repeated
-or lost. A new version comes one replica at a time:
+`scaling` decides the number. Each pass takes one step towards it from the current state, so a pass may be repeated or
+lost. A new version is rolled out one replica at a time:
 
-1. One replica more than asked is created (the surge), and nothing else until nobody of the group is leaving any more.
-2. Once it gets requests, one of the old version goes. So never do fewer get requests than asked.
-3. A replica that gets requests is drained first: no new ones go to it, and it is stopped when each door has let it go,
-   or when its time is up. One that gets none is stopped at once.
-4. If a replica of the new version fails for good while old ones serve, nothing more is changed: they go on, and the run
-   says why. Applying again makes another version, and the rollout goes on.
-5. A group that is no longer there only shrinks. While it stands in for others, their failures are those of a new
-   version.
+1. One replica more than desired is created (the surge), and no other until no replica of the group is leaving any more.
+2. Once the new replica gets requests, one of the old version goes. So at no time do fewer than desired get requests.
+3. A replica that gets requests is drained first: it gets no new ones, and is stopped when every door has released it,
+   or after a time limit. One that gets no requests is stopped at once.
+4. If a replica of the new version fails for good while old ones serve, the rollout stops: they stay, and the run says
+   why. The next apply makes another version, with which the rollout continues.
+5. A group that was removed from the configuration only shrinks. While its replicas serve in place of others, failures
+   of those are treated as failures of a new version.
 
-Who goes first: the old version before the new, those that matter least before those that get requests, high numbers
-before low. Who comes: the numbers of replicas that have ended, then numbers that nobody had.
+Replicas are removed in this order: the old version before the new, those without requests before those that get them,
+high numbers before low. New ones reuse the numbers of replicas that have ended before they get fresh numbers.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.job_specs import ProbeSpec
 from chalicelib.domain.services import BUCKET, Traffic
 
-DRAIN: Micros = MINUTE  # the longest that a replica is waited for which should go …
-UNKNOWN: Micros = 2 * BUCKET  # … and where no door has reported the service: one with a request does within a bucket
-TO_LOAD: Micros = 20 * MINUTE  # how long an application may load before it is said to be late
+DRAIN: Micros = MINUTE  # the longest that a replica is drained
+UNKNOWN: Micros = 2 * BUCKET  # the same if no door has reported the service: one with a request does within a bucket
+TO_LOAD: Micros = 20 * MINUTE  # how long an application may load before it counts as late
 
 
 class Standing(IntEnum):
@@ -57,7 +56,7 @@ class LiveReplica:
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Whoever comes first goes first."""
+        """The sort key of removal: the lowest goes first."""
         return (self.current, int(self.standing), -self.num)
 
 
@@ -68,17 +67,17 @@ class LiveGroup:
     leaving: int = 0  # replicas that are stopping
     failed: bool = False  # a replica of the new version has failed and isn't retried
     free: Sequence[int] = ()  # numbers of replicas that have ended
-    stood_in: bool = False  # replicas of a group that is no longer there get its requests
-    former: bool = False  # it is no longer there itself: it only shrinks
+    stood_in: bool = False  # replicas of a removed group get its requests
+    former: bool = False  # the group itself was removed from the configuration: it only shrinks
 
 
 @dataclass(frozen=True)
 class RolloutSteps:
     create: int = 0  # how many
-    revive: tuple[int, ...] = ()  # numbers that are used again; these count among the created
+    revive: tuple[int, ...] = ()  # numbers that are reused, for some of those created
     drain: tuple[int, ...] = ()
     stop: tuple[int, ...] = ()
-    held: bool = False  # the new version doesn't work, so the old one stays
+    held: bool = False  # the rollout has stopped, because the new version doesn't work
 
 
 def roll(group: LiveGroup) -> RolloutSteps:
@@ -105,7 +104,7 @@ def roll(group: LiveGroup) -> RolloutSteps:
 
 
 def _going(desired: int, worst_first: Sequence[LiveReplica], held: bool) -> list[LiveReplica]:
-    """Who is too many. Of those that get requests, as many stay as are asked for, whatever their version."""
+    """The replicas to remove. Of those that get requests, the desired number stays, whatever their version."""
     there, serving = len(worst_first), sum(member.serves for member in worst_first)
     most = desired + any(not member.current for member in worst_first)  # with the surge
     going = []
@@ -119,7 +118,7 @@ def _going(desired: int, worst_first: Sequence[LiveReplica], held: bool) -> list
 
 
 def is_drained(job_id: str, since: Micros, patience: Micros, traffic: Iterable[Traffic], now: Micros) -> bool:
-    """May a draining job be stopped? `patience`: how long it may take to stop, if the user said so."""
+    """May a draining job be stopped? `patience`: how long it may take to stop, if the user has set that."""
     doors = list(traffic)
     if now >= drained_by(since, patience):
         return True
@@ -131,7 +130,7 @@ def drained_by(since: Micros, patience: Micros) -> Micros:
 
 
 def ready_by(probes: Iterable[ProbeSpec], running_at: Micros) -> Micros:
-    """When a replica that still gets no requests is late: its application has loaded, and each probe has had twice the
-    time that it needs."""
+    """When a replica that gets no requests yet counts as late: after the time to load, and twice the time that its
+    slowest probe needs."""
     longest = max((probe.ready_after * (probe.timeout + probe.interval) for probe in probes), default=0)
     return running_at + TO_LOAD + 2 * longest * SECOND

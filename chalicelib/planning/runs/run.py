@@ -1,7 +1,7 @@
 """A run's decisions: the status that follows from its jobs, and its end.
 
-A pass works down one list: jobs that a time-out or a lost machine ends; jobs that the user or the run's own end stops;
-jobs that become final; what all this means for each replica and for the run. Everything decided in one pass is one
+A pass handles, in this order: jobs that a time-out or a lost machine ends; jobs that the user or the run's own end
+stops; jobs that become final; and what follows for each replica and for the run. Everything decided in one pass is one
 step, so nobody sees a final job that still holds its place, or a finished run with a live job.
 """
 
@@ -28,7 +28,8 @@ from chalicelib.planning.runs.timeouts import check_job
 
 
 def decide_run(snapshot: RunSnapshot) -> Plan:
-    """The next step of one run. Its gangs come first, alone: what follows is decided once that is committed."""
+    """The next step of one run. Steps of its gangs come first and alone; everything else is decided after their
+    commit."""
     if snapshot.run.finished:
         return Plan()
     this = RunPass(snapshot)
@@ -50,7 +51,7 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
 
 
 def _queue(this: RunPass) -> None:
-    """Jobs that no pass has seen since their run was submitted, because the wake-up was lost."""
+    """Queue jobs that no pass has seen since their run was submitted, because the wake-up was lost."""
     if this.run.due_at is None or this.now < this.run.due_at:
         return
     for job in this.latest():
@@ -75,7 +76,8 @@ def _judge(this: RunPass) -> None:
 
 
 def _resume(this: RunPass) -> None:
-    """Resume a paused run when its first waiting replica is due, while others may keep waiting, or by its schedule."""
+    """Resume a paused run at its scheduled start, or when its first waiting replica is due, while others may keep
+    waiting."""
     if this.run.resume_at is None or this.now < this.run.resume_at:
         return
     if this.run.next_start is not None:
@@ -86,7 +88,7 @@ def _resume(this: RunPass) -> None:
 
 
 def _fold(this: RunPass) -> None:
-    """What follows for the run: its end, a retry of some replicas, or a status."""
+    """Derive what follows for the run from its replicas: its end, a retry of some of them, or a status."""
     parts = replicas(this)
     failing = [part for part in parts if part.failures and part.waiting is None]
     verdicts = [(refusal(this, part, job), job) for part in failing for job in part.failures]
@@ -124,8 +126,8 @@ def _submit_due(this: RunPass) -> None:
 
 
 def _schedule(this: RunPass) -> Micros | None:
-    """Clear the due times of jobs (the run's own covers them) and move the run's on. One that comes too early stays,
-    even if the run changes: one more pass costs less than to move it each time."""
+    """Clear the due times of jobs, which the run's covers, and set the run's. An earlier one stays, even if the run
+    changes: an additional pass costs less than moving it each time."""
     for job in list(this.jobs.values()):
         if job.due_at is not None and job.due_at <= this.now and not job.queued:
             this.update_job(job.with_(due_at=None))
@@ -138,7 +140,7 @@ def _schedule(this: RunPass) -> Micros | None:
     if this.run.status != RunStatus.terminating:
         for resume_at in (this.run.resume_at, *(retry.resume_at for retry in this.run.retries)):
             this.check_by(resume_at)
-    if this.run.next_start is not None:  # nothing can happen before: whoever stops the run sets another time
+    if this.run.next_start is not None:  # nothing can happen before; a stop of the run sets another time
         patience = this.run.next_start - this.now
     wanted = max(min([*this.deadlines, this.now + patience]), this.now + 1)
     current = this.run.due_at

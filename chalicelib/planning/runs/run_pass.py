@@ -16,14 +16,14 @@ from chalicelib.planning.runs.snapshot import RunSnapshot
 class RunPass:
     def __init__(self, snapshot: RunSnapshot) -> None:
         self.snapshot, self.now, self.run = snapshot, snapshot.now, snapshot.run
-        self.draft = Draft(snapshot.now, snapshot.run.ended_by)  # what follows from a stop is the doing of who asked
+        self.draft = Draft(snapshot.now, snapshot.run.ended_by)  # consequences of a stop are attributed to its user
         self.jobs = {job.id: job for job in snapshot.jobs}
         self.instances = dict(snapshot.instances)
         self.deadlines: list[Micros] = []
 
     @cached_property
     def starting(self) -> dict[tuple[int, int], JobSpec]:
-        """What a start of the run submits."""
+        """The specs of the jobs that a start of the run submits, by slot."""
         run, specs = self.snapshot.run, self.snapshot.job_specs
         starting = first_replicas(specs, run.scales) if run.scales else specs
         return {(spec.replica_num, spec.job_num): spec for spec in starting}
@@ -46,7 +46,7 @@ class RunPass:
         return self.instances.get(instance_id), self.snapshot.presences.get(instance_id)
 
     def check_by(self, deadline: Micros | None) -> None:
-        """The next pass has to come by then, if there is such a time."""
+        """Have the next pass run by this deadline, if there is one."""
         if deadline is not None:
             self.deadlines.append(deadline)
 

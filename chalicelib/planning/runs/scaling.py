@@ -1,21 +1,19 @@
-"""How many replicas a group of a service should have, by what its doors have seen.
+"""How many replicas a group of a service should have, according to the traffic that its doors report.
 
-The rules, in the order in which they are asked:
+The rules, in order:
 
-1. The bounds of `replicas` always hold, at once. A fixed number is a range of one.
-2. Nothing seen, nothing changed: while one that was busy is silent, the count stays. No door has anything to report
-   before the first request, so without reports the fewest are enough, once the replicas have been ready for a window.
-3. What is wanted is the load over the window divided by `target`, rounded up. The load of `rps` is requests a second;
-   that of `queue` is the requests that are under way, held at a door, or waiting inside a model server, on average.
-4. The last replica goes only after a whole window without a request, with nothing under way.
-5. From zero at once. Otherwise more replicas come `scale_up_delay` after the last change, and fewer
-   `scale_down_delay` after it.
-6. A sudden rise of `queue` doesn't wait: if a tenth of the window alone asks for twice the ready replicas or more, they
-   come now, and none leave for a whole window. Doors count in buckets of ten seconds, so that tenth is at least one
-   bucket, and whole ones.
+1. The bounds of `replicas` always apply, at once. A fixed number is a range of one. 2. Without reports nothing changes:
+while a door that was busy is silent, the count stays. Before the first request no door has anything to report, so the
+minimum is enough once the replicas have been ready for a window. 3. The desired number is the load over the window
+divided by `target`, rounded up. The load of `rps` is requests a second; that of `queue` is the average number of
+requests under way, held at a door, or waiting inside a model server. 4. The last replica is removed only after a full
+window without a request and with nothing under way. 5. Scaling from zero is immediate. Otherwise replicas are added
+`scale_up_delay` after the last change, and removed `scale_down_delay` after it. 6. A sudden rise of `queue` is handled
+at once: if the last tenth of the window alone calls for at least twice the ready replicas, they are added now, and none
+is removed for a full window. Doors count in buckets of ten seconds, so the tenth is rounded up to full buckets.
 
-A window ends where a door's knowledge does: at its last report, or now if it was quiet then. A bucket that lies partly
-in the window counts for that part. All doors are added up.
+A door's window ends at its last report, or now if it was quiet then. A bucket that lies partly in the window counts for
+that part. The load is the sum over all doors.
 """
 
 from __future__ import annotations
@@ -29,31 +27,31 @@ from chalicelib.domain.services import BUCKET, HISTORY, STALE, Scale, Traffic
 from chalicelib.domain.specs.services import ScalingSpec
 
 WINDOW = 60  # seconds, unless `scaling.window` is set
-_CRUMB = 1e-9  # of a replica: what arithmetic may add to a load that fits exactly
+_CRUMB = 1e-9  # of a replica: the rounding error of a load that fits exactly
 
 
 @dataclass(frozen=True)
 class GroupState:
-    """The group's replicas, as far as they matter here."""
+    """The state of a group's replicas."""
 
     ready: int = 0
-    waiting: int = 0  # requests inside their model servers that wait for their turn
-    since: Micros | None = None  # since when as many are ready; None: not all of them are
+    waiting: int = 0  # requests that wait inside their model servers
+    since: Micros | None = None  # since when all replicas have been ready; None: not all of them are
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What to do: the new count, why (which doesn't repeat it), and when to ask again though nothing happens."""
+    """A scaling decision: the new count, why (without the count), and when to check again if nothing happens."""
 
     desired: int
     why: str
     check_at: Micros | None = None
-    wanted: int | None = None  # if that has to wait
+    wanted: int | None = None  # the count that the load calls for, if it has to wait for a delay
     panic_until: Micros | None = None
     stale: bool = False
 
     def after(self, before: Scale, now: Micros) -> Scale:
-        """The state to keep. It stays as it was unless something was decided: figures alone change all the time."""
+        """The state to store; the same as before unless a decision changed, because the measured load always does."""
         decided = (self.desired, self.wanted, self.panic_until, self.stale)
         if before.why and decided == (before.desired, before.wanted, before.panic_until, before.stale):
             return before
@@ -121,7 +119,7 @@ def _never_called(
 def _delay(
     spec: ScalingSpec, current: int, wanted: int, state: Scale, panic_until: Micros | None, now: Micros
 ) -> tuple[Micros | None, str]:
-    """Until when a change has to wait, and for what; None: it needn't, or there is none."""
+    """Until when a change has to wait, and because of what; None: it needn't wait, or there is no change."""
     if current in (wanted, 0):
         return None, ""
     if wanted > current:
@@ -146,8 +144,8 @@ def _check_at(
     panic_until: Micros | None,
     now: Micros,
 ) -> Micros | None:
-    """When the answer may be another though no door reports: a busy one may have fallen silent, and at quiet ones the
-    window empties, so that replicas may leave."""
+    """When the decision may change without a report: a busy door may have become silent, and the window of quiet doors
+    empties, so that replicas can be removed."""
     stale = _stale_at(doors)
     if desired <= bounds[0] or stale is not None:
         return stale
@@ -164,7 +162,7 @@ def _first(at: Micros, other: Micros | None) -> Micros:
 
 
 def _trusted(traffic: Sequence[Traffic]) -> list[Traffic]:
-    """Without doors that fell silent so long ago that their clients have gone to another one, heard since."""
+    """The doors without those that have been silent for so long that their clients must use another one by now."""
     last = max(door.at for door in traffic)
     return [door for door in traffic if door.quiet or last - door.at <= HISTORY]
 
@@ -174,9 +172,9 @@ class _Load:
     amount: float  # of the metric, over the window
     window: Micros
     wanted: int
-    sudden: int | None = None  # what the end of the window asks for
-    idle: bool = False  # a whole window without a request, and nothing under way
-    waiting: bool = False  # for a first replica
+    sudden: int | None = None  # the replicas that the end of the window alone calls for
+    idle: bool = False  # a full window without a request, and nothing under way
+    waiting: bool = False  # a request waits for the first replica
 
     @classmethod
     def of(cls, spec: ScalingSpec, doors: Sequence[Traffic], seen: GroupState, now: Micros) -> _Load:
@@ -204,7 +202,7 @@ class _Load:
 
 
 def _within(doors: Iterable[Traffic], window: Micros, now: Micros) -> tuple[float, float]:
-    """How many requests came in the window, and how many were under way or held on average."""
+    """How many requests arrived in the window, and how many were under way or held on average."""
     requests = busy = 0.0
     for door in doors:
         begin = (now if door.quiet else min(now, door.at)) - window

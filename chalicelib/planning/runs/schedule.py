@@ -1,7 +1,7 @@
-"""Runs with a `schedule`: they wait as `pending` for their next start, and wait again when that has ended.
+"""Runs with a `schedule`: they wait as `pending` for their next start, and again after it has ended.
 
-The next start is counted from the end of the one before. So starts never overlap, and one that would have come
-meanwhile is skipped. Stopping the run ends its schedule; a failure doesn't.
+The next start is computed when the previous one ends. So starts never overlap, and one that falls in between is
+skipped. Stopping the run ends its schedule; a failure doesn't.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GO_ON = (RunReason.all_jobs_done, RunReason.job_failed, RunReason.retry_limit_e
 
 
 def schedule_of(spec: RunSpec) -> Schedule | None:
-    """The configuration's, or else the profile's."""
+    """The schedule of the configuration, or else of the profile."""
     return spec.configuration.schedule or (spec.profile.schedule if spec.profile else None)
 
 
@@ -37,7 +37,7 @@ def waiting_text(at: Micros) -> str:
 
 
 def start(this: RunPass) -> None:
-    """The scheduled time has come: every node of every replica is submitted anew."""
+    """Start the run at its scheduled time: submit every node of every replica anew."""
     since = this.run.resume_at or this.now
     this.run = this.draft.move_run(
         this.run, "resubmit", note="started by its schedule", resume_at=None, triggered_at=since, message=""
@@ -46,7 +46,7 @@ def start(this: RunPass) -> None:
 
 
 def reschedule(this: RunPass) -> bool:
-    """Instead of ending, an ended start waits for the next. False if there is none."""
+    """Have the run wait for its next start instead of ending. False: there is none."""
     schedule = schedule_of(this.snapshot.run_spec)
     if schedule is None or this.run.reason not in _GO_ON:
         return False

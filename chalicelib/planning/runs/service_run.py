@@ -1,22 +1,22 @@
-"""A service's part of a pass over its run: how many replicas it should have, which of its replicas count, and the next
+"""The part of a run's pass that only services have: the desired number of replicas, the state of each, and the next
 step.
 
-`scaling` and `rollout` decide over plain values; here those are made from jobs, and the decisions are carried out. What
-a replica is follows from its last job, and from the run only where a job can't say it, because an ended one never
-changes:
+`scaling` and `rollout` decide on plain values; this module makes those values from jobs and carries out the decisions.
+The state of a replica follows from its last job, and from the run only where a job can't tell, because an ended job
+never changes:
 
-- one that was scaled down, ended by itself before it could be, or was given up while it waited for a retry, counts for
-  nothing; its number is free;
-- one that is live, or waits for a retry, is there;
-- one whose work is done rests for a moment before its number is free, so that no application that ends at once is
-  started over and over; the run is done if all are;
-- one that failed for good ends the run; but not while replicas of an older version serve, for then it is the new
-  version that doesn't work, nor if it was itself of an older version, or none is asked for any more;
-- one that found no machine is tried again for as long as others of its group serve: to have fewer than wanted is better
-  than to have none.
+- A replica that was scaled down, ended by itself while it was drained, or was given up while it waited for a retry
+  doesn't count; its number is free.
+- A replica that is live, or waits for a retry, counts.
+- A replica whose work is done pauses before its number becomes free, so that an application that ends at once isn't
+  restarted without end. The run is done if all replicas are.
+- A replica that failed for good ends the run. It doesn't if replicas of an older version serve, because then the new
+  version is at fault; nor if it was of an older version itself, or if no replica is wanted any more.
+- A replica that found no machine is retried as long as others of its group serve: fewer than wanted are better than
+  none.
 
-Groups that the configuration doesn't have any more go, but not before the others can take their requests: as many of
-their replicas stay as the others are short of.
+Groups that were removed from the configuration go once the others can take their requests: they keep as many replicas
+as the others lack.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.scaling import GroupState, scale
 from chalicelib.planning.runs.status import end_run, observe_jobs, pause, suspend
 
-RESTART_PAUSE: Micros = BACKOFF[0]  # before a replica whose work is done is started again
+RESTART_PAUSE: Micros = BACKOFF[0]  # until a replica whose work is done is started again
 
 
 @dataclass
 class _Group:
-    """The replicas of one group, sorted by what they are."""
+    """The replicas of one group, sorted by their state."""
 
     desired: int
     parts: dict[int, Replica] = field(default_factory=dict)
@@ -95,12 +95,12 @@ class _Group:
 
     @property
     def bad(self) -> Job | None:
-        """The replica of the new version that shows that this doesn't work."""
+        """A failed job of the new version, if an older one still serves."""
         return next(iter([job for _, job in self.failed] + self.done), None) if self.rolls else None
 
 
 def tend(this: RunPass) -> None:
-    """Of a service that isn't ending, and doesn't wait for its schedule."""
+    """Take the next step of a service that isn't ending and doesn't wait for its schedule."""
     _rescale(this)
     _renumber(this)
     groups = _sort_replicas(this)
@@ -133,7 +133,7 @@ def _config(this: RunPass) -> ServiceConfiguration:
 
 
 def _rescale(this: RunPass) -> None:
-    """What each group of the configuration should have now; groups that it hasn't any more are forgotten."""
+    """Update the desired number of replicas of each group in the configuration; removed groups lose theirs."""
     before = {each.group: each for each in this.run.scales}
     rules = _rules(_config(this))
     scaled = [
@@ -166,13 +166,13 @@ def _rules(config: ServiceConfiguration) -> dict[str, tuple[ScalingSpec | None, 
 def _scaled(
     this: RunPass, before: Scale, spec: ScalingSpec | None, bounds: tuple[int, int]
 ) -> tuple[Scale, Micros | None]:
-    """What a group should have now, and when to ask again."""
+    """The desired scale of a group, and when to check again."""
     there = [job for job in this.latest() if job.replica_group == before.group and not ended(job)]
     ready = [job.ready_at for job in there if job.ready_at is not None and job.draining_at is None]
     since = max(ready) if ready and len(ready) == len(there) else None
     seen = GroupState(len(ready), sum(job.queue or 0 for job in there), since)
     scaling = scale(spec, bounds, _doors(this), before, seen, this.now)
-    if spec is None:  # what a scaler has left behind doesn't matter any more
+    if spec is None:  # without a scaler, its leftover state is dropped
         at = before.at if scaling.desired == before.desired else this.now
         return Scale(group=before.group, desired=scaling.desired, at=at), scaling.check_at
     return scaling.after(before, this.now), scaling.check_at
@@ -182,7 +182,7 @@ def _scaled(
 
 
 def _renumber(this: RunPass) -> None:
-    """A replica whose spec is the same in the new version is of the new version."""
+    """Count a replica whose spec is the same in the new version as one of the new version."""
     now = this.run.deployment_num
     for job in this.latest():
         if job.deployment_num != now and not ended(job):
@@ -202,7 +202,7 @@ def _sort_replicas(this: RunPass) -> dict[str, _Group]:
 
 
 def _stand_in(groups: Collection[_Group]) -> None:
-    """Groups that aren't there any more serve for those that can't yet."""
+    """Let removed groups serve in place of those that can't yet."""
     there = [group for group in groups if not group.former]
     missing = sum(max(0, group.desired - group.serving) for group in there)
     for group in groups:
@@ -277,7 +277,7 @@ def _peers_serve(this: RunPass, job: Job) -> bool:
 
 
 def _member(this: RunPass, job: Job) -> tuple[LiveReplica, tuple[Micros, ...]]:
-    """A live replica, and when that may be another though nobody reports anything."""
+    """The state of a live replica, and when it may change without a report."""
     draining = job.draining_at is not None
     drained, checks = _is_drained(this, job) if draining else (False, ())
     current = job.deployment_num == this.run.deployment_num
@@ -293,11 +293,12 @@ def _standing(job: Job) -> Standing:
 
 
 def _is_drained(this: RunPass, job: Job) -> tuple[bool, tuple[Micros, ...]]:
-    """May a draining replica be stopped, because no door has anything under way there? And when to ask again."""
+    """May a draining replica be stopped, because no door has anything under way there? Also returns when to check
+    again."""
     since, patience = job.draining_at or this.now, _patience(this, job)
     spec = this.spec_of(job)
     if spec is not None and spec.routing == "worker" and spec.discovery is not None:
-        return True, ()  # asked to stop, it leaves its router by itself and ends what it has begun
+        return True, ()  # on a stop it leaves its router by itself and finishes its requests
     doors, checks = _doors_to(this, job)
     if is_drained(job.id, since, patience, doors, this.now):
         return True, checks
@@ -305,9 +306,9 @@ def _is_drained(this: RunPass, job: Job) -> tuple[bool, tuple[Micros, ...]]:
 
 
 def _doors_to(this: RunPass, job: Job) -> tuple[list[Traffic], tuple[Micros, ...]]:
-    """Those that send requests to this replica, whether or not they have ever reported: behind a router, each router
-    that is ready. A door that says that it has requests is one, too, though its agent may just have started again. And
-    when each of these will count as silent."""
+    """The doors that send requests to this replica, whether or not they have ever reported; behind a router, each ready
+    router. A door that reports requests counts as well, even if it isn't listed at the moment, because its agent may
+    just have restarted. Also returns when each of the latter will count as silent."""
     names = list(this.snapshot.doors)
     busy = [each for each in _doors(this) if not each.quiet and this.now - each.at <= STALE and each.door not in names]
     names += [each.door for each in busy]
@@ -320,7 +321,7 @@ def _doors_to(this: RunPass, job: Job) -> tuple[list[Traffic], tuple[Micros, ...
 
 
 def _doors(this: RunPass) -> list[Traffic]:
-    """Those that clients come to."""
+    """The doors that clients use."""
     return [each for each in this.snapshot.traffic if not each.door.startswith(ROUTER)]
 
 
@@ -330,14 +331,14 @@ def _routes(this: RunPass, job: Job, part: str) -> bool:
 
 
 def _patience(this: RunPass, job: Job) -> Micros:
-    """How long it may take to stop."""
+    """How long the replica may be drained."""
     longest = DRAIN if _doors(this) or _routes(this, job, "worker") else UNKNOWN
-    asked = merged_run(this.snapshot.run_spec).stop_duration  # the default is for what has no requests under way
+    asked = merged_run(this.snapshot.run_spec).stop_duration  # its default doesn't consider requests under way
     return min(longest, asked * SECOND) if isinstance(asked, int) else longest
 
 
 def _all_done(groups: dict[str, _Group]) -> bool:
-    """Each replica that there is has ended its work a moment ago, and nothing else is on its way."""
+    """Has every replica just ended its work, with no other starting?"""
     resting = sum(len(group.resting) for group in groups.values())
     return resting > 0 and not any(len(group.members) > len(group.resting) for group in groups.values())
 
@@ -346,7 +347,7 @@ def _all_done(groups: dict[str, _Group]) -> bool:
 
 
 def _numbers(this: RunPass, groups: dict[str, _Group]) -> Iterator[int]:
-    """For replicas whose group has no free ones: those of groups that are no longer there, then those nobody had."""
+    """Numbers for replicas whose group has no free ones: those of removed groups, then fresh ones."""
     left = sorted(num for group in groups.values() if group.former for num in group.free)
     return chain(left, count(max((job.replica_num for job in this.jobs.values()), default=-1) + 1))
 
@@ -373,7 +374,7 @@ def _step(this: RunPass, name: str, group: _Group, numbers: Iterator[int]) -> No
         this.run = this.run.with_(retries=tuple(each for each in this.run.retries if each.replica != num))
         submit(this, (num, 0), max(had, default=-1) + 1, name, anew=True)
     if steps.create or steps.drain or steps.stop:
-        this.draft.save(this.run)  # this is right for the run as it was read only: it mustn't have changed meanwhile
+        this.draft.save(this.run)  # so that the commit fails if the run has changed meanwhile
 
 
 def _stop(this: RunPass, part: Replica, message: str) -> None:
@@ -416,7 +417,7 @@ def _wake_reason(this: RunPass) -> str:
 
 
 def _rollout_problem(this: RunPass, group: _Group) -> tuple[str, Micros | None]:
-    """Why a rollout doesn't go on, empty if it does; and when to ask again."""
+    """Why a rollout doesn't continue (empty if it does), and when to check again."""
     if group.bad is not None:
         return f"the new version doesn't work, so the one before stays: {end_text(group.bad)}", None
     if not group.rolls:

@@ -1,4 +1,4 @@
-"""What a pass over a run sees."""
+"""The snapshot for a pass over a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chalicelib.planning.kernel.snapshot import FleetView
 
 
 class Sample(NamedTuple):
-    """How busy a job's GPUs were at one moment, in percent; None: a GPU that didn't say."""
+    """How busy a job's GPUs were at one moment, in percent; None: unknown."""
 
     at: Micros
     gpus: tuple[float | None, ...]
@@ -39,15 +39,15 @@ class RunSnapshot:
     presences: Mapping[str, Presence] = field(default_factory=dict)
     usage: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)  # of jobs with a `utilization_policy`
     gangs: tuple[Gang, ...] = ()  # of its newest submissions
-    volumes: Mapping[str, Volume] = field(default_factory=dict)  # by id: those its jobs have
-    named: Mapping[str, Volume] = field(default_factory=dict)  # by name: those that its nodes are waiting for
+    volumes: Mapping[str, Volume] = field(default_factory=dict)  # the volumes of its jobs, by id
+    named: Mapping[str, Volume] = field(default_factory=dict)  # the volumes that its nodes wait for, by name
     imported: frozenset[str] = frozenset()  # fleets of other projects that this one may use; read if a job is on one
-    doors: tuple[str, ...] = (SERVER,)  # of a service: through which its requests come
-    traffic: tuple[Traffic, ...] = ()  # what each of them has seen
+    doors: tuple[str, ...] = (SERVER,)  # of a service: the doors that take its requests
+    traffic: tuple[Traffic, ...] = ()  # what each door has reported
     former: Mapping[int, tuple[JobSpec, ...]] = field(default_factory=dict)  # of earlier deployments of a service
 
     def spec_of(self, job: Job) -> JobSpec | None:
-        """The spec of a job: that of its own deployment."""
+        """The spec of a job in its own deployment."""
         return spec_of(self.former.get(job.deployment_num, self.job_specs), job)
 
     @property

@@ -1,4 +1,4 @@
-"""A run of one job ends with it, in one commit, unless something is to come after that."""
+"""The end of a run with a single job, in one commit with the job's end, unless something follows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from chalicelib.planning.runs.schedule import schedule_of
 
 
 def finish(draft: Draft, run: Run, job: Job, run_spec: RunSpec, job_specs: Sequence[JobSpec]) -> Run:
-    """The run, ended with this job, which has just ended, if nothing but that decides about it: it has no other job,
-    isn't to start again, and nobody has stopped it."""
+    """End the run with this job, which has just ended, if nothing else decides about the run: it has no other job,
+    won't start again, and hasn't been stopped. Returns the run."""
     if run.status not in STAGES or len(job_specs) > 1 or run.scales or schedule_of(run_spec) is not None:
         return run
     done = job.reason is not None and job_outcome(job.reason) == "done"

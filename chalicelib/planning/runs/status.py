@@ -1,4 +1,4 @@
-"""What follows for a run from its replicas: it ends, waits, or has the status of its most advanced job."""
+"""The run's status, as it follows from its replicas: it ends, waits, or has the status of its most advanced job."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from chalicelib.planning.runs.run_pass import RunPass
 
 
 def pause(this: RunPass, parts: Sequence[Replica]) -> None:
-    """Only waiting replicas are left."""
+    """Pause a run that has only waiting replicas left."""
     resume_at, first = min((part.waiting, part.num) for part in parts if part.waiting is not None)
     failed = next(part for part in parts if part.num == first).failures[0]
     suspend(this, resume_at, f"will be retried: {end_text(failed)}")
 
 
 def suspend(this: RunPass, resume_at: Micros | None, message: str) -> None:
-    """Nothing of it runs, so the run gives up its fleet: another may be better next time."""
+    """Have a run wait of which nothing runs. It gives up its fleet: another may be better next time."""
     waits: dict[str, Any] = {"resume_at": resume_at, "message": message, "fleet_id": None, "fleet_name": None}
     if this.run.status != RunStatus.pending:
         this.run = this.draft.move_run(this.run, "resubmit_later", **waits)
@@ -35,8 +35,8 @@ def suspend(this: RunPass, resume_at: Micros | None, message: str) -> None:
 
 
 def observe_jobs(this: RunPass, parts: Sequence[Replica], first: str = "") -> None:
-    """The run's status is that of its most advanced job, nodes that are done already included. `first`: what there is
-    to say before anything else."""
+    """Set the run's status to that of its most advanced job; nodes that are done count. `first`: a message that takes
+    precedence over all others."""
     waiting = [part for part in parts if part.waiting is not None]
     live = [job for part in parts for job in part.live]
     if not live:

@@ -1,4 +1,4 @@
-"""Time-outs, lost machines and disuse: what ends a job though neither its task exited nor its user stopped it."""
+"""Time-outs, lost machines and disuse: the ends of jobs whose task didn't exit and whose user didn't stop them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _machine_gone(this: RunPass, job: Job) -> JobVerdict:
 
 
 def _no_longer_shared(this: RunPass, job: Job) -> JobVerdict:
-    """A machine of another project that doesn't let this one use it any more."""
+    """Has another project stopped sharing the job's machine with this one?"""
     instance, _ = this.where(job)
     if instance is None or instance.project_id == job.project_id or instance.fleet_id in this.snapshot.imported:
         return CONTINUES
@@ -74,7 +74,7 @@ def _no_longer_shared(this: RunPass, job: Job) -> JobVerdict:
 
 
 def _volume_lost(this: RunPass, job: Job) -> JobVerdict:
-    """A volume that couldn't be attached."""
+    """Could a volume of the job not be attached?"""
     if job.assignment is None:
         return CONTINUES
     for each in job.assignment.volumes:

@@ -1,7 +1,7 @@
-"""Jobs that nobody uses: dev environments without a session, and runs whose GPUs do too little.
+"""Unused jobs: dev environments without a session, and runs whose GPUs do too little.
 
-Both count from what the agent of the host reports. Nothing is inferred from what it doesn't report: while it is silent,
-or says nothing of a GPU, nothing ends.
+Both are measured by the host's agent. Nothing is inferred from a lack of reports: while the agent is silent, or doesn't
+report a GPU, no job ends.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import Sample
 from chalicelib.planning.runs.verdicts import CONTINUES, JobVerdict
 
-MAX_SAMPLE_GAP: Micros = 2 * MINUTE  # between two samples: a longer pause proves nothing of the time between
-STALE: Micros = 5 * MINUTE  # samples come with the agent's messages, at the latest this much later
-RECHECK: Micros = MINUTE  # between two passes where the samples of the last seconds aren't there yet
-LONGEST_WINDOW = 3_600  # seconds: so long every sample is kept
+MAX_SAMPLE_GAP: Micros = 2 * MINUTE  # a longer pause between two samples proves nothing about the time between them
+STALE: Micros = 5 * MINUTE  # samples arrive with the agent's messages, at most this much later
+RECHECK: Micros = MINUTE  # pause between two passes while the latest samples haven't arrived yet
+LONGEST_WINDOW = 3_600  # seconds for which every sample is kept
 
 
 def policy_of(this: RunPass, job: Job) -> UtilizationPolicy | None:
@@ -41,7 +41,7 @@ def inactive(this: RunPass, job: Job) -> JobVerdict:
     config = this.snapshot.run_spec.configuration
     limit = config.inactivity_duration if isinstance(config, DevEnvironmentConfiguration) else None
     if limit is None or job.connections != 0 or not _reported(job):
-        return CONTINUES  # the end of its last session wakes this, and so does the first report of any
+        return CONTINUES  # the end of its last session wakes the run, as does the first report on sessions
     since = max(job.inactive_since or 0, job.running_at or this.now)
     if this.now < since + limit * SECOND:
         return JobVerdict(check_at=since + limit * SECOND)
@@ -81,7 +81,7 @@ def underused(this: RunPass, job: Job) -> JobVerdict:
 
 
 def _unreported(gpus: int, samples: Sequence[Sample]) -> str:
-    """Which GPUs the policy can't judge, because nobody said how busy they are in a whole window; empty if it can."""
+    """Which GPUs the policy can't judge, because their use wasn't reported for a full window; empty if it can."""
     silent = [
         number
         for number in range(gpus)
@@ -93,7 +93,7 @@ def _unreported(gpus: int, samples: Sequence[Sample]) -> str:
 
 
 def _unjudged(why: str) -> dict[str, str]:
-    """The policy goes on as before; people who count on it should know."""
+    """The job field that tells people why their policy has no effect."""
     return {"unjudged": f"`utilization_policy` has nothing to judge by: {why}" if why else ""}
 
 

@@ -1,4 +1,4 @@
-"""What a question about a job comes to. Such questions change nothing; who asks carries out the answer."""
+"""The result of a check of a job. Checks change nothing; the caller carries out the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chalicelib.domain.reasons import JobReason
 class JobVerdict(NamedTuple):
     reason: JobReason | None = None  # why the job ends; None: it goes on
     message: str = ""
-    check_at: Micros | None = None  # when to ask again
+    check_at: Micros | None = None  # when to check again
     record: Mapping[str, Any] = {}  # fields of the job that show what was found
 
 
