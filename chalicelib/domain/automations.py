@@ -1,11 +1,12 @@
-"""Configurations that rules apply, stop or delete, and what a rule has made of an event.
+"""Configurations that rules apply, stop or delete, and the record of what a rule did about an event.
 
-A stored configuration is its author's word for what may happen in their name later: it is applied with the rights that
-they have then. What a rule does about an event is recorded in the commit that does it, under the rule and the event, so
-an event that comes twice has one effect.
+A stored configuration is applied in its author's name, with the rights that the author has at that time. What a rule
+does about an event is recorded in the same commit, under the rule and the event, so an event that arrives twice has one
+effect.
 
-A rule may cause what it acts on, by itself or through others, and nobody can tell from a document what caused it. So a
-rule has only so many orders a day; what comes after that has no effect and no event, and any loop comes to rest.
+A rule may cause the very events that it acts on, directly or through other rules, and an event doesn't show its cause.
+So a rule may act only a limited number of times a day; beyond that it has no effect and writes no event, which ends any
+loop.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 
-RECORD_TTL = 30 * DAY  # no bus and no webhook brings an event again after a month
-MOST_A_DAY = 100  # orders of a rule
+RECORD_TTL = 30 * DAY  # no bus and no webhook repeats an event after a month
+MOST_A_DAY = 100  # actions of a rule
 
 
 class Automation(Noun):
@@ -30,7 +31,7 @@ class Automation(Noun):
     name: str  # of the configuration and of what it describes
     type: str  # task, dev-environment, service, fleet, volume
     sealed: str  # the spec as JSON: it may hold keys and passwords
-    user_id: str  # who stored it, and acts
+    user_id: str  # its author, in whose name it is applied
     user_name: str
     stored_at: Micros
 
@@ -39,7 +40,7 @@ class Automation(Noun):
 
 
 class Automated(Noun):
-    """What a rule made of an event."""
+    """What a rule did about an event."""
 
     project_id: str
     rule: str
@@ -53,7 +54,7 @@ class Automated(Noun):
 
 
 class RuleCount(Noun):
-    """How often a rule has been heeded, or refused, since its day began."""
+    """How often a rule has acted, or been refused, since its day began."""
 
     project_id: str
     rule: str

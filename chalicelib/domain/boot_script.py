@@ -1,8 +1,8 @@
 """The script that a new machine is started with: its settings, then fetch the agent, check it and start it.
 
-The agent runs as root and is downloaded over a network that may not be ours. Its digest comes by another way, from the
-provider that delivers this script, so a program that was changed in transit isn't run. It is also requested by that
-digest: a control plane that was upgraded meanwhile still serves the intended one.
+The agent runs as root and is downloaded over a network that may not be ours. Its digest takes another path, because the
+provider delivers this script, so a program that was changed in transit isn't run. The program is also requested by that
+digest, so a control plane that was upgraded meanwhile still serves the intended one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FIELD = re.compile(r"^DSTACK_(SERVER|INSTANCE|TOKEN)=(.*)$", re.MULTILINE)
 
 def user_data(server_url: str, instance_id: str, token: str, program: str, notices: str = "") -> str:
     """The same machine gets the same text, byte for byte. The token goes to a file that only root can read.
-    `program` is the agent's SHA-256, in hexadecimal digits; `notices`: whom it asks whether the machine is taken
-    back."""
+    `program` is the agent's SHA-256, in hexadecimal digits; `notices`: the metadata service that the agent polls for
+    spot interruption notices."""
     asks = f" --notices {shlex.quote(notices)}" if notices else ""
     return (
         "#!/bin/sh\n"

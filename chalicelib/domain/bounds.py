@@ -2,8 +2,8 @@
 
 Python's integers have no limit, but everything around them does: JSON here has 64 bits, dates end with the year 9999,
 the kernel's user ids have 32 bits, and infinity isn't JSON at all. A number out of bounds is refused where it enters,
-naming its field; otherwise it would break whatever reads it next, long after its sender is gone.
-A test finds every model of outside data whose numbers have no bounds.
+with the name of its field; otherwise it would break a later reader, when its sender is long gone. A test finds every
+model of outside data whose numbers have no bounds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A certificate for one host of a gateway, which an authority signs: while it is asked for, while it serves, and while
-its successor is asked for.
+"""A certificate for one host of a gateway, signed by an authority: its orders, its use and its renewal.
 
-`pair` is what the gateway shows, whatever becomes of the order for the next one. Private keys are sealed, and a
-certificate that is dropped has none any more.
+`pair` is the certificate in use, whatever happens to the order for the next one. Private keys are sealed, and a dropped
+certificate has none.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun, Value
 
-DROPPED_TTL: Micros = DAY  # a dropped one
+DROPPED_TTL: Micros = DAY  # how long the record of a dropped certificate is kept
 
 
 class CertificateStatus(StrEnum):
     waiting = "waiting"  # no order is under way; `due_at` says when to place the next
-    ordered = "ordered"  # the authority wants to see an answer at the host
-    validating = "validating"  # it was told to look
-    finalizing = "finalizing"  # it has seen it, and is to sign
+    ordered = "ordered"  # the authority expects an answer to its challenge at the host
+    validating = "validating"  # validation was requested
+    finalizing = "finalizing"  # the authority has validated the host, and is to sign
     issued = "issued"
     dropped = "dropped"
 
@@ -30,21 +29,21 @@ class CertificateStatus(StrEnum):
 class CertificatePair(Value):
     """A certificate with its key."""
 
-    chain: str  # PEM, the host's own first
+    chain: str  # PEM, the host's own certificate first
     key: str  # sealed
     since: Micros
     until: Micros
 
 
 class CertificateOrder(Value):
-    """What the authority knows an order by, and what it wants to see at the host."""
+    """An order at an authority, and the answer that the authority expects at the host."""
 
     directory: str  # of the authority
     url: str
-    challenge: str = ""  # the address of the challenge; empty: it asks for none
+    challenge: str = ""  # the URL of the challenge; empty: there is none
     token: str = ""
     answer: str = ""
-    key: str  # of the certificate to be: sealed
+    key: str  # of the future certificate: sealed
     placed_at: Micros
 
 
@@ -57,16 +56,16 @@ class Certificate(Noun):
     gateway_name: str
     name: str  # the host
     status: CertificateStatus = CertificateStatus.waiting
-    message: str = ""  # what keeps it from being issued
+    message: str = ""  # why it isn't issued yet
     order: CertificateOrder | None = None
-    heard: bool = False  # the gateway answers the order's challenge, at each of its replicas
-    heard_by: tuple[int, ...] = ()  # until then: these do
-    answered_at: Micros | None = None  # when the authority was told to look
-    looks: int = 0  # or calls that couldn't be made, since its last step
-    failures: int = 0  # orders that came to nothing, in a row
-    not_before: Micros | None = None  # until then the authority itself wants to be left alone
+    heard: bool = False  # all running replicas of the gateway answer the order's challenge
+    heard_by: tuple[int, ...] = ()  # until then: the numbers of the replicas that do
+    answered_at: Micros | None = None  # when validation was requested
+    looks: int = 0  # polls, or calls that failed, since its last step
+    failures: int = 0  # consecutive failed orders
+    not_before: Micros | None = None  # the end of a pause that the authority asked for
     pair: CertificatePair | None = None
-    used_at: Micros  # when the gateway was last told about its host, to the day
+    used_at: Micros  # when the gateway last requested it, to the day
     created_at: Micros
     last_processed_at: Micros
     dropped_at: Micros | None = None
@@ -100,18 +99,18 @@ class Certificate(Noun):
 
 
 def certificate_id(gateway_id: str, host: str) -> str:
-    """Of the one certificate that a gateway has for a host, so that it is found by key before an index shows it."""
+    """The id of a gateway's certificate for a host, so that it can be read by key before an index shows it."""
     return derive(gateway_id, "certificate", host)
 
 
 def sealed_for(certificate_id: str) -> str:
-    """The context of its private keys' seals."""
+    """The context in which the certificate's private keys are sealed."""
     return f"certificate/{certificate_id}"
 
 
 class Registration(Noun):
-    """A project's account at an authority. What a host has proved to an authority is good for its account for weeks,
-    and a certificate of one project's host is nothing for another, so no two of them share one."""
+    """A project's account at an authority. The authority accepts a host's validation for its account for weeks, and no
+    project may get a certificate for another's host, so projects don't share accounts."""
 
     project_id: str
     directory: str
@@ -124,5 +123,5 @@ class Registration(Noun):
 
     @property
     def context(self) -> str:
-        """Of its key's seal."""
+        """The context in which its key is sealed."""
         return f"authority/{self.project_id}/{self.directory}"

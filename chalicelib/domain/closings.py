@@ -1,5 +1,5 @@
-"""The end of a deleted project: due until nothing of it runs any more, even if the deletion itself crashed; and listed
-until everything of it is erased (`engine/erasing.py`), at last its own record."""
+"""The closing of a deleted project: due until nothing of the project runs any more, even if the deletion crashed, and
+listed until everything of it is erased (`engine/erasing.py`), its own record last."""
 
 from __future__ import annotations
 

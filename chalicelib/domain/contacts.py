@@ -1,4 +1,4 @@
-"""What first contact with a host showed, by which the host is recognised later."""
+"""What the first contact with a host showed, so that the host can be recognised later."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from chalicelib.domain.noun import Noun, Value
 
 
 class HeadRelay(Value):
-    """What the host's head node passes on to the server."""
+    """The relay on a host's head node, which forwards the host's calls to the server."""
 
     address: str  # `host:port`, where the head node listens for its hosts
-    spec_num: int  # of the fleet, when it was set up: who the head node was
+    spec_num: int  # the fleet's spec when the relay was set up, which names the head node
 
 
 class Contact(Noun):
-    """`shown`: the public host keys on the way, outermost first. `tunnel`, `relay`: the host can't reach the server, so
-    its agent's calls are carried over our SSH connection, or by its head node."""
+    """How a host was reached. `shown`: the public host keys along the route, outermost first. `tunnel`, `relay`: the
+    host can't reach the server, so its agent's calls go through our SSH connection, or through its head node."""
 
     kind: ClassVar[str] = "contact"
 

@@ -18,7 +18,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
 
-EVERYWHERE = ""  # the project of events without one: they are of the installation, as its users are
+EVERYWHERE = ""  # the project of events that belong to the installation, such as those of its users
 
 
 class EventType(StrEnum):
@@ -125,7 +125,8 @@ class Event(Noun):
 
 
 def _status(event: Event) -> str:
-    """Gives the reason with `terminating`. The final status repeats it only for runs, whose line may be read alone."""
+    """A change of status, with the reason at `terminating`. Only runs repeat it at the final status, because their line
+    may be read alone."""
     moved = f"{event.before} → {event.after}"
     if event.targets[0].type in ("workflow", "gang"):
         return _joined(f"{event.targets[0].type} {moved}", event.detail)
@@ -150,13 +151,13 @@ def _created(event: Event) -> str:
 
 
 def _changed(event: Event) -> str:
-    """Of a backend, what its project's own events don't say."""
+    """A change of fields; for backends the sentence names what has changed."""
     text = f"{_named(event)}changed"
     return _joined(text, _spaced(", ".join(event.fields)), event.detail)
 
 
 def _named(event: Event) -> str:
-    """What the event is about, where clients that don't know its type are shown its project alone."""
+    """The subject of the event, if clients don't know its type and show only its project."""
     target = event.targets[0]
     named = {"automation": f"configuration {target.name} ", "certificate": f"certificate of {target.name}: "}
     return {"backend": "backend ", **named}.get(target.type, "")

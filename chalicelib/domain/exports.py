@@ -1,7 +1,7 @@
-"""An export: hosts of a project that other projects may use. For those it is an import, `<project>/<export>`.
+"""An export: hosts of a project that other projects may use. To those projects it is an import, `<project>/<export>`.
 
-The export is one record, of its project. Each project that it is for has a pointer to it, so what a project may use is
-read from its own partition, and is as true as the last commit.
+The export is one record in its own project. Each importing project has a pointer to it, so what a project may use is
+read from its own partition, and is always consistent with the last commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Export(Noun):
 
     @property
     def pointers(self) -> frozenset[keys.Key]:
-        """By which the projects that it is for find it."""
+        """The keys of the pointers by which importing projects find it."""
         found = {keys.imported(importer, self.project_id, self.name) for importer in self.importers}
         return frozenset(found | ({keys.for_all(self.project_id, self.name)} if self.is_global else set()))
 

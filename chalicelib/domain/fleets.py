@@ -20,17 +20,17 @@ class FleetStatus(StrEnum):
 
 
 class PlacementGroup(Value):
-    """What a cloud keeps machines of a cluster close together by. It is made with the first machine that is to be in
-    it; an `Instance.placement_group` is its id."""
+    """A group in which a provider keeps the machines of a cluster close together. It is created with its first machine;
+    `Instance.placement_group` is its id."""
 
     id: str
     backend: str
     region: str
-    handle: Handle | None = None  # None: not made yet, as far as we know
+    handle: Handle | None = None  # None: not known to exist yet
     made_at: Micros | None = None
-    leaving: bool = False  # no machine is in it, and none will join: it is being deleted
+    leaving: bool = False  # it is being deleted: it is empty, and no machine will join
     asked: int = 0  # how often its deletion was requested
-    look_at: Micros | None = None  # leaving: when that is requested again
+    look_at: Micros | None = None  # leaving: when its deletion is requested again
     message: str = ""  # why it isn't deleted yet
 
 

@@ -1,7 +1,7 @@
-"""A gang: the places of one submission of a task on several nodes. It has all of them, or none.
+"""A gang: the places of one submission of a task on several nodes. It gets all of them, or none.
 
-Places are claimed in chunks, and none counts until the last commit seals the gang. What isn't sealed in time is undone,
-and so is what an older run of higher priority needs.
+Places are claimed in chunks, and none counts until the last commit seals the gang. A gang that isn't sealed in time is
+undone, as is one whose places a run ahead of it in the queue needs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from chalicelib.domain.noun import Noun
 
 
 class GangStatus(StrEnum):
-    gathering = "gathering"  # claims places; none counts
+    gathering = "gathering"  # claims places; none counts yet
     sealed = "sealed"  # has all its places; waits until every node has an address
     starting = "starting"  # the first nodes in `startup_order` may start
-    released = "released"  # all may
-    undone = "undone"  # its places are given back, if any are left in `places`
+    released = "released"  # all nodes may start
+    undone = "undone"  # its places are being freed, as long as any are left in `places`
 
 
 class Gang(Noun):
@@ -39,12 +39,12 @@ class Gang(Noun):
     message: str = ""
     places: tuple[str, ...] = ()  # instances by rank, from the first
     addresses: tuple[str, ...] = ()  # of all nodes by rank, once they are known
-    gpus: tuple[int, ...] = ()  # so too
+    gpus: tuple[int, ...] = ()  # of all nodes by rank, once they are known
     began_at: Micros
     last_processed_at: Micros
-    attempt: int = 0  # at having all its places: how often it was undone and began again
-    token: str = ""  # with which an execution waits,
-    awaits: str = ""  # for this stage of the start to be over
+    attempt: int = 0  # how often it was undone and started again
+    token: str = ""  # of the callback that an execution waits for
+    awaits: str = ""  # the stage of the start whose end the callback announces
     until: Micros | None = None  # gathering, sealed: when it is undone
     due_at: Micros | None = None
 
@@ -54,7 +54,7 @@ class Gang(Noun):
 
     @property
     def holds(self) -> bool:
-        """Does it have places of jobs that haven't been assigned to them?"""
+        """Does it have places that haven't been assigned to their jobs yet?"""
         return bool(self.places) and self.status is not GangStatus.released
 
     @property

@@ -1,8 +1,8 @@
 """A gateway: the machines that take services' requests, and the domain that services get their names from.
 
-Its replicas are alike. Each has a *seat* on a machine: on a host of a fleet, which goes on taking jobs, or on a machine
-that is bought for it. The machine's own record holds the seat, so answering its agent needs no look at the gateway, and
-a replica is gone only when its machine doesn't have the seat any more.
+Its replicas are identical. Each has a *seat* on a machine: on a host of a fleet, which still takes jobs, or on a
+machine that is bought for it. The seat is part of the machine's record, so a response to its agent needs no read of the
+gateway, and a replica is gone only when its machine doesn't have the seat any more.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class ReplicaState(StrEnum):
 
 
 class GatewaySeat(Value):
-    """On an instance: the replica that it carries. An instance carries one at most."""
+    """The replica that an instance carries, in the instance's record. An instance carries at most one."""
 
     gateway_id: str
     name: str  # of the gateway
     num: int
     http_port: int = 80
     https_port: int | None = 443  # None: it serves no https
-    leaving: bool = False  # its agent is to remove it, and then reports none
+    leaving: bool = False  # the agent is to remove the replica, and then reports none
 
 
 class GatewayReplica(Value):
@@ -53,16 +53,16 @@ class GatewayReplica(Value):
     message: str = ""  # what its agent is doing, or what is wrong
     failed: bool = False  # its agent can't run it, for now: the message says why
     created_at: Micros
-    ends_by: Micros | None = None  # terminating: when its machine isn't waited for any more
+    ends_by: Micros | None = None  # terminating: when waiting for its machine ends
 
 
 class Orders(Value):
-    """How the buying of machines for a gateway goes."""
+    """The state of machine purchases for a gateway."""
 
     next_num: int = 0
     tried: tuple[str, ...] = ()  # keys of offers that failed, until all are tried again
-    refused: str = ""  # what was wrong with the last of them
-    pauses: int = 0  # so far, since a machine last came up
+    refused: str = ""  # why the last of them failed
+    pauses: int = 0  # since a machine last came up
     paused_until: Micros | None = None
 
 
@@ -110,7 +110,7 @@ class Gateway(Noun):
 
     @property
     def running(self) -> tuple[GatewayReplica, ...]:
-        """Its doors: the replicas that take requests."""
+        """The replicas that take requests; each is a door of the services."""
         return tuple(each for each in self.replicas if each.state is ReplicaState.running)
 
     def place(self) -> keys.Place:

@@ -1,7 +1,8 @@
-"""GPUs by name: what a name says of a card, and under which name a card that a machine has is requested.
+"""Names of GPUs: properties that follow from a name, and the name under which users request a card that a tool reports.
 
 Users request a card by the name it is sold under (`H100`, `A6000`). Tools print more than that: the maker, the series,
-the connector, the memory. `sold_as` takes that off, so that `gpu: H100` finds a host whose tool says `H100 80GB HBM3`.
+the connector, the memory. `sold_as` removes those, so that `gpu: H100` matches a host whose tool prints
+`H100 80GB HBM3`.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def vendor_of(name: str) -> str | None:
 
 
 def sold_as(reported: str) -> str:
-    """`A100-SXM4-80GB` is an `A100`, `GeForce RTX 3080 Ti` an `RTX3080Ti`. Of several names that fit, the longest: an
-    `H100 NVL` isn't an `H100`. A card that isn't known keeps what its tool says."""
+    """The name a card is sold under: `A100-SXM4-80GB` is an `A100`, `GeForce RTX 3080 Ti` an `RTX3080Ti`. Of several
+    names that match, the longest: an `H100 NVL` isn't an `H100`. An unknown card keeps the reported name."""
     words = re.findall(r"[A-Za-z0-9]+", reported)
     while words and words[0].lower() in _SERIES:
         del words[0]

@@ -1,8 +1,8 @@
 """Ids.
 
-Ids of whatever a plan creates (jobs, instances, effect tokens) are derived, so that a repeated plan names the same
-thing and a repeated effect adopts what the first one created. Ids of users and access tokens are random and created at
-the edge. Clients insist on UUID version 4, so a derived id is a hash with the version and variant bits set.
+Ids of everything that a plan creates (jobs, instances, effect tokens) are derived, so that a repeated plan uses the
+same ids and a repeated effect adopts what the first one created. Ids of users and access tokens are random and created
+at the edge. Clients insist on UUID version 4, so a derived id is a hash with the version and variant bits set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))  # a hexadecim
 
 
 def derive(seed: str, kind: str, *parts: object) -> str:
-    """A stable id for the thing `kind` number `parts` of `seed`: 16 bytes of SHA-256 with the version-4 bits set."""
+    """A stable id for the noun of this kind that `parts` number below `seed`: 16 bytes of SHA-256 with the version-4
+    bits set."""
     text = hashlib.sha256("\0".join((seed, kind, *map(str, parts))).encode()).hexdigest()
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
 

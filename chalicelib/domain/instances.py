@@ -1,7 +1,7 @@
 """An instance: a machine of a fleet, whether bought, reached over SSH, or the local one.
 
-There are two items because there are two writers, so neither makes the other's write fail: the reconciler writes
-`Instance` (status, claims, handles), the agent writes `Presence` (when it last reported, and when it will next).
+There are two records because there are two writers, neither of which may make the other's write fail: the reconciler
+writes `Instance` (status, claims, handles), the agent `Presence` (when it last reported, and when it will next).
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Handle(Value):
     """An external resource that `create` made, as the backend described it. `terminate` accepts any of them. The
     `data` of a machine has its `zone`, if the backend has zones."""
 
-    kind: str  # vm, disk, address, …: the backend's word
+    kind: str  # vm, disk, address, …: as the backend calls it
     id: str
     data: dict[str, str] = {}
 
 
-TRYING = "trying"  # the kind of a handle that is no resource: in the zone of its data, one may be made next
+TRYING = "trying"  # the kind of a handle without a resource yet: one may be created in the zone of its data
 
 
 class Jump(Value):
@@ -69,8 +69,8 @@ class Jump(Value):
 
 
 class OnPrem(Value):
-    """Where a host of an SSH fleet is reached. The keys are in the fleet's spec number `spec_num`. Nobody can log in to
-    one that joined by itself: its own agent clears it."""
+    """How to reach a host of an SSH fleet. The keys are in the fleet's spec number `spec_num`. A host that joined by
+    itself accepts no login; its own agent clears it."""
 
     hostname: str
     port: int
@@ -79,11 +79,11 @@ class OnPrem(Value):
     internal_ip: str = ""  # as the spec says; empty: as found
     blocks: int | Literal["auto"] | None = None  # None: the fleet's
     spec_num: int = 0
-    joined: bool = False  # by itself, so the spec doesn't name it
+    joined: bool = False  # it joined by itself, so the spec doesn't name it
 
     @property
     def key(self) -> str:
-        """What makes it the same host when the spec changes."""
+        """Identifies the host across changes of the spec."""
         return f"{self.hostname}:{self.port}"
 
 
@@ -101,7 +101,7 @@ class Instance(Noun):
     fleet_name: str
     num: int
     name: str
-    epoch: int = 0  # which purchase in this place: part of every token, name and tag
+    epoch: int = 0  # the number of the purchase: part of every token, name and tag
     status: InstanceStatus = InstanceStatus.pending
     reason: InstanceReason | None = None
     message: str = ""
@@ -114,15 +114,15 @@ class Instance(Noun):
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()
     registry_login: str = ""  # sealed: with which its container was first requested, until that is accepted
-    trying: str = ""  # the zone that its purchase tried last, if that isn't the first
+    trying: str = ""  # the zone that its purchase tried last, if it isn't the first
     placement_group: str = ""  # id of the fleet's group that it is created in
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
     gateway: GatewaySeat | None = None  # the replica of a gateway that it carries
     disks: tuple[str, ...] = ()  # ids of volumes that are, or may be, attached
-    taken_back_at: Micros | None = None  # terminating: when its cloud takes it back; its jobs may stop until then
-    detach_by: Micros | None = None  # terminating: until then it waits for its disks to be detached
-    left: bool = False  # a host that joined by itself says that it is cleared
-    forgotten: bool = False  # a user chose not to wait until it is cleared
+    taken_back_at: Micros | None = None  # terminating: when the provider reclaims it; its jobs may stop until then
+    detach_by: Micros | None = None  # terminating: how long it waits for its disks to be detached
+    left: bool = False  # of a host that joined by itself: its agent has reported that the host is cleared
+    forgotten: bool = False  # a user chose not to wait until the host is cleared
     hostname: str = ""
     internal_ip: str = ""
     networks: tuple[str, ...] = ()  # in a cluster: those that its agent reported
@@ -130,7 +130,7 @@ class Instance(Noun):
     isolation: str = ""  # of jobs, as its agent reported; empty until then, or from an older agent
     created_at: Micros
     last_processed_at: Micros
-    started_at: Micros | None = None  # agent first heard
+    started_at: Micros | None = None  # the first report of its agent
     idle_since: Micros | None = None
     finished_at: Micros | None = None
     act_until: Micros | None = None  # until then a committed effect may be in flight, and only its committer acts
@@ -167,7 +167,7 @@ class Instance(Noun):
 
     @property
     def zone(self) -> str:
-        """Where in its region the backend created it; empty if that isn't known, or there are no zones."""
+        """The zone in which the backend created it; empty if unknown, or if there are no zones."""
         return next((handle.data["zone"] for handle in self.handles if handle.data.get("zone")), "")
 
     @property
@@ -246,7 +246,7 @@ class Health(Value):
         return "; ".join(trouble.message for trouble in worst[:MAX_TROUBLES]) + more
 
     def same(self, other: Health | None) -> bool:
-        """Is the same wrong, since whenever?"""
+        """Are the troubles the same, apart from their beginning?"""
         return other is not None and _problems_of(self) == _problems_of(other)
 
 
@@ -267,18 +267,20 @@ class Presence(Noun):
     previous_hash: str = ""  # the bootstrap token, which the same boot may repeat until it uses a credential
     last_seen: Micros = 0
     seen_until: Micros = 0  # the agent promised to report before this
-    followed_until: Micros = 0  # somebody reads a log of a job there
-    watched: bool = False  # somebody lists those that broke their promise (`engine/silent_agents.py`)
-    over: bool = False  # its instance has ended, so nobody expects a report any more
-    clock_off: Micros = 0  # what its machine's clock is behind ours; negative if it is ahead
+    followed_until: Micros = 0  # until then a client follows a log of a job there
+    watched: bool = (
+        False  # overdue agents are found by listing them (`engine/silent_agents.py`), not by a pass for each
+    )
+    over: bool = False  # its instance has ended, so no report is expected any more
+    clock_off: Micros = 0  # how far its machine's clock is behind ours; negative if it is ahead
     facts: HostFacts | None = None
     health: Health | None = None  # None: its agent is too old to tell
     agent_version: str = ""
 
     @property
     def look_at(self) -> Micros:
-        """When a pass has to see whether the promise was kept. A look that finds that it was costs two writes, so where
-        writes are billed and somebody watches, it comes only in case they don't."""
+        """When a pass has to check whether the agent has reported in time. A check that finds nothing wrong costs two
+        writes, so where agents are `watched` it is only a fallback."""
         return self.seen_until + (UNWATCHED if self.watched else 1)
 
     def place(self) -> keys.Place:

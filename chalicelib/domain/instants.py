@@ -15,7 +15,7 @@ SECOND: Micros = 1_000_000
 MINUTE: Micros = 60 * SECOND
 HOUR: Micros = 60 * MINUTE
 DAY: Micros = 24 * HOUR
-MONTH: Micros = 30 * DAY  # that the price of a volume is for
+MONTH: Micros = 30 * DAY  # the unit of volumes' prices
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ def from_iso(text: str) -> Micros:
 
 
 def retry_after(retry_after: str, now: Micros) -> Micros:
-    """How long an answer asks its caller to wait: `Retry-After` in either of its forms. 0: not at all, or illegibly."""
+    """The pause that a `Retry-After` header asks for, in either of its forms; 0 if it is absent or malformed."""
     from email.utils import parsedate_to_datetime
 
     if retry_after.isascii() and retry_after.isdigit():
@@ -47,7 +47,7 @@ def retry_after(retry_after: str, now: Micros) -> Micros:
 
 
 def clock(at: Micros) -> str:
-    """`12:03:20 UTC`, for a time that is near."""
+    """`12:03:20 UTC`: without the date, for times of today."""
     return f"{_EPOCH + timedelta(microseconds=at):%H:%M:%S} UTC"
 
 

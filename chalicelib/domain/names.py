@@ -1,7 +1,7 @@
-"""Names: which ones are valid, and generated ones for things without a name.
+"""Names: which ones are valid, and generated ones for nouns without a name.
 
 A generated name is an adjective and an animal, chosen by a number from the caller, so that the choice is repeatable. A
-run's name also ends in the first free number, because people start the same thing again and again.
+run's name also ends in the first free number, because people often start the same run again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LONGEST = 41
 _SHOWN = 5  # in one message
 _LOOSE = re.compile(r"[A-Za-z0-9_-]+")
 
-# noun: its longest name. Everything not listed here follows the rule of runs, fleets, volumes and gateways.
+# The longest name by noun. All other nouns follow the rule of runs, fleets, volumes and gateways.
 _LOOSE_LENGTHS = {"project": 50, "user": 60, "secret": 200}
 
 _ADJECTIVES = """
@@ -40,7 +40,7 @@ ADJECTIVES, ANIMALS = _ADJECTIVES.split(), _ANIMALS.split()
 
 
 def problem(name: str, noun: str) -> tuple[str, str] | None:
-    """Why a name is invalid, and a valid one; None if it is fine. `noun` is what it would name."""
+    """Why a name is invalid, and a hint with a valid one; None if it is valid. `noun`: what it would name."""
     wrong = f"`{name[:60]}` can't be the name of {'an' if noun[0] in 'aeiou' else 'a'} {noun}"
     if noun in _LOOSE_LENGTHS:
         longest = _LOOSE_LENGTHS[noun]
@@ -79,7 +79,7 @@ def generated_stem(number: int) -> str:
 
 
 def generated_run_name(number: int, taken: Callable[[str], bool]) -> str:
-    """`calm-otter-1`, with the first free number; numbers don't run out, so there is one."""
+    """`calm-otter-1`, with the first free number."""
     stem = generated_stem(number)
     count = 1
     while taken(f"{stem}-{count}"):

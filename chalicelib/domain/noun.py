@@ -16,18 +16,19 @@ from chalicelib.domain.keys import Place
 
 
 class Value(BaseModel):
-    """A frozen value: compared by content, refused when it has a field we don't know.
+    """A frozen value: compared by content, and refused if it has an unknown field.
 
-    What comes from outside is validated (`Value(...)`, `model_validate`). Decisions are made of thousands of values
-    whose types the type checker has seen, so `made` and `with_` check names and completeness only. All fields
-    of a value that was made count as given: which ones were is asked only of what users write.
+    Input is validated (`Value(...)`, `model_validate`). Decisions create thousands of values whose types the type
+    checker has verified, so `made` and `with_` check only names and completeness. All fields of a value from `made`
+    count as set (`model_fields_set`), which matters only for what users write.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
     def made(cls, **fields: Any) -> Self:
-        """A value of fields that have their types already."""
+        """A value whose fields have the right types already: not validated. Raises TypeError on a wrong or missing
+        name."""
         unset, required, names = _fields_of(cls)
         values = unset | fields
         if len(values) > len(names) or required.difference(fields):
@@ -36,7 +37,7 @@ class Value(BaseModel):
         return _assembled(cls, values, names)
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed. Names are checked: `model_copy` would take a misspelt one silently."""
+        """A copy with these fields changed. Names are checked, because `model_copy` accepts a misspelt one silently."""
         values = self.__dict__ | changes
         if len(values) > len(self.__dict__):
             raise AttributeError(f"{type(self).__name__} has no field {sorted(changes.keys() - self.__dict__.keys())}")
@@ -51,7 +52,7 @@ _set_private = vars(BaseModel)["__pydantic_private__"].__set__
 
 
 def _assembled(kind: type[V], values: dict[str, Any], given: set[str], extra: dict[str, Any] | None = None) -> V:
-    """All that a frozen model has, put together without asking it."""
+    """A frozen model, assembled without running its validators."""
     made = object.__new__(kind)
     _set_values(made, values)
     _set_fields_set(made, given)
@@ -62,7 +63,7 @@ def _assembled(kind: type[V], values: dict[str, Any], given: set[str], extra: di
 
 @cache
 def _fields_of(kind: type[Value]) -> tuple[dict[str, Any], frozenset[str], set[str]]:
-    """Every field with its default, in order; those that have none; and the names of all, a set that values share."""
+    """Every field with its default, in order; the required fields; and the names of all, as a set that values share."""
     fields = kind.__pydantic_fields__.items()
     return (
         {name: field.get_default(call_default_factory=True) for name, field in fields},
@@ -72,17 +73,17 @@ def _fields_of(kind: type[Value]) -> tuple[dict[str, Any], frozenset[str], set[s
 
 
 class Noun(Value):
-    """A stored thing. Unknown fields of a stored body are dropped, so that an older version can still read it.
+    """A stored record. Unknown fields of a stored body are dropped, so that an older version can still read it.
 
-    A subclass that events or passes refer to has a `kind`, which is their name for it, and says where such events
-    belong.
+    A subclass that events or passes refer to has a `kind`, the name that they use for it. `in_run` or `in_fleet` say to
+    which run or fleet its events belong.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     kind: ClassVar[str] = ""
-    in_run: ClassVar[str] = ""  # its field with the id of the run within which things happen to it,
-    in_fleet: ClassVar[str] = ""  # or of the fleet
+    in_run: ClassVar[str] = ""  # the field with the id of the run that it belongs to
+    in_fleet: ClassVar[str] = ""  # the same for a fleet
 
     version: int = Field(default=0, exclude=True)
 
@@ -91,5 +92,5 @@ class Noun(Value):
         raise NotImplementedError(f"{type(self).__name__} has no `place`")
 
     def parent(self) -> tuple[str, str, str] | None:
-        """The kind, id and name of what people know, if they don't know it itself: its events are filed there, too."""
+        """The kind, id and name of the noun to which its events belong as well, because people don't know this one."""
         return None

@@ -1,15 +1,15 @@
-"""Whose a resource at a provider is: said by its tags where it has tags, and by its name everywhere.
+"""The owner of a resource at a provider, encoded in its tags where there are tags, and in its name everywhere.
 
-A name is all that some providers keep. The shortest limit that they set is 60 characters, of lower-case letters, digits
-and hyphens, after a letter. Two ids of 128 bits take 50 of them, so the install, which is compared and never looked up,
-is a hash of six, its mark:
+Some providers store only a name. The lowest limit is 60 characters: a letter, then lower-case letters, digits and
+hyphens. Two ids of 128 bits take 50 of them, so the install, which is compared and never looked up, is a hash of six
+characters, its mark:
 
     kind  mark of install  project or fleet  instance, volume or group  epoch
        1                6                25                         25      3
 
-A group is looked up in its fleet, so its name has the fleet, and not the project. Every part has its width: two owners
-never have one name, and a name has one reading. Anybody can give a resource tags or a name: whatever can't be read
-whole belongs to somebody else, and what can is ours only if its install is (`is_ours`).
+A group is looked up in its fleet, so its name contains the fleet and not the project. Every part has a fixed width, so
+two owners never share a name, and a name can be read in one way only. Anybody can give a resource tags or a name: one
+that can't be read completely belongs to somebody else, and one that can is ours only if its install is (`is_ours`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from enum import StrEnum
 from chalicelib.errors import Bug
 
 LONGEST = 60
-EPOCHS = 36**3  # how many a name can tell apart
-ANY = "?*"  # in a policy, a tag that is there; what knows the installation's id puts it in its place
-CALLED = "dstack-name"  # the tag with what people call it; nothing is read from it
-OFFERED = "dstack-projects"  # the tag by which a disk's owner lets the projects that it names register the disk
+EPOCHS = 36**3  # how many epochs a name can distinguish
+ANY = "?*"  # in a policy: any value of a tag; replaced by the installation's id where that is known
+CALLED = "dstack-name"  # the tag with the name that people know; never read
+OFFERED = "dstack-projects"  # the tag in which a disk's owner lists the projects that may register the disk
 DIGITS = string.digits + string.ascii_lowercase
 
 _NAME = re.compile(r"([a-z])([0-9a-z]{6})([0-9a-z]{25})([0-9a-z]{25})([0-9a-z]{3})")
@@ -36,7 +36,7 @@ _EPOCH = re.compile(r"[0-9]{1,9}")
 
 
 class OwnedKind(StrEnum):
-    """What is owned; as a tag, `dstack-instance` and so on."""
+    """The kind of noun that owns a resource; its tag is `dstack-instance` and so on."""
 
     instance = "instance"
     volume = "volume"
@@ -49,8 +49,8 @@ _LETTERS = {kind: kind.value[0] for kind in OwnedKind}
 @dataclass(frozen=True)
 class Owner:
     kind: OwnedKind
-    install: str  # the install's id; its mark, if the name is all that there is
-    project_id: str  # empty for a group of which only the name is known
+    install: str  # the install's id, or its mark if only the name is known
+    project_id: str  # empty for a group if only its name is known
     id: str
     epoch: int = 0  # of an instance or a volume
     fleet_id: str = ""  # of a group
@@ -67,7 +67,7 @@ class Owner:
 
     @property
     def name(self) -> str:
-        """The same for the same owner, and for no other."""
+        """The name that encodes this owner, and no other."""
         if not 0 <= self.epoch < EPOCHS:
             raise Bug(f"{self.kind} {self.id} has had {self.epoch} epochs, and a name can tell {EPOCHS} apart")
         within = self.fleet_id if self.kind is OwnedKind.group else self.project_id
@@ -75,18 +75,18 @@ class Owner:
 
 
 def mark(install: str) -> str:
-    """An install, in a name."""
+    """The hash that stands for an install in names."""
     number = int.from_bytes(hashlib.sha256(install.encode()).digest()[:8], "big")
     return _in_36(number % 36**6, 6)
 
 
 def is_ours(install: str, install_id: str) -> bool:
-    """Does what a resource says of its install name this one?"""
+    """Does an install's id or mark, read from a resource, stand for this install?"""
     return install in (install_id, mark(install_id))
 
 
 def read(tags: Mapping[str, str], name: str = "") -> Owner | None:
-    """Whose it is. Tags count first: what an earlier version created has another name."""
+    """The owner of a resource, or None. Tags take precedence, because earlier versions created other names."""
     return from_tags(tags) or from_name(name)
 
 

@@ -1,4 +1,4 @@
-"""An agent's report on a task. Validated strictly: agents run next to users' programs, so nothing is trusted.
+"""Agents' reports on tasks and gateways. Validated strictly, because agents run beside users' programs.
 
 Unknown fields are ignored, so that a newer agent can talk to an older control plane.
 """
@@ -57,19 +57,19 @@ class TaskReport(AgentInput):
     ssh: Login | None = None
     log_end: Amount = 0
     access: ShortText | None = None  # the revision of the keys that may log in; None: its agent can't change them
-    mounted: tuple[ShortText, ...] = ()  # volumes that are mounted for it, so they have a filesystem
+    mounted: tuple[ShortText, ...] = ()  # volumes that are mounted for it, and so have a filesystem
     held: tuple[ShortText, ...] = ()  # exited: volumes that couldn't be unmounted yet
-    held_by: PrintableLines | None = None  # who uses them
-    connections: Amount | None = None  # of people's sessions in it
-    idle_since: Instant | None = None  # when the last of them ended, by the clock of the machine
+    held_by: PrintableLines | None = None  # the processes that use them
+    connections: Amount | None = None  # the number of people's sessions in it
+    idle_since: Instant | None = None  # when the last session ended, by the machine's clock
     # Of a service's replica; None: not known yet, or its agent is of an earlier version.
     listens: bool | None = None  # something accepts connections on its port
     probes: tuple[Streak, ...] | None = Field(default=None, max_length=MOST_PROBES)  # successes in a row
-    host_port: Port | None = None  # that it was given on the host whose network it shares
-    address: IPv4Address | None = None  # at which that host reaches its port
+    host_port: Port | None = None  # the port that it got on the host whose network it shares
+    address: IPv4Address | None = None  # where that host reaches its port
     queue: Amount | None = None  # requests that wait inside its engine
-    workers: ShortText | None = None  # of a service's router: which list of its workers its agent goes by
-    cleared: ShortText | None = None  # the last of these lists beside whose workers the router had no others
+    workers: ShortText | None = None  # of a service's router: the revision of its list of workers that the agent uses
+    cleared: ShortText | None = None  # the latest of these revisions whose workers were the router's only ones
 
     @property
     def end_reason(self) -> JobReason:
@@ -82,7 +82,7 @@ class TaskReport(AgentInput):
 
 
 class GatewayReport(AgentInput):
-    """How the gateway's replica is that a machine carries."""
+    """The state of the gateway's replica on a machine."""
 
     id: ShortText
     num: Amount

@@ -1,7 +1,7 @@
-"""What a sweep saw for the first time: a resource without an owner, or an instance that the provider doesn't list.
+"""A sweep's first sighting of a resource without an owner, or of an instance that the provider doesn't list.
 
-Nothing is done at first sight: a listing may lag, a copy of the store may be old, somebody may be in the middle of
-something. The sighting is stored, so that a later sweep, in whatever process, can agree.
+Nothing is done at the first sighting: a listing may lag, a copy of the store may be old, or a change may be under way.
+The sighting is stored, so that a later sweep, in whichever process, can confirm it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Sighting(Noun):
     account: str  # the account that was swept
     subject: str  # `resource/<kind>/<id>` or `instance/<id>/<epoch>`
     first_at: Micros  # after the listing that showed it
-    acted_at: Micros | None = None  # when a later sweep agreed
+    acted_at: Micros | None = None  # when a later sweep confirmed it
     until: Micros  # after this it no longer counts
 
     def place(self) -> keys.Place:

@@ -1,10 +1,10 @@
-"""A change of state as others get it: an event of the log as a document of its own, for buses, webhooks and scripts.
+"""State changes as a public document: an event of the log, for buses, webhooks and scripts.
 
-The log is ours and may change its form; this document is what people build on, so it has a version. Within a version,
-fields may be added and `type` may get new values; a field that goes or changes its meaning makes a new version. It
-carries data, and the sentence made from it, but never a spec: what a run is, its reader asks the API.
+The log is internal and may change its form; this document is an interface, so it has a version. Within a version,
+fields may be added and `type` may get new values; removing a field or changing its meaning makes a new version. The
+document contains data and a sentence made from it, but never a spec: readers get that from the API.
 
-Delivery is at least once, and may come out of order: `id` identifies a repetition, and `time` gives the order.
+Delivery is at least once and may be out of order: `id` identifies a repetition, and `time` gives the order.
 """
 
 from __future__ import annotations

@@ -2,15 +2,17 @@
 
 The rules, in order:
 
-1. The bounds of `replicas` always apply, at once. A fixed number is a range of one. 2. Without reports nothing changes:
-while a door that was busy is silent, the count stays. Before the first request no door has anything to report, so the
-minimum is enough once the replicas have been ready for a window. 3. The desired number is the load over the window
-divided by `target`, rounded up. The load of `rps` is requests a second; that of `queue` is the average number of
-requests under way, held at a door, or waiting inside a model server. 4. The last replica is removed only after a full
-window without a request and with nothing under way. 5. Scaling from zero is immediate. Otherwise replicas are added
-`scale_up_delay` after the last change, and removed `scale_down_delay` after it. 6. A sudden rise of `queue` is handled
-at once: if the last tenth of the window alone calls for at least twice the ready replicas, they are added now, and none
-is removed for a full window. Doors count in buckets of ten seconds, so the tenth is rounded up to full buckets.
+1. The bounds of `replicas` always apply, at once. A fixed number is a range of one.
+2. Without reports nothing changes: while a door that was busy is silent, the count stays. Before the first request no
+   door has anything to report, so the minimum is enough once the replicas have been ready for a window.
+3. The desired number is the load over the window divided by `target`, rounded up. The load of `rps` is requests a
+   second; that of `queue` is the average number of requests under way, held at a door, or waiting in a model server.
+4. The last replica is removed only after a full window without a request and with nothing under way.
+5. Scaling from zero is immediate. Otherwise replicas are added `scale_up_delay` after the last change, and removed
+   `scale_down_delay` after it.
+6. A sudden rise of `queue` is handled at once: if the last tenth of the window alone calls for at least twice the ready
+   replicas, they are added now, and none is removed for a full window. Doors count in buckets of ten seconds, so the
+   tenth is rounded up to full buckets.
 
 A door's window ends at its last report, or now if it was quiet then. A bucket that lies partly in the window counts for
 that part. The load is the sum over all doors.
