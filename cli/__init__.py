@@ -2,11 +2,11 @@
 
 `main`          the entry point; loads a command group only when it is used, so that `--help` and `ps` stay cheap.
 `commands`      one file per command group.
-`applying`      from a configuration to what it describes: read, planned, confirmed, applied and followed.
-`repositories`  the code of a run: which commit, what changed since, and folders packed as archives.
-`ssh`           the way to a job over SSH: keys, routes, the SSH configuration, forwarded ports.
-`connection`    `~/.dstack/config.yml`, HTTP and streams; an error response becomes a sentence that says what to do.
+`applying`      configurations: reading, planning, confirming, applying and following them.
+`repositories`  the code of a run: its commit, the changes since then, and folders packed as archives.
+`ssh`           SSH to jobs: keys, routes, the SSH configuration, forwarded ports.
+`connection`    `~/.dstack/config.yml`, HTTP and streams; error responses become sentences that say what to do.
 `tables`        one file per noun: JSON in, a table out.
-`screen`        what a user types and sees: options, the terminal, tables of a given width, progress, `--json`.
+`screen`        input and output: options, the terminal, tables of a given width, progress, `--json`.
 `reference`     the pages of commands and flags, generated.
 """

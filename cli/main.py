@@ -49,20 +49,20 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "user": ("user", "Manage the users of a server, and your own public keys."),
     "volume": ("volume", "Manage volumes: disks that outlive runs."),
 }
-INTERRUPTED = 130  # by Ctrl-C, where the command has no better use for it
+INTERRUPTED = 130  # by Ctrl-C, unless the command handles it
 COMPLETE = "_DSTACK_COMPLETE"
-HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings; they work, and print today's
+HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings, which work and print the current one
 
 
 @cache
 def _built(module: str, name: str) -> Any:
-    """Typer reads every signature again each time, and one command line needs it three times."""
+    """A group's command, cached: typer would parse every signature three times per command line."""
     loaded = importlib.import_module(f"cli.commands.{module}")
     return typer.main.get_command(loaded.apps[name] if module == "unbuilt" else loaded.app)
 
 
 class LazyGroup(CommandGroup):
-    """The root: knows every group's name and help line, imports only the one that is used."""
+    """The root group, which knows every group's name and help line, and imports only the one that is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(GROUPS)
@@ -145,7 +145,7 @@ def invoke(args: list[str], terminal: Terminal) -> int:
         return ended if isinstance(ended, int) else 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(bool(end.code))
-    except ClickException as error:  # typer's own, about the command line
+    except ClickException as error:  # an error in the command line
         error.show()
         return _failed(args, terminal, DstackError(error.format_message()), error.exit_code)
     except DstackError as error:
@@ -154,7 +154,7 @@ def invoke(args: list[str], terminal: Terminal) -> int:
 
 
 def _failed(args: list[str], terminal: Terminal, error: DstackError, code: int) -> int:
-    """Who asked for JSON gets the error as JSON, too: whatever reads it expects a document."""
+    """Prints the error as JSON, too, if the command was to print JSON; returns the exit code."""
     options = args[: args.index("--")] if "--" in args else args
     if "--json" in options or "--format=json" in options or ("--format", "json") in pairwise(options):
         from cli.screen.problems import error_document
@@ -180,7 +180,7 @@ def main() -> None:
         terminal = Terminal()
     except FileNotFoundError:
         sys.exit("The folder that this shell is in has been deleted.\nGo to another one with `cd`.")
-    if COMPLETE in terminal.env:  # a shell asks what could come next
+    if COMPLETE in terminal.env:  # a shell requests completions
         from typer._completion_classes import completion_init
 
         completion_init()

@@ -13,7 +13,7 @@ import typer
 
 from cli.main import GROUPS, HIDDEN, app
 
-EXIT_CODES = (  # code, what it means, when
+EXIT_CODES = (  # code, meaning, when
     ("0", "done", "The command succeeded; a followed run is done."),
     ("0", "declined", "You answered a question with n; nothing was changed."),
     ("0", "left running", "Ctrl-C stopped following (`apply -y`, `attach`, `logs`, `--watch`); the run keeps running."),
@@ -52,7 +52,7 @@ def leaves(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
     """Every command that does something, with its path, older spellings included."""
     root: Any = command or typer.main.get_command(app)
     names = list(getattr(root, "commands", {})) if command else [*GROUPS, *HIDDEN]
-    if not names or getattr(root, "epilog", None):  # a group with examples of its own does something itself
+    if not names or getattr(root, "epilog", None):  # a group with its own examples is also a command
         yield path, root
     for name in names:
         yield from leaves(root.get_command(None, name), (*path, name))

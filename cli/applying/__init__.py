@@ -1,1 +1,1 @@
-"""From a configuration to what it describes: read, planned, confirmed, applied and followed."""
+"""Configurations: reading, planning, confirming, applying and following them."""

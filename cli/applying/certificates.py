@@ -1,4 +1,4 @@
-"""Certificates that a gateway's configuration names as files."""
+"""Certificate files named in a gateway's configuration."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ MOST = 100_000  # bytes of a file
 
 
 def with_certificate(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
-    """The configuration with the files that its `certificate` names read. PEM and references to secrets stay.
-
-    Relative paths start at `folder`: where the command runs, as those of SSH keys do.
-    """
+    """The configuration with the contents of the files that its `certificate` names; PEM and references to secrets stay
+    as they are. Relative paths start at `folder`, in which the command runs, as with SSH keys."""
     given = configuration.get("certificate")
     if not isinstance(given, dict) or given.get("type") != "given":
         return configuration

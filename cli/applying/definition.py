@@ -1,6 +1,6 @@
-"""From a file to what is sent to the server: found, read, parsed, completed by profile, flags and environment.
+"""Reads a configuration file for the server: found, parsed, and completed by profile, flags and environment.
 
-The language itself is `chalicelib.configuration`, which is pure; what touches files and the environment is here.
+The language itself is `chalicelib.configuration`, which is pure; this module reads files and the environment.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def load_definition(
         parsed = resolved(parsed, environment=terminal.env, arguments=arguments)
     except Invalid as error:
         found += error.problems
-    if found:  # if only the name is wrong, the server reports it, with whatever else it finds
+    if found:  # if only the name is wrong, the server reports it with any other problems
         places.refuse([*_misnamed(parsed.type, parsed.name), *found])
     document = _on_the_wire(parsed, flags)
     chosen: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def load_definition(
         document["files"] = [_local(entry, folder, terminal.home) for entry in document.get("files") or ()]
         chosen, where = load_profile(terminal, profile, no_profile)
         places = replace(places, profile=where)
-    elif document["type"] == "fleet":  # the default profile, whatever is set
+    elif document["type"] == "fleet":  # always with the default profile
         chosen, where = load_profile(replace(terminal, env={}), None, no_profile)
         places = replace(places, profile=where)
     return LoadedConfiguration(document, chosen, shown, folder, places)
@@ -96,7 +96,7 @@ def _misnamed(kind: str, name: str | None) -> list[Problem]:
 
 
 def described(terminal: Terminal, file: str | None) -> LoadedConfiguration:
-    """What a file names, without what is only needed to run it: for deletion."""
+    """The type and name in a file, without the parts that are only needed to run it: for deletion."""
     from chalicelib.configuration.parse import parse_bytes
 
     path, shown, raw = _read(terminal, file)
@@ -112,7 +112,7 @@ def fleet_definition(
     profile: str | None = None,
     no_profile: bool = True,
 ) -> LoadedConfiguration:
-    """A fleet that a command line describes instead of a file."""
+    """The definition of a fleet from a command line instead of a file."""
     from pydantic import ValidationError
 
     from chalicelib.configuration.overrides import overridden
@@ -133,7 +133,7 @@ def fleet_definition(
 def synthetic_task(
     terminal: Terminal, flags: Overrides, *, profile: str | None, no_profile: bool
 ) -> tuple[dict[str, Any], Places]:
-    """The run spec to ask for offers with: a task that requires only what the flags say."""
+    """The run spec with which to request offers: a task with only the requirements of the flags."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.domain.specs.runs import TaskConfiguration
 
@@ -159,7 +159,7 @@ def synthetic_task(
 
 
 def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
-    """In the API's form. Fleets named by flags stay strings, as every client sends them."""
+    """The configuration in the API's form. Fleets named by flags stay strings, as every client sends them."""
     document: dict[str, Any] = configuration.model_dump(mode="json")
     if flags and flags.fleets:
         document["fleets"] = list(flags.fleets)
@@ -233,13 +233,13 @@ def _enough_of(opened: BinaryIO) -> bytes:
 
 
 def _nearby_files(path: Path) -> str:
-    """Configurations next to a missing file."""
+    """A hint that names configurations next to a missing file."""
     beside = sorted(found.name for found in path.parent.glob("*.dstack.y*ml"))[:5] if path.parent.is_dir() else []
     return f"There is {', '.join(beside)}." if beside else "Check the path; it is relative to this folder."
 
 
 def _check_use_of(arguments: Sequence[str], configuration: Any, shown: str) -> None:
-    """Arguments that no command uses were meant for something else."""
+    """Refuse arguments that no command uses: they were meant for something else."""
     from chalicelib.configuration.interpolation import references
 
     texts = [*getattr(configuration, "commands", ())]
@@ -253,7 +253,7 @@ def _check_use_of(arguments: Sequence[str], configuration: Any, shown: str) -> N
 
 
 def _missing_files(configuration: Any, folder: Path, home: Path) -> list[Problem]:
-    """Paths in `files` that don't exist."""
+    """Problems of paths in `files` that don't exist."""
     return [
         Problem(
             f"`{mapping.local_path}` doesn't exist",

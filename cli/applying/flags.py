@@ -81,12 +81,22 @@ RETRY = (
     switch("--no-retry", help="Don't retry, whatever the file says."),
     flag("--retry-duration", metavar="TIME", help="Keep retrying for this long."),
 )
-PRESETS = (  # known elsewhere; refused by name
+PRESETS = (  # known to other clients; refused by name
     flag("--keep-service", kind=bool, default=False, help="Not available yet.", hidden=True),
     flag("--trials", metavar="N", help="Not available yet.", hidden=True),
     flag("--previous", kind=list[str] | None, metavar="ID", help="Not available yet.", hidden=True),
 )
-PLANNED = (*RESOURCES, *SHARES, *PROFILE, *PLACES, *LIMIT, *FLEETS, *IDLE, *SPOT, *RETRY)  # what a plan depends on
+PLANNED = (
+    *RESOURCES,
+    *SHARES,
+    *PROFILE,
+    *PLACES,
+    *LIMIT,
+    *FLEETS,
+    *IDLE,
+    *SPOT,
+    *RETRY,
+)  # flags on which a plan depends
 
 EXCLUSIVE = (
     ("profile", "no_profile"),

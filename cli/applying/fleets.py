@@ -1,4 +1,4 @@
-"""Applying and deleting fleets: plan, show, ask, apply, and wait until their machines are ready or gone."""
+"""Applying and deleting fleets: plan, show, confirm, apply, and wait until their machines are ready or gone."""
 
 from __future__ import annotations
 
@@ -71,10 +71,8 @@ def delete_fleet(session: Session, name: str) -> None:
 
 
 def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
-    """The configuration with the keys from its `identity_file`s, which the server needs to reach the hosts.
-
-    Relative paths start at `folder`: where the command runs, as with `ssh -i`.
-    """
+    """The configuration with the keys from its `identity_file`s, which the server needs to reach the hosts. Relative
+    paths start at `folder`, in which the command runs, as with `ssh -i`."""
     if not configuration.get("ssh_config"):
         return configuration
     problems: list[Problem] = []
@@ -149,7 +147,7 @@ def _confirmed(terminal: Terminal, question: str) -> bool:
 
 
 def _lacks_hosts(fleet: dict[str, Any]) -> bool:
-    """Has it hosts that couldn't be added?"""
+    """Does the fleet have hosts that couldn't be added?"""
     existing = {one["hostname"] for one in fleet["instances"] if one["status"] != "terminated"}
     hosts = (fleet["spec"]["configuration"].get("ssh_config") or {}).get("hosts") or ()
     return any((host if isinstance(host, str) else host["hostname"]) not in existing for host in hosts)
@@ -160,7 +158,7 @@ def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, A
 
 
 def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
-    """Waits until its machines are ready; fails if one ended or isn't available."""
+    """Waits until the fleet's machines are ready; fails if one has ended or isn't available."""
     terminal, name = session.terminal, fleet["name"]
     stages, polls, progress = Stages(session), 0, HostProgress(session)
     try:

@@ -1,7 +1,7 @@
-"""Following a run: its log as bytes, its stages as a line, and its end as an exit code.
+"""Following a run: its log, its stages in a line, and its exit code.
 
-The server is polled often at first and after every change, since most changes follow each other closely and a short job
-should be seen while it runs; a run in which nothing happens is polled once a second.
+The server is polled often at first and after every change, because changes follow each other closely and a short job
+should be seen while it runs. Otherwise a run is polled once a second.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from cli.ssh.attachment import JobAttachment
 from cli.tables.cells import age, moment, money, place
 from cli.tables.runs import FINISHED, failed_job, newest, run_status
 
-SOON_SECONDS = 0.2  # between polls of a run that has just changed,
-SOON_POLLS = 50  # this many times; then
+SOON_SECONDS = 0.2  # between polls of a run that has just changed
+SOON_POLLS = 50  # the number of these polls
 POLL_SECONDS = 1.0
 BEFORE_LOG = ("submitted", "provisioning", "pulling")
 
@@ -29,7 +29,8 @@ STYLE_OF_END = {"done": "good", "terminated": "warn", "failed": "bad"}
 
 
 def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any] | None:
-    """The requested job; None if the run has none yet. Default replica: the lowest running one, else the lowest."""
+    """The requested job; None if the run has none yet. The default replica is the lowest running one, else the
+    lowest."""
     jobs: list[dict[str, Any]] = [
         found for found in run.get("jobs") or () if found["job_spec"].get("job_num", 0) == job
     ]
@@ -46,21 +47,21 @@ def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any]
 
 
 class PollPauses:
-    """How long to wait before the next poll."""
+    """The pauses between polls."""
 
     def __init__(self) -> None:
         self._seen: object = None
         self._polls = 0
 
     def after(self, seen: object) -> float:
-        """Short for a while after `seen` changed, then long."""
+        """The seconds until the next poll: short for a while after `seen` changed, then long."""
         self._polls = self._polls + 1 if seen == self._seen else 0
         self._seen = seen
         return SOON_SECONDS if self._polls < SOON_POLLS else POLL_SECONDS
 
 
 class Stages:
-    """Shows the progress of a run or a fleet on standard error: a spinner on a terminal, else a line per change."""
+    """The progress of a run or a fleet on standard error: a spinner on a terminal, else a line per change."""
 
     def __init__(self, session: Session) -> None:
         self.terminal = session.terminal
@@ -71,7 +72,7 @@ class Stages:
         self.print(stage(run, job), f" · submitted {age(run.get('submitted_at'), self.terminal.now())}")
 
     def print(self, text: str, since: str = "") -> None:
-        """`since` changes with time alone, so it is for the spinner only."""
+        """Shows a stage. `since` changes with time alone, so it is only for the spinner."""
         if self.terminal.watched:
             self._spin(printable(text + since))
         elif text != self.last:
@@ -102,13 +103,13 @@ def stage(run: dict[str, Any], job: dict[str, Any] | None) -> str:
         status = f"pulling{pull_progress(pull)}"
     placed = latest.get("job_provisioning_data") or {}
     where = f" on {place(placed.get('backend'), placed.get('region'))}" if placed.get("backend") else ""
-    known = latest.get("status") == "running" or run["status"] == "terminating"  # its end tells why
+    known = latest.get("status") == "running" or run["status"] == "terminating"  # its end gives the reason
     why = "" if known else reason_of(run)
     return f"{status}{where}{': ' + why if why else ''}"
 
 
 def reason_of(run: dict[str, Any]) -> str:
-    """Why it waits or why it ended, in the server's words; empty if it gives no reason."""
+    """Why the run waits or ended, as the server puts it; empty if it gives no reason."""
     latest = run.get("latest_job_submission") or {}
     return str(
         latest.get("termination_reason_message") or run.get("message") or run.get("error") or latest.get("error") or ""
@@ -134,10 +135,8 @@ def follow(
     attachment: JobAttachment | None = None,
     stages: Stages | None = None,
 ) -> dict[str, Any]:
-    """Writes the log as it grows until the run has ended; returns the run as it was then.
-
-    A retry creates a new submission; its log follows the old one's.
-    """
+    """Writes the log as it grows until the run has ended, and returns the final run. A retry creates a new submission,
+    whose log follows that of the old one."""
     pace = PollPauses()
     while True:
         run = session.get_run(name)
@@ -164,7 +163,7 @@ def follow(
 
 
 def _begin(stages: Stages, run: dict[str, Any], job: dict[str, Any] | None, log: JobLog | None) -> None:
-    """The job has started: its log, if it is wanted, takes the place of the stages."""
+    """Ends the stages when the job has started: its log, if wanted, takes their place."""
     stages.close()
     assert job is not None, "it has a submission"
     if log and log.submission != newest(job)["id"] and run["status"] not in FINISHED:
@@ -174,7 +173,8 @@ def _begin(stages: Stages, run: dict[str, Any], job: dict[str, Any] | None, log:
 
 
 def _wait(session: Session, seconds: float, log: JobLog | None, attachment: JobAttachment | None) -> None:
-    """Until it is time for the next look, or something happens to the attachment. The log is written as it comes."""
+    """Waits until the next poll, or until something happens to the attachment. Meanwhile the log is written as it
+    comes."""
     watched = [one for one in (log, attachment) if one is not None and one.fileno() >= 0]
     if not watched:
         session.terminal.sleep(seconds)
@@ -188,8 +188,8 @@ def _wait(session: Session, seconds: float, log: JobLog | None, attachment: JobA
 
 
 def exit_code(run: dict[str, Any]) -> int:
-    """0 for a run that is done; the exit status of the job that failed, if it failed by itself; else 1. Its other jobs
-    were ended for it, and have a status from that."""
+    """0 for a run that is done; the exit status of the job that failed by itself, if one did; else 1. The other jobs
+    were stopped because of it, so their status means nothing."""
     if run["status"] != "failed":
         return 0 if run["status"] == "done" else 1
     failed = failed_job(run)
@@ -198,7 +198,7 @@ def exit_code(run: dict[str, Any]) -> int:
 
 
 def ending(run: dict[str, Any], name: str, colour: bool) -> str:
-    """How it ended, how long it took, what it cost; unless it is done also why, one line per reason."""
+    """How the run ended, how long it took, what it cost and, unless it is done, why: one line per reason."""
     latest = run.get("latest_job_submission") or {}
     started, ended = moment(run.get("submitted_at")), moment(latest.get("finished_at") or run.get("last_processed_at"))
     took = f" after {max(ended - started, 0):.0f} s" if started is not None and ended is not None else ""

@@ -1,5 +1,5 @@
-"""The progress of an SSH fleet's hosts while they are added: a line for each step of each host, and for what is tried
-again, which may take minutes."""
+"""The progress of an SSH fleet's hosts while they are added: a line for each step of each host, and for each attempt
+that is repeated, which may take minutes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from cli.connection.session import Session
 
 STEPS = ("done: ", "undone: ")  # how the events of steps begin
-RETRIED = "Transient: "  # and those of attempts that failed and are repeated
+RETRIED = "Transient: "  # how the events of failed attempts that are repeated begin
 
 
 class HostProgress:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._last: tuple[str, str] | None = None  # time and id of the last event that was read
-        self._last_lines: dict[str, str] = {}  # by host: its last line
+        self._last_lines: dict[str, str] = {}  # by host
 
     def news(self, fleet: dict[str, Any]) -> list[str]:
-        """The lines since the last look. A fleet of clouds has none."""
+        """The lines since the last call. A fleet of cloud machines has none."""
         if not fleet["spec"]["configuration"].get("ssh_config"):
             return []
         hosts = {one["id"]: f"{one.get('hostname') or one['name']}" for one in fleet["instances"]}

@@ -1,7 +1,7 @@
-"""A job's log as bytes: over a stream, as it is printed, or page by page where the server carries no streams.
+"""A job's log: over a stream, as it is printed, or page by page where the server carries no streams.
 
-Either way it is read from its beginning, or a given moment, and what was written already is skipped: a log only grows,
-so this needs no cursor beyond the contract's, and loses and repeats nothing, whatever is cut in between.
+Either way it is read from its beginning or a given moment, and what was already written is skipped: a log only grows,
+so nothing is lost or repeated when the connection breaks, and no other cursor is needed.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from cli.connection.streams import Stream
 
 PAGE = 1000
-COMPLETE = 1000  # how a stream ends once the job has ended and all of its log was sent
-REMAINDER_SECONDS = 10.0  # for more of the rest, once the job has ended
+COMPLETE = 1000  # the code of a stream's end once the job has ended and all of its log was sent
+REMAINDER_SECONDS = 10.0  # to wait for more of the log once the job has ended
 
 
 @dataclass
 class LogReader:
-    """One job's log, from its beginning or a moment on."""
+    """One job's log, from its beginning or from a given moment."""
 
     session: Session
     run_name: str
     submission_id: str
     start_time: str | None = None
     diagnose: bool = False
-    skip: int = 0  # bytes at its beginning that were written already
+    skip: int = 0  # bytes at its beginning that were already written
     token: str | None = None  # of the current page
     written: int = 0  # bytes of that page already written
 
     def drain(self) -> bool:
-        """Writes everything available now; returns whether there was anything."""
+        """Writes everything that is available now; returns whether there was anything."""
         anything = False
         while True:
             pieces, following = self.page()
@@ -69,9 +69,9 @@ class LogReader:
 
 
 def last_lines(reader: LogReader, count: int) -> tuple[str | None, int]:
-    """Where the last `count` lines of what there is begin: a moment, and how many bytes after it."""
+    """Where the last `count` lines begin: a moment, and the number of bytes after it."""
     start, newer = reader.start_time, b""
-    older: list[bytes] = []  # of one moment: a log that is read from there has all of them
+    older: list[bytes] = []  # of the same moment: a log that is read from there contains all of them
     while True:
         pieces, following = reader.page(descending=True)
         for moment, data in pieces:
@@ -102,28 +102,28 @@ def _decoded(message: object) -> bytes:
 
 
 class JobLog:
-    """The log of one job of a run, of one submission after the other."""
+    """The log of one job of a run, over its submissions."""
 
     def __init__(
         self, session: Session, run_name: str, since: str | None = None, *, diagnose: bool = False, skip: int = 0
     ) -> None:
-        """Of the first submission's log from `since` on, `skip` bytes aren't written."""
+        """`skip`: the number of bytes of the first submission's log, from `since` on, that aren't written."""
         self.session, self.run_name, self.since, self.diagnose = session, run_name, since, diagnose
         self._not_wanted = skip
         self.submission = ""
         self._spec: dict[str, Any] = {}  # of the job
         self._stream: Stream | None = None
         self._pages: LogReader | None = None
-        self._written = 0  # bytes that came over streams, or aren't wanted
+        self._written = 0  # bytes that came over streams or were skipped
         self._skip = 0  # bytes that the current stream repeats
         self._complete = False
 
     def fileno(self) -> int:
-        """Readable when some of it has arrived; -1 if it is read by pages."""
+        """A file descriptor, readable when some of the log has arrived; -1 if the log is read by pages."""
         return self._stream.fileno() if self._stream else -1
 
     def turn_to(self, job: dict[str, Any]) -> bool:
-        """Goes on with the job's newest submission; whether that is a new one."""
+        """Continues with the job's newest submission; returns whether that is a new one."""
         latest = newest(job)
         if latest["id"] == self.submission:
             return False
@@ -137,7 +137,7 @@ class JobLog:
         return True
 
     def write_arrived(self, timeout: float = 0.0) -> bool:
-        """Writes what arrives over the stream within that many seconds; whether it has ended."""
+        """Writes what arrives over the stream within `timeout` seconds; returns whether the stream has ended."""
         assert self._stream is not None, "there is one to wait for"
         while (data := self._stream.receive(timeout)) is not None:
             repeated = min(self._skip, len(data))
@@ -153,15 +153,15 @@ class JobLog:
         return True
 
     def drain(self, ended: bool) -> None:
-        """Writes all that is there now, however it is read; if its job has `ended`, all there will be."""
+        """Writes all that is available now or, if its job has `ended`, all that is left."""
         if self._stream and ended:
             self._read_remainder(self._stream)
         elif self._stream:
-            self.write_arrived()  # what came with the server's answer, too
+            self.write_arrived()  # also what came with the server's response
         if self._stream or self._complete or not self.submission:
             return
         if self._written and not self._pages and not ended:
-            self._open()  # the stream was cut; a new one begins anew
+            self._open()  # the stream was cut; a new one starts at the beginning
             if self._stream:
                 self.write_arrived()
                 return
@@ -173,14 +173,14 @@ class JobLog:
 
     def _read_remainder(self, stream: Stream) -> None:
         before = None
-        while before != (before := (self._written, self._skip)):  # something came since
+        while before != (before := (self._written, self._skip)):  # while something arrives
             if self.write_arrived(REMAINDER_SECONDS):
                 return
         stream.close()
         self._stream = None
 
     def _open(self) -> None:
-        """Asks for a stream. Where there is none, pages do."""
+        """Requests a stream; if the server has none, the log is read by pages."""
         if self.diagnose:
             return
         where = {"replica": self._spec.get("replica_num", 0), "job": self._spec.get("job_num", 0)}

@@ -1,4 +1,4 @@
-"""Applying a run: plan, show, ask, submit, and stay with it until it ends."""
+"""Applying a run: plan, show, confirm, submit, and follow it until it ends."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from cli.tables.services import addresses, replaced
 
 @dataclass(frozen=True)
 class LoadedConfiguration:
-    """What a configuration file says, parsed and completed by flags, profile and environment; in wire form."""
+    """A configuration file, parsed and completed by flags, profile and environment, in wire form."""
 
     configuration: dict[str, Any]
     profile: dict[str, Any]
     path: str  # as sent to the server
-    folder: Path  # its relative paths start here
+    folder: Path  # at which its relative paths start
     places: Places = field(default_factory=Places)  # the lines of its fields
 
     @property
@@ -51,7 +51,7 @@ class ApplyOptions:
     full_offers: bool = False
     unallocated: bool = False
     attached: AttachOptions = field(default_factory=AttachOptions)
-    in_place: bool = False  # never delete and re-create what exists
+    in_place: bool = False  # never delete and re-create anything
     repo: RepoFlags = field(default_factory=RepoFlags)
 
 
@@ -66,9 +66,9 @@ class Submission:
     repo: Brought = field(default_factory=Brought)
 
     def apply(self) -> int:
-        """Carries it out; returns the exit code."""
+        """Plans, confirms and submits; returns the exit code."""
         key = self._public_key()
-        if not (self.options.detach or self.options.as_json):  # a run whose ports can't be had here isn't started
+        if not (self.options.detach or self.options.as_json):  # don't start a run whose local ports aren't available
             wanted = forwards.of_configuration(self.definition.configuration)
             forwards.chosen(wanted, self.options.attached.address, forwards.is_free)
         self.repo = bring(self.session, self.options.repo, self.definition.configuration, self.definition.folder)
@@ -99,7 +99,7 @@ class Submission:
         return self._submit(plan, instead_of=name)
 
     def prepared(self) -> dict[str, Any]:
-        """What would be submitted, to be stored. Nothing is uploaded, so it can't need that."""
+        """The run spec that would be submitted, for storing it. It must not need uploads, since nothing is uploaded."""
         self.repo = bring(self.session, self.options.repo, self.definition.configuration, self.definition.folder)
         return self._run_spec(self._public_key())
 
@@ -177,7 +177,7 @@ class Submission:
         return found
 
     def _may_replace(self, name: str, changed: bool) -> bool:
-        """Whether an active run that can't be changed in place should be stopped for the new one."""
+        """Should an active run that can't be changed in place be stopped for the new one?"""
         if not changed and self.options.yes and not self.options.force:
             self.session.terminal.print(
                 f"Run {name} is already active and nothing has changed. To stop it and submit it again, add --force."
@@ -193,11 +193,11 @@ class Submission:
             self.session.terminal.sleep(POLL_SECONDS)
 
     def _submit(self, plan: dict[str, Any], *, done: str = "submitted", instead_of: str | None = None) -> int:
-        """`instead_of`: the active run to stop for this one."""
-        self.repo.upload(self.session)  # first: no run is stopped for code that can't be uploaded
+        """Submits the run. `instead_of`: the active run to stop for this one."""
+        self.repo.upload(self.session)  # before a run is stopped, since this may fail
         if instead_of:
             self._stop_and_wait(instead_of)
-            plan = self._plan()  # again: the run that the server compared with has ended
+            plan = self._plan()  # a new plan: the run that the server compared with has ended
         body = {
             "plan": {"run_spec": plan["run_spec"], "current_resource": plan.get("current_resource")},
             "force": self.options.force,
@@ -223,7 +223,7 @@ class Submission:
 
 
 def stay_with(session: Session, name: str, wishes: AttachOptions, *, asks: bool) -> int:
-    """Shows a run's stages and log to its end and returns the exit code. Ctrl-C leaves it, or stops it if asked to."""
+    """Shows a run's stages and log until it ends; returns the exit code. Ctrl-C detaches or, if confirmed, stops it."""
     attachment = JobAttachment(session, name, wishes, needed=False)
     with orderly_end(), contextlib.closing(attachment):
         return _stay(session, name, attachment, asks=asks)
@@ -264,7 +264,7 @@ def _stop(session: Session, name: str) -> dict[str, Any]:
 
 
 def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[str, str]]:
-    """Packs and uploads what `files` names; the same content is uploaded once."""
+    """Packs and uploads the paths in `files`; the same content is uploaded once."""
     from cli.repositories.packing import pack
 
     uploaded: dict[str, str] = {}
@@ -280,7 +280,7 @@ def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[s
 
 
 def refusals(notes: list[dict[str, Any]]) -> str:
-    """Why each candidate was ruled out and what would help, in the planner's words."""
+    """Why each candidate was ruled out and what would help, from the planner's notes."""
     lines = [
         f"  {note['subject']} {note['text']}" + (f"\n    → {note['hint']}" if note["hint"] else "") for note in notes
     ]
@@ -292,7 +292,7 @@ def refusals(notes: list[dict[str, Any]]) -> str:
 
 
 def no_offers_hint(session: Session) -> str:
-    """A guess if the server gives no reason: no fleet at all, or none that fits."""
+    """A hint if the server gives no reason: there is no fleet, or none that fits."""
     try:
         fleets = session.client.in_project("fleets/list", {"include_imported": True})
     except (Refused, NotFound) as error:

@@ -55,17 +55,17 @@ def apply_volume(session: Session, definition: LoadedConfiguration, options: App
 
 
 def delete_volume(session: Session, name: str) -> None:
-    """Waits until it is gone."""
+    """Deletes the volume and waits until it is gone."""
     _delete(session, "volumes", name)
 
 
 def delete_gateway(session: Session, name: str) -> None:
-    """Waits until no machine carries it any more."""
+    """Deletes the gateway and waits until no machine carries it any more."""
     _delete(session, "gateways", name)
 
 
 def apply_gateway(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
-    """Creates the gateway, or changes it where that is possible; returns the exit code."""
+    """Creates the gateway, or changes it if possible; returns the exit code."""
     asked = with_certificate(definition.configuration, session.terminal.cwd, session.terminal.home)
     spec = {"configuration": asked, "configuration_path": definition.path}
     plan = session.client.in_project("gateways/get_plan", {"spec": spec})
@@ -90,7 +90,7 @@ def apply_gateway(session: Session, definition: LoadedConfiguration, options: Ap
 
 
 def _unchanged(session: Session, plan: dict[str, Any], options: ApplyOptions) -> int:
-    """The gateway is as its file says. It is applied all the same, for certificates that failed to be tried at once."""
+    """Applies an unchanged gateway, so that failed certificates are retried at once."""
     current = plan["current_resource"]
     made = session.client.in_project(
         "gateways/apply", {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
@@ -111,7 +111,7 @@ def _get(session: Session, kind: str, name: str) -> dict[str, Any] | None:
 
 
 def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """An absent key means the same as null."""
+    """Are the two equal, if an absent key means null?"""
     return {k: v for k, v in before.items() if v is not None} == {k: v for k, v in after.items() if v is not None}
 
 
@@ -145,14 +145,14 @@ def _agreed(session: Session, options: ApplyOptions, question: str) -> bool:
 
 
 def _share(made: dict[str, Any]) -> str:
-    """How much of a gateway runs, if that isn't all of it."""
+    """How many of a gateway's replicas run, if not all."""
     wanted = made["configuration"].get("replicas") or 1
     up = sum(each["status"] == "running" for each in made.get("replicas") or ())
     return f" with {up} of {wanted} replicas" if made["status"] == "running" and up < wanted and wanted > 1 else ""
 
 
 def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptions) -> int:
-    """Waits until it is active or has failed."""
+    """Waits until the volume or the gateway is active or has failed."""
     terminal, name = session.terminal, made["name"]
     if options.as_json:
         terminal.print(as_json(made))

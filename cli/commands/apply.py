@@ -1,4 +1,4 @@
-"""`dstack apply`: its flags, and what they do to a configuration. The work is in `cli.applying`."""
+"""`dstack apply`: its flags, and how they change a configuration. The work is in `cli.applying`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ NOT_YET = "Not available yet."
 OF_ALL = ("project", "file", "yes", "detach", "force", "verbose", "as_json", "help", "name")
 OF_FLEETS = tuple(flag.name for group in (RESOURCES, PLACES, SPOT, IDLE, RETRY) for flag in group)
 HELP_OF = {
-    **dict.fromkeys(RUN_TYPES),  # all flags are theirs
+    **dict.fromkeys(RUN_TYPES),  # these take all flags
     "fleet": (*OF_ALL, "env", "no_profile", *OF_FLEETS),
     **dict.fromkeys(("volume", "gateway", "preset"), OF_ALL),
 }
 
 
 class Apply(Command):
-    """`-h TYPE` shows the flags that mean something to that type."""
+    """`-h TYPE` shows only the flags that apply to that type."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         help_at = next((at for at, word in enumerate(args) if word in ("-h", "--help")), len(args))
@@ -162,7 +162,7 @@ OF_REPO = ("repo", "repo_branch", "repo_hash", "no_repo", "token", "git_identity
 
 
 def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:
-    """Flags that mean nothing for a fleet, a volume or a gateway; flags without a field in the type are found later."""
+    """Refuses flags of runs for a fleet, a volume or a gateway; flags without a field in the type are found later."""
     if kind == "fleet" and ctx.params["profile"]:
         raise typer.BadParameter("--profile doesn't apply to a fleet, which uses only the default profile.", ctx=ctx)
     of_runs = (*SHOWN_OFFERS, "ssh_identity", "host", *OF_REPO, "profile", *(["no_profile"] if kind != "fleet" else []))

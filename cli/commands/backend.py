@@ -115,7 +115,7 @@ def _creds(session: Session, access_key: str | None, secret_key: str | None, own
 
 
 def _check_not_needed(kind: str) -> None:
-    """The server names the field, not the flags."""
+    """Refuses a type that needs credentials, and names the flags: the server would name the field."""
     from chalicelib.configuration.server_spec import backends_built
 
     if kind in backends_built():
@@ -136,13 +136,13 @@ def _text(session: Session, file: str) -> str:
 
 
 def _type_in(text: str, file: str) -> str:
-    """Read here, so that errors name their place in the file."""
+    """The type in a file, which is parsed here so that errors name their place in it."""
     from chalicelib.configuration.server import parse_backend
 
     try:
         return str(parse_backend(text, filename=file).__dict__["type"])
     except Invalid as error:
-        raise Refused(str(error)) from None  # its lines aren't shown: they hold secrets
+        raise Refused(str(error)) from None  # without its lines, which contain secrets
 
 
 @command(app, "check", "dstack backend check", "dstack backend check aws", "dstack backend check --json")
@@ -176,7 +176,7 @@ def check(
 
 
 def _error_of(session: Session, name: str) -> str | None:
-    """What its provider says is wrong."""
+    """What the provider reports as wrong; None if the backend works."""
     try:
         session.client.in_project(f"backends/{name}/check")
     except NotFound:

@@ -21,8 +21,8 @@ from cli.tables.cells import moment
 from cli.tables.events import event_line
 
 LAST = 100
-SYSTEM = "system"  # no user's name in events of the control plane itself
-LATE = 30.0  # seconds that an event may take from what it is about to its commit
+SYSTEM = "system"  # the actor of events of the control plane itself; no user has this name
+LATE = 30.0  # seconds between a change and the commit of its event, at most
 
 WHAT = "Show what happened to runs, jobs, fleets and instances."
 app = new_group(WHAT, invoke_without_command=True)
@@ -139,9 +139,9 @@ def follow(ctx: typer.Context, project: ProjectOption = None, since: SinceOption
 
 
 def followed(session: Session, start: float) -> Iterator[dict[str, Any]]:
-    """Each change once, from `start` on. What is committed late has an earlier time, so the last seconds are read
-    again each time."""
-    seen: dict[str, float] = {}  # by id: when it happened
+    """Each change once, from `start` on. A change that is committed late has an earlier time, so the last seconds are
+    read again each time."""
+    seen: dict[str, float] = {}  # the times of changes, by id
     at = start
     while True:
         after: dict[str, Any] = {"prev_recorded_at": _date(max(start, at - LATE)), "prev_id": None}
@@ -207,13 +207,13 @@ def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
     for scope in ("target", "within"):
         if flags[f"{scope}_gateway"]:
             body[f"{scope}_gateways"] = [session.get_gateway(name)["id"] for name in flags[f"{scope}_gateway"]]
-    if not any(body.values()) and not flags["actor"]:  # what somebody did is wherever they did it
+    if not any(body.values()) and not flags["actor"]:  # an actor's events may be in any project
         body["within_projects"] = [session.client.post(f"/api/projects/{session.project}/get")["project_id"]]
     return {**body, "include_target_types": flags["include_type"] or None, "actors": _actors(session, flags["actor"])}
 
 
 def _actors(session: Session, names: list[str] | None) -> list[str | None] | None:
-    """Their ids; None in the list is the control plane itself."""
+    """The ids of users; None in the list is the control plane itself."""
     if not names:
         return None
     users = session.client.post("/api/users/list", {})
@@ -226,7 +226,7 @@ def _actors(session: Session, names: list[str] | None) -> list[str | None] | Non
 
 
 def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> list[dict[str, Any]]:
-    """Oldest first. The API pages from the newest back; pages are read until they reach `start`, if given."""
+    """Events, oldest first. The API pages from the newest back; pages are read until they reach `start`, if given."""
     begin = moment(start)
     found: list[dict[str, Any]] = []
     while True:
@@ -237,5 +237,5 @@ def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> l
         )
         fresh = [one for one in page if begin is None or (moment(one["recorded_at"]) or 0) >= begin]
         found += fresh
-        if begin is None or not page or len(fresh) < len(page):  # a page may be short before the end
+        if begin is None or not page or len(fresh) < len(page):  # a page may be short before the last one
             return found[::-1]

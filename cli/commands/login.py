@@ -129,7 +129,7 @@ def _polled(here: Terminal, poll: Callable[[], Any], begun: Mapping[str, Any]) -
 
 
 def _add(here: Terminal, url: str, token: str, joined: list[str], *, default: bool | None) -> None:
-    """`default`: may the first project become the default in place of another? None: ask."""
+    """Adds the projects. `default`: may the first become the default in place of another? None: ask the user."""
     path = config_path(here.home)
     projects = load_projects(path)
     now, first = default_of(projects), joined[0]

@@ -95,7 +95,7 @@ def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any
 
 
 def _nothing_fits(flags: Mapping[str, Any]) -> str:
-    """Suggests loosening whatever narrowed the search."""
+    """A suggestion to relax the flags that narrowed the search."""
     narrowing = ("cpu", "gpu", "memory", "disk", "max_price", "backend", "region", "instance_type", "fleet", "reuse")
     given = [f"--{name.replace('_', '-')}" for name in narrowing if flags[name]]
     parts = [f"Leave out or loosen {', '.join(given)}."] if given else []
@@ -123,7 +123,7 @@ def _show_groups(
         "reservation": merged.get("reservation"),
     }
     if json_wanted:
-        gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # always every key, as scripts expect
+        gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # with every key, as scripts expect
         document = {"project": session.project, "requirements": wanted, "group_by": groups, "gpus": gpus}
         session.terminal.print(as_json({**document, "offers_as_of": answer.get("offers_as_of") or []}))
         return
@@ -133,7 +133,7 @@ def _show_groups(
 
 
 def _show_age(session: Session, answer: Mapping[str, Any]) -> None:
-    """One quiet line: offers are snapshots, and a price may have changed since."""
+    """Shows in a dim line how old the offers are, since prices may have changed."""
     terminal = session.terminal
     line = ages_line(answer.get("offers_as_of") or [], terminal.now())
     for piece in wrap(line, terminal.width or len(line)) if line else ():

@@ -69,7 +69,7 @@ def add(
 
 
 def _machines(session: Session, fleet: str) -> int:
-    """How many the fleet has now."""
+    """The number of machines in the fleet."""
     try:
         found = session.get_fleet(fleet)
     except NotFound:

@@ -1,4 +1,4 @@
-"""`dstack project`: the servers and projects this machine knows, and on their servers who may do what, and how much."""
+"""`dstack project`: the servers and projects that this machine knows, and the members of these projects."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _list(here: Terminal, verbose: bool, json_wanted: bool) -> None:
 
 
 def _user(entry: ProjectEntry, here: Terminal) -> str:
-    """The name behind the token, or in brackets why it isn't known; one dead server must not hide the others."""
+    """The token's user or, in brackets, why it isn't known: one dead server must not hide the others."""
     try:
         client = Client(entry.url, entry.token, entry.name, sleep=here.sleep, via=here.via)
         return str(client.post("/api/users/get_my_user")["username"])

@@ -51,7 +51,7 @@ def ps(
 
 
 def fetch_runs(session: Session, *, everything: bool, limit: int) -> list[Any]:
-    """The newest runs first: active ones, else the last that ended; or all of them, `limit` at most, page by page."""
+    """Runs, newest first: the active ones, else the last that ended; or all of them, `limit` at most, page by page."""
     if not everything:
         return _page(session, only_active=True, limit=limit) or _page(session, only_active=False, limit=1)
     runs: list[Any] = []

@@ -88,7 +88,7 @@ def _limit(ctx: typer.Context, flag: str, text: str, kind: type) -> float | None
 
 
 def quota_table(found: dict[str, Any]) -> Table:
-    """What is used of what there is, for the project and below it for its users."""
+    """The used part of each limit, for the project and below it for its users."""
     table = Table(("WHO", "GPUS", "JOBS", "MONEY TODAY"))
     table.add(found["project_name"], *_cells(found["limits"], found["used"]))
     if any(most is not None for most in found["each_user"].values()):

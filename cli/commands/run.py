@@ -18,7 +18,8 @@ from cli.tables.services import places
 
 
 class RunGroup(CommandGroup):
-    """Whatever isn't a command of this group is the older `dstack run`, which today is `dstack apply`."""
+    """The group of `dstack run`. Arguments that aren't a command of it belong to the older `dstack run`, now
+    `apply`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in self.commands:
@@ -33,7 +34,8 @@ class RunGroup(CommandGroup):
 
 
 def apply_arguments(args: list[str]) -> list[str]:
-    """The arguments of `dstack run` as those of `dstack apply`: a pool is a fleet, the working folder is this one."""
+    """The arguments of the older `dstack run` as those of `dstack apply`: a pool is a fleet, the working folder is
+    this."""
     arguments = args[1:] if args[0] in (".", "./") else args
     end = arguments.index("--") if "--" in arguments else len(arguments)
     renamed = [

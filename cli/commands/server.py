@@ -150,7 +150,7 @@ def server(
 
 
 def _admin_token(here: Terminal, token: str | None) -> str | None:
-    """A flag's token. A server runs for long, and everyone on the machine can read its command line."""
+    """The token of `--token`, with a warning: everyone on the machine can read the server's command line."""
     if token not in (None, "", STANDARD_INPUT):
         here.warn(
             "Anyone on this machine can read what --token says in the process list. Use "

@@ -1,4 +1,4 @@
-"""`dstack service`: what callers of services need."""
+"""`dstack service`: tokens for calling services."""
 
 from __future__ import annotations
 

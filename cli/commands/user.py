@@ -1,4 +1,4 @@
-"""`dstack user`: the people of a server, their tokens, and the public keys that you log in to jobs with."""
+"""`dstack user`: the users of a server, their tokens, and the public keys with which you log in to jobs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The connection to a server: which server and project, HTTP and streams, and what its answers may contain."""
+"""The connection to a server: its configuration, HTTP and streams, and checks of what it sends."""

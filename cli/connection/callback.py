@@ -1,4 +1,4 @@
-"""Where a browser comes back to after its user signed on: a port of this machine, for one visit."""
+"""The local port to which a browser returns after its user has signed on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from chalicelib.errors import Refused
 
 PATH = "/auth/callback"
-PATIENCE = 600.0  # seconds to sign on
+PATIENCE = 600.0  # seconds for the user to sign on
 SILENCE = 2.0  # seconds for a request: browsers open connections ahead, and may never use them
 _PAGE = "<!doctype html><meta charset=utf-8><title>dstack</title><p>{text}</p>"
 
@@ -32,7 +32,7 @@ class Callback:
         self._server.server_close()
 
     def code(self, state: str, patience: float = PATIENCE) -> str:
-        """What the provider gave the browser. Visits that don't bring our state are somebody else's."""
+        """The code that the provider gave the browser. Requests without our state are ignored."""
         until = time.monotonic() + patience
         while self._given.get("state") != state:
             self._server.timeout = until - time.monotonic()
@@ -46,7 +46,7 @@ class Callback:
         return self._given["code"]
 
     def visited(self, path: str) -> tuple[int, str]:
-        """The answer to a visit: a status and what to show."""
+        """The response to a request: its status and text."""
         parts = urlsplit(path)
         if parts.path != PATH:
             return 404, "There is nothing here."
@@ -68,6 +68,6 @@ def _handler(callback: Callback) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """The address has the code in it, so it is shown nowhere."""
+            """Logs nothing, because the address contains the code."""
 
     return Handler

@@ -20,7 +20,7 @@ from cli.screen.problems import problems_in
 if TYPE_CHECKING:
     from cli.connection.streams import Stream
 
-API_VERSION = "0.22.5"  # the version of the contract that we speak
+API_VERSION = "0.22.5"  # of the API that this client uses
 CONNECT_ATTEMPTS = 3
 CONNECT_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 300.0  # long polls end much sooner
@@ -43,7 +43,7 @@ def dial(parts: SplitResult) -> http.client.HTTPConnection:
 
 
 def in_clear(url: str) -> str:
-    """A warning, if what is sent to this server can be read on its way to another machine; else empty."""
+    """A warning if requests to this server aren't encrypted on their way to another machine; else empty."""
     import ipaddress
 
     parts = urlsplit(url)
@@ -58,7 +58,7 @@ def in_clear(url: str) -> str:
 
 
 class Client:
-    """Requests to one server with one token. `via` connects if it isn't over HTTP."""
+    """Requests to one server with one token. `via`: another way to connect than HTTP."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Client:
         return self._request("POST", path, body, f"multipart/form-data; boundary={boundary}")
 
     def stream(self, run_name: str, query: Mapping[str, Any]) -> Stream:
-        """Bytes to and from a job of a run, as soon as its machine has connected: `target`, `replica`, `job`, ..."""
+        """A stream to a job of a run, as soon as its machine has connected. `query`: `target`, `replica`, `job`, ..."""
         if self._dial is not dial:
             raise NotSupported("This connection to the server can't carry streams.")
         from cli.connection.streams import NoStream, open_stream
@@ -163,7 +163,7 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._broken(error) from error
-        except KeyboardInterrupt:  # its response would be taken for the next request's
+        except KeyboardInterrupt:  # or its response would be taken for that of the next request
             self.close()
             raise
         if response.will_close:
@@ -193,7 +193,8 @@ class Client:
 
 
 def _decoded(data: bytes) -> Any:
-    """Raises ValueError for anything but JSON whose texts can be written in UTF-8 again: half a character can't."""
+    """The parsed JSON. Raises ValueError for anything else, and for texts with half a surrogate pair, which UTF-8
+    lacks."""
     answer = json.loads(data.decode()) if data else None
     if b"\\u" in data:
         json.dumps(answer, ensure_ascii=False).encode()

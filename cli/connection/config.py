@@ -1,6 +1,6 @@
-"""`~/.dstack/config.yml`: the projects that the user has added; and which server, token and project a command uses.
+"""`~/.dstack/config.yml`, with the projects that the user has added, and the server, token and project of a command.
 
-The file is shared with the genuine client, so keys that aren't ours are kept. It holds tokens: it is written to a
+The file is shared with the genuine client, so unknown keys are preserved. It contains tokens: it is written to a
 temporary file with mode 0600 and renamed, so that a crash leaves the old file and nobody else can read the new one.
 """
 
@@ -38,7 +38,7 @@ def config_path(home: Path) -> Path:
 
 
 def load_projects(path: Path) -> list[ProjectEntry]:
-    """The projects of the file, none if there is no file. An unreadable file is an error, never an empty list."""
+    """The projects in the file; none if there is no file. An unreadable file is an error, never an empty list."""
     return [_entry(path, found) for found in _document(path).get("projects") or []]
 
 
@@ -47,7 +47,7 @@ def default_of(projects: list[ProjectEntry]) -> ProjectEntry | None:
 
 
 def save_projects(path: Path, projects: list[ProjectEntry]) -> None:
-    """Writes the projects, keeping the file's other keys and those of the entries."""
+    """Writes the projects, and preserves other keys of the file and of its entries."""
     import yaml
 
     document = _document(path)
@@ -72,7 +72,7 @@ def save_projects(path: Path, projects: list[ProjectEntry]) -> None:
 
 
 def with_project(projects: list[ProjectEntry], added: ProjectEntry) -> list[ProjectEntry]:
-    """`added` inserted by name; the first project, or one marked so, becomes the only default."""
+    """The projects with `added`, by name. The first project, or one marked as default, becomes the only default."""
     rest_of_file = [p for p in projects if p.name != added.name]
     previous = next((p for p in projects if p.name == added.name), None)
     if added.default or (previous and previous.default) or default_of(rest_of_file) is None:
@@ -88,10 +88,8 @@ def set_default_project(path: Path, name: str, url: str, token: str) -> None:
 
 
 def resolve_endpoint(terminal: Terminal, project: str | None) -> Endpoint:
-    """Server, token and project: URL and token of the environment together, else the file's entry.
-
-    A token in the environment replaces the entry's; a URL there without a token counts only if no entry is found.
-    """
+    """The server, token and project: URL and token of the environment together, else those of the file's entry. A token
+    in the environment replaces the entry's; a URL there without a token is used only if no entry is found."""
     env = terminal.env
     url, token = env.get("DSTACK_SERVER_URL", "").rstrip("/"), env.get("DSTACK_TOKEN", "")
     wanted = project or env.get("DSTACK_PROJECT") or None

@@ -1,6 +1,6 @@
-"""What a server sends, checked before it reaches another program of this machine: SSH, git, a browser, a shell.
+"""Checks of values from a server before they reach another program on this machine: SSH, git, a browser, a shell.
 
-A line break, an option or a quotation mark in such a value could mean something to that program.
+A line break, an option or a quotation mark in such a value could have a meaning for that program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORD = re.compile(r"[^\W_][\w.@+-]*")
 
 
 def checked(pattern: re.Pattern[str], value: object, what: str) -> str:
-    """The value, which matches the pattern. Raises Refused with a part of what was sent, unless it is a secret."""
+    """The value, if it matches the pattern. Raises Refused with a part of the value, unless it is a secret."""
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise refused(f"{str(value)[:60]!r}", what)
     return value
@@ -64,5 +64,5 @@ def seconds(value: object) -> float:
 
 
 def is_word(value: object) -> bool:
-    """Whether a shell takes it for one word and nothing more, so that it can be completed."""
+    """Is the value a single word for a shell, so that it can be completed?"""
     return isinstance(value, str) and bool(_WORD.fullmatch(value))

@@ -1,4 +1,4 @@
-"""One command's requests to its server, and the names it learned for shell completion."""
+"""One command's requests to its server, and the cache of names for shell completion."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def read_names(path: Path) -> dict[str, list[str]]:
 
 
 def completer(kind: str) -> Callable[[str], list[str]]:
-    """Completes a parameter with the remembered names of `kind`, without asking the server."""
+    """Completes a parameter with the cached names of `kind`, without a request to the server."""
 
     def complete(incomplete: str) -> list[str]:
         names = read_names(names_path(Path.home())).get(kind, [])

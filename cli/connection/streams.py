@@ -1,6 +1,6 @@
 """Streams: bytes to and from a job, carried by the control plane over a WebSocket (RFC 6455, client side).
 
-A stream is bytes in binary messages; where one message ends means nothing, so what has arrived of one is passed on at
+A stream is bytes in binary messages, whose boundaries mean nothing, so what has arrived of a message is passed on at
 once. Reading and writing may happen in two threads.
 """
 
@@ -23,7 +23,7 @@ from urllib.parse import SplitResult
 
 from chalicelib.errors import Refused
 
-OPENING_TIMEOUT = 30.0  # the server waits for the job's machine for half of that
+OPENING_TIMEOUT = 30.0  # seconds; the server waits for the job's machine for half of that
 MOST_HEAD = 65_536
 MOST_ANSWER = 1 << 20
 CHUNK = 65_536
@@ -33,7 +33,7 @@ NORMAL, LOST = 1000, 1006
 
 
 class NoStream(Exception):
-    """The server answered something else than a stream."""
+    """The server's response isn't a stream."""
 
     def __init__(self, status: int, answer: Any) -> None:
         super().__init__(status)
@@ -41,7 +41,8 @@ class NoStream(Exception):
 
 
 class Stream:
-    """An open stream. Once it has ended, `code` and `reason` say how: NORMAL is the other side's orderly end."""
+    """An open stream. After its end, `code` and `reason` say how it ended: NORMAL is an orderly end by the other
+    side."""
 
     def __init__(self, connection: socket.socket, received: bytes = b"") -> None:
         self._socket, self._buffer = connection, bytearray(received)
@@ -54,11 +55,11 @@ class Stream:
 
     @property
     def pending(self) -> bool:
-        """Whether something has arrived that makes `fileno` readable no more: behind the server's answer, or in TLS."""
+        """Is something buffered that doesn't make `fileno` readable: bytes after the server's response, or in TLS?"""
         return bool(self._buffer) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
     def receive(self, timeout: float | None = None) -> bytes | None:
-        """What arrives within that many seconds: b"" if nothing does, None once the stream has ended."""
+        """What arrives within `timeout` seconds: b"" if nothing does, None once the stream has ended."""
         while not self.code:
             if data := self._unpacked():
                 return data
@@ -82,13 +83,13 @@ class Stream:
             self._send_frame(BINARY, data[start : start + CHUNK])
 
     def end(self) -> None:
-        """Ends it in order, whoever is reading: that sees the end too."""
+        """Ends the stream in order; another thread that reads it sees the end, too."""
         self._end(NORMAL, "")
-        with contextlib.suppress(OSError):  # a connection that is gone already stays so
+        with contextlib.suppress(OSError):  # the connection may be gone already
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """The same, by the one who reads."""
+        """Ends the stream from the reading thread, and closes the connection."""
         self.end()
         self._socket.close()
 
@@ -111,7 +112,7 @@ class Stream:
         return bytes(found)
 
     def _begin_frame(self) -> bool:
-        """Takes a frame's head off the buffer, and all of a control frame; False if not enough of it is there."""
+        """Takes a frame's head off the buffer, or a whole control frame; False if it isn't complete yet."""
         if len(self._buffer) < 2:
             return False
         kind, size, head = self._buffer[0] & 0xF, self._buffer[1] & 0x7F, 2
@@ -174,12 +175,12 @@ def _masked(payload: bytes, mask: bytes) -> bytes:
 
 
 def open_stream(parts: SplitResult, path: str, headers: Mapping[str, str]) -> Stream:
-    """Asks the server for a stream. Raises OSError without a connection, Answered if the answer is something else."""
+    """Requests a stream. Raises OSError without a connection, NoStream if the response is something else."""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     connection = socket.create_connection((parts.hostname or "", port), timeout=OPENING_TIMEOUT)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a quiet stream notices a lost server too
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # so that an idle stream notices a lost server
         if parts.scheme == "https":
             connection = ssl.create_default_context().wrap_socket(connection, server_hostname=parts.hostname)
         received = _upgrade(connection, parts.netloc.rpartition("@")[2], path, headers)
@@ -191,7 +192,7 @@ def open_stream(parts: SplitResult, path: str, headers: Mapping[str, str]) -> St
 
 
 def _upgrade(connection: socket.socket, host: str, path: str, headers: Mapping[str, str]) -> bytes:
-    """Makes the connection a WebSocket; returns the bytes that came after the server's answer."""
+    """Makes the connection a WebSocket; returns the bytes that came after the server's response."""
     key = base64.b64encode(os.urandom(16)).decode()
     wanted = {
         "Host": host,
@@ -225,7 +226,7 @@ def _json(connection: socket.socket, received: bytes, headers: http.client.HTTPM
     while not size.isdigit() or len(received) < min(int(size), MOST_ANSWER):
         try:
             received = _more(connection, received, MOST_ANSWER)
-        except ConnectionError:  # without a length, the end of the connection is the end of the answer
+        except ConnectionError:  # without a length, the response ends with the connection
             break
     try:
         return json.loads(received)

@@ -1,1 +1,1 @@
-"""The code of a run: which repository and commit, what changed since, and folders packed as archives."""
+"""The code of a run: its repository and commit, the changes since then, and folders packed as archives."""

@@ -1,9 +1,9 @@
-"""How a job can read a repository: the first way that works from here, tried with `git ls-remote`.
+"""How a job can read a repository: the first access that works from here, tried with `git ls-remote`.
 
-First without credentials. Then with those of the command line, or those stored on the server earlier. Only if there are
-neither, with what this machine has for the host: the key of ~/.ssh/config, the token of the GitHub CLI, ~/.ssh/id_rsa.
-Credentials that work are sent to the server, since the machine that runs the job clones with them, and the user sees
-that.
+Access without credentials is tried first, then the credentials of the command line or those stored on the server. Only
+if there are neither, this machine's own credentials for the host are tried: the key of ~/.ssh/config, the token of the
+GitHub CLI, ~/.ssh/id_rsa. Credentials that work are sent to the server, since the job's machine clones with them, and
+the user is told so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cli.repositories.remotes import Remote
 from cli.screen.terminal import Terminal
 from cli.ssh.keys import read_key
 
-# As a machine that knows nothing about this user would ask.
+# The environment of a machine that has nothing of this user.
 PLAIN = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_DIR": "/dev/null"}
 SSH = (
     "ssh -F none -i {key} -o IdentitiesOnly=yes -o IdentityAgent=none -o BatchMode=yes -o ConnectTimeout=20 "
@@ -33,7 +33,7 @@ HELPER = '!f() { echo username=anything; echo "password=$DSTACK_REPO_TOKEN"; }; 
 
 @dataclass(frozen=True)
 class RemoteAccess:
-    """One way to read a repository; `said` describes it to the user."""
+    """One way to read a repository. `description` is shown to the user."""
 
     description: str
     private_key: str | None = None
@@ -66,7 +66,7 @@ class GivenCredentials:
 
 
 def stored_access(credentials: dict[str, str | None] | None) -> RemoteAccess | None:
-    """The credentials stored on the server; None if there are none, or no secret among them."""
+    """Access with the credentials stored on the server; None if there are none, or none with a secret."""
     result = "with the credentials that the server keeps for you"
     if credentials and credentials.get("private_key"):
         return RemoteAccess(result, private_key=private_key(credentials["private_key"]))
@@ -78,7 +78,7 @@ def stored_access(credentials: dict[str, str | None] | None) -> RemoteAccess | N
 def working_access(
     remote: Remote, candidates: list[RemoteAccess], terminal: Terminal, *, branch: str | None
 ) -> RemoteAccess:
-    """The first of `ways` that can read the repository, which must have `branch`."""
+    """The first of `candidates` that can read the repository, which must have `branch`."""
     tried = []
     for access in candidates:
         listed, why = _list_remote(remote, access, terminal, branch)
@@ -102,7 +102,7 @@ def _advice(last: RemoteAccess) -> str:
 
 
 def own_accesses(remote: Remote, terminal: Terminal) -> list[RemoteAccess]:
-    """This machine's credentials for the repository's host, the likeliest first."""
+    """Access with this machine's credentials for the repository's host, the likeliest first."""
     found = []
     if remote.ssh_key:
         found += _key_access(remote.ssh_key, "of ~/.ssh/config", terminal)
@@ -112,7 +112,7 @@ def own_accesses(remote: Remote, terminal: Terminal) -> list[RemoteAccess]:
 
 
 def _key_access(name: str, why: str, terminal: Terminal) -> list[RemoteAccess]:
-    """The key of a file, if a job could use it: it exists and has no passphrase."""
+    """Access with the key in a file, if a job could use it: the key exists and has no passphrase."""
     try:
         key = read_key(name, terminal.cwd, terminal.home)
     except Refused:
@@ -126,7 +126,7 @@ def _github_token(host: str, home: Path) -> str | None:
     try:
         known = yaml.safe_load((home / ".config" / "gh" / "hosts.yml").read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
-        return None  # another program's file: absent, or in an unknown format
+        return None  # another program's file, which is absent or has an unknown format
     entry = known.get(host) if isinstance(known, dict) else None
     token = entry.get("oauth_token") if isinstance(entry, dict) else None
     return token if isinstance(token, str) and token else None
@@ -135,7 +135,7 @@ def _github_token(host: str, home: Path) -> str | None:
 def _list_remote(
     remote: Remote, access: RemoteAccess, terminal: Terminal, branch: str | None
 ) -> tuple[list[str] | None, str]:
-    """What the remote lists, or why it doesn't."""
+    """The refs that the remote lists, or why it doesn't."""
     wanted = ["HEAD", *([f"refs/heads/{branch}", f"refs/tags/{branch}"] if branch else [])]
     if not access.private_key:
         helper = ["-c", f"credential.helper={HELPER}"] if access.token else []

@@ -1,8 +1,8 @@
-"""What a checkout contains: where it was cloned from, at which commit, and everything that changed since.
+"""The contents of a checkout: its remote and commit, and everything that changed since.
 
-A job clones the upstream branch with its submodules and applies the difference. So the difference is taken against the
-upstream's commit as this machine last saw it: unpushed commits, staged and unstaged changes, untracked files, and what
-differs within submodules and other repositories inside. What Git ignores is left out.
+A job clones the upstream branch with its submodules and applies the difference. So the difference is computed against
+the upstream's commit as this machine last fetched it: unpushed commits, staged and unstaged changes, untracked files,
+and differences in submodules and other repositories inside. Ignored files are left out.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Checkout:
     user_name: str | None
     user_email: str | None
     patch: bytes
-    stored: tuple[str, ...] = ()  # files that jobs have in the form in which a filter stores them
-    sent: Mapping[str, int] = field(default_factory=dict)  # unchanged files of Git LFS in the patch, and their sizes
+    stored: tuple[str, ...] = ()  # files that jobs get in the form in which a filter stores them
+    sent: Mapping[str, int] = field(default_factory=dict)  # sizes of the unchanged Git LFS files in the patch
 
 
 def read_checkout(folder: Path, env: Mapping[str, str], *, named_by: str, lfs_pointers: bool = False) -> Checkout:
-    """`lfs_pointers`: jobs should have the pointers of Git LFS files that are unchanged."""
+    """Reads a checkout. `lfs_pointers`: jobs should get the pointers of unchanged Git LFS files."""
     source = GitFolder(folder, env, named_by)
     _check_root(source)
     branch, remote, upstream = _upstream(source)
@@ -58,7 +58,7 @@ def read_checkout(folder: Path, env: Mapping[str, str], *, named_by: str, lfs_po
 
 
 def largest_parts(patch: bytes, count: int = 3) -> list[tuple[str, int]]:
-    """The files that take most of a patch, and how many bytes of it."""
+    """The files that take most of a patch, with their bytes in it."""
     starts = [(found.start(), _name(found[1])) for found in PART.finditer(patch)]
     ends = [start for start, _ in starts[1:]] + [len(patch)]
     sized = [(name, end - start) for (start, name), end in zip(starts, ends, strict=True)]
@@ -66,7 +66,7 @@ def largest_parts(patch: bytes, count: int = 3) -> list[tuple[str, int]]:
 
 
 def _name(pair: bytes) -> str:
-    """The file in `a/NAME b/NAME`, as a patch begins with it; quoted in the manner of C if it is odd."""
+    """The file in `a/NAME b/NAME`, the beginning of a patch; odd names are quoted as in C."""
     second = pair[len(pair) // 2 + 1 :]
     if second.startswith(b'"'):
         second = second.strip(b'"').decode("unicode_escape").encode("latin-1")
@@ -76,7 +76,7 @@ def _name(pair: bytes) -> str:
 
 
 def _difference(tree: WorkTree, base: str | None, free: Iterator[Path], lfs_pointers: bool) -> tuple[bytes, Filtered]:
-    """The patch, and what filters mean for it. `free`: folders for the repositories inside."""
+    """The patch, and the files in it that filters affect. `free`: unused folders for the repositories inside."""
     tree.notice_everything()
     fresh, untracked = tree.unknown()
     inside = list(inner_repositories(tree, base, untracked))

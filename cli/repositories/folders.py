@@ -1,6 +1,6 @@
-"""A folder that is no checkout of a Git repository as a run's code, packed like `files`, unpacked at the repo's path.
+"""A folder that isn't a Git checkout as a run's code: packed like `files`, and unpacked at the repo's path.
 
-What `.gitignore` and `.dstackignore` exclude stays behind, as with `files`.
+Files that `.gitignore` and `.dstackignore` exclude are left out, as with `files`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_REPOSITORY = "not a git repository"
 
 
 def is_plain(folder: Path, env: Mapping[str, str]) -> bool:
-    """Does it exist, outside of every checkout and repository, even a broken one?"""
+    """Is it an existing folder outside of all checkouts and repositories, even broken ones?"""
     if not folder.is_dir() or (folder / ".git").exists():
         return False
     found = git("rev-parse", "--git-dir", env={**env, "LC_ALL": "C"}, folder=folder)
@@ -25,11 +25,11 @@ def is_plain(folder: Path, env: Mapping[str, str]) -> bool:
 
 
 def id_of(folder: Path) -> str:
-    """One id for a folder, as long as it stays where it is."""
+    """The id of a folder, which depends on its path."""
     digest = hashlib.sha256(str(folder).encode(errors="surrogateescape")).hexdigest()
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '-', folder.name)[:100] or 'folder'}-{digest[:8]}"
 
 
 def data_of(folder: Path) -> dict[str, Any]:
-    """The server's description of it; the same for the repo and for a run."""
+    """The folder's description for the server; the same for the repo and for a run."""
     return {"repo_type": "local", "repo_dir": str(folder)}

@@ -38,7 +38,7 @@ class GitResult:
 
     @property
     def why(self) -> str:
-        """Git's own words for a failure: its first error line, else its last line."""
+        """Git's own message about a failure: its first error line, else its last line."""
         lines = [line.strip() for line in self.err.splitlines() if line.strip()]
         return next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
 
@@ -50,7 +50,7 @@ def git(
     given: bytes = b"",
     also: Mapping[str, str] = {},
 ) -> GitResult:
-    """git's output; `also` are variables for this call."""
+    """Runs git. `also`: environment variables for this call."""
     inherited = {name: value for name, value in env.items() if name not in OF_ANOTHER_REPOSITORY}
     try:
         done = subprocess.run(

@@ -1,8 +1,8 @@
-"""Files that the repository stores in another form than the user sees them: of Git LFS, encrypted, stripped.
+"""Files that the repository stores in another form than the user sees: Git LFS, encrypted, stripped files.
 
-A filter, which `.gitattributes` names, translates between the two; a job has no filters, so it clones what is stored. A
-file that was changed goes to the job as the user sees it. So does one of Git LFS that wasn't, unless the user wants its
-pointer there, or is refused by name if it is too large. Any other stays as it is stored, and is named.
+A filter named in `.gitattributes` translates between the two forms; a job has no filters, so it clones the stored form.
+A changed file is sent to the job as the user sees it. So is an unchanged file of Git LFS, unless the user wants its
+pointer, and it is refused by name if it is too large. Any other file stays in its stored form, and is named.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ AS_POINTERS = (
 
 @dataclass(frozen=True)
 class Filtered:
-    """Unchanged files that their user sees in another form than the stored one."""
+    """Unchanged files that the user sees in another form than the stored one."""
 
-    stored: tuple[str, ...] = ()  # a job has these in the stored form
-    sent: Mapping[str, int] = field(default_factory=dict)  # these of Git LFS go along; their sizes
+    stored: tuple[str, ...] = ()  # files that a job gets in their stored form
+    sent: Mapping[str, int] = field(default_factory=dict)  # sizes of the Git LFS files that are sent
 
 
 def compare_as_seen(tree: WorkTree, base: str, *, lfs_pointers: bool) -> Filtered:
@@ -55,7 +55,7 @@ def compare_as_seen(tree: WorkTree, base: str, *, lfs_pointers: bool) -> Filtere
         raise tree.source.refused(f"{what}: {largest(sent)}", AS_POINTERS)
     unsent = [name for name in same if name not in sent]
     tree.set_entries({name: index[name] for name in present.keys() - unsent})
-    overlooked = [name for name in unsent if name in changed]  # only the times of the files differ
+    overlooked = [name for name in unsent if name in changed]  # only their times differ
     if overlooked:
         tree.set_entries({name: Entry(present[name], before[name].id) for name in overlooked})
         tree.git("update-index", "--assume-unchanged", "-z", "--stdin", given=joined(overlooked))
@@ -64,7 +64,7 @@ def compare_as_seen(tree: WorkTree, base: str, *, lfs_pointers: bool) -> Filtere
 
 
 def largest(sizes: Mapping[str, int], count: int = 10) -> str:
-    """The names of the largest files, and how many more there are."""
+    """The names of the largest files, and the number of the others."""
     ordered = sorted(sizes.items(), key=lambda each: each[1], reverse=True)
     more = f" and {len(ordered) - count} more" if len(ordered) > count else ""
     return ", ".join(f"{name} ({size(bytes)})" for name, bytes in ordered[:count]) + more
@@ -75,7 +75,8 @@ def _size(file: Path) -> int:
 
 
 def _filters(tree: WorkTree, base: str, before: Mapping[str, Entry], index: Mapping[str, Entry]) -> dict[str, str]:
-    """The filter of each file that has one, or had one in `base`: Git doesn't read a file anew for losing it."""
+    """The filter of each file that has one, or had one in `base`: Git doesn't read a file again because it lost its
+    filter."""
     names = [name for name, entry in index.items() if entry.mode in FILES]
     present = [name for name in names if name in before]
     tree.git("read-tree", base, index=BASE)
@@ -86,7 +87,7 @@ def _filters(tree: WorkTree, base: str, before: Mapping[str, Entry], index: Mapp
 
 
 def _mode(path: Path) -> str | None:
-    """As Git has it; None unless it is a regular file."""
+    """The file's mode in Git; None unless it is a regular file."""
     try:
         found = path.lstat().st_mode
     except OSError:
@@ -99,7 +100,7 @@ def _pointers(tree: WorkTree, names: Iterable[str], before: Mapping[str, Entry])
 
 
 def _fits(file: Path, pointer: bytes | None) -> bool:
-    """Whether a file is the one that a Git LFS pointer stands for."""
+    """Is this the file for which a Git LFS pointer stands?"""
     match = POINTER.fullmatch(pointer) if pointer else None
     if not match or _size(file) != int(match["size"]):
         return False
@@ -108,7 +109,7 @@ def _fits(file: Path, pointer: bytes | None) -> bool:
 
 
 def _otherwise(tree: WorkTree, stored: Mapping[str, Entry]) -> list[str]:
-    """Those whose content isn't what is stored. Most differ in size, which saves reading them."""
+    """The files whose content differs from the stored form. Most differ in size, which saves reading them."""
     ids = "".join(f"{entry.id}\n" for entry in stored.values()).encode()
     sizes = tree.git("cat-file", "--batch-check=%(objectsize)", given=ids).split()
     alike = [name for name, bytes in zip(stored, sizes, strict=True) if _size(tree.folder / name) == int(bytes)]

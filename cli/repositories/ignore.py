@@ -50,7 +50,7 @@ def ignored(path: str, is_folder: bool, patterns: list[Pattern]) -> bool:
 
 
 def _strip(raw: str) -> str:
-    """Without the line's end and trailing spaces, unless a backslash keeps them."""
+    """The line without its end and trailing spaces, except those after a backslash."""
     line = raw.rstrip("\r\n")
     while line.endswith(" ") and not line.endswith("\\ "):
         line = line[:-1]

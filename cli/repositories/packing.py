@@ -1,6 +1,6 @@
 """`files:` as archives: one tar per mapping, the same bytes for the same content, so that its hash identifies it.
 
-Times, owners and the umask are left out; the executable bit is kept. `.gitignore` and `.dstackignore` of the packed
+Times, owners and the umask are left out, but not the executable bit. `.gitignore` and `.dstackignore` of the packed
 folder and those below it are respected, and `.git` is never included. A link inside the folder stays a link; one that
 leads out of it is replaced by its target.
 """
@@ -34,7 +34,7 @@ def pack(path: Path) -> PackedArchive:
 
 
 def pack_content(folder: Path) -> PackedArchive:
-    """What is in a folder, as a tar without an entry above it."""
+    """The content of a folder, as a tar without an entry for the folder."""
     return _packed(folder, ".", "repos")
 
 

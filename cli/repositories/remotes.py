@@ -1,4 +1,4 @@
-"""Addresses of repositories: a repository has several, over https and ssh, and one id for all of them.
+"""Addresses of repositories. A repository has several, over https and ssh, and one id for all of them.
 
 Every client derives the same id from host and path, so that credentials stored by one client are found by the next.
 """
@@ -32,11 +32,11 @@ OVER_HTTP = (
 @dataclass(frozen=True)
 class Remote:
     host: str
-    path: str  # as in a URL, without the slash before it
-    https_port: int | None = None  # if it isn't the usual one
+    path: str  # as in a URL, without the leading slash
+    https_port: int | None = None  # if it isn't the default
     ssh_port: int | None = None
     ssh_user: str = "git"
-    ssh_key: str | None = None  # the one that ~/.ssh/config has for the host
+    ssh_key: str | None = None  # from ~/.ssh/config for the host
 
     @property
     def https(self) -> str:
@@ -77,7 +77,7 @@ def fault(named_by: str, what: str, hint: str) -> DstackError:
 
 
 def is_address(text: str) -> bool:
-    """Whether it is meant as an address, valid or not, rather than a path."""
+    """Is this meant as an address, valid or not, and not as a path?"""
     return bool(URL.match(text) or SCP.fullmatch(text))
 
 
@@ -101,7 +101,7 @@ def parse_remote(text: str, home: Path, *, named_by: str) -> Remote:
         raise fault(named_by, f"{text} has no host", EXAMPLE)
     port = None if port == PORTS[parts.scheme] else port
     remote = Remote(host, _quoted(unquote(parts.path.removeprefix("/"))))
-    if parts.scheme == "https":  # its name and password aren't for the server
+    if parts.scheme == "https":  # without a user and a password, which the server must not get
         return _configured(replace(remote, https_port=port), home, user_is_given=False)
     remote = replace(remote, ssh_port=port, ssh_user=parts.username or "git")
     return _configured(remote, home, user_is_given=parts.username is not None)
@@ -112,7 +112,7 @@ def _quoted(path: str) -> str:
 
 
 def _configured(remote: Remote, home: Path, *, user_is_given: bool) -> Remote:
-    """With the host, port, user and key of ~/.ssh/config, as the `ssh` program reads it."""
+    """The remote with the host, port, user and key of ~/.ssh/config, as the `ssh` program reads it."""
     config = home / ".ssh" / "config"
     if not config.is_file():
         return remote
@@ -128,7 +128,7 @@ def _configured(remote: Remote, home: Path, *, user_is_given: bool) -> Remote:
             check=False,
         )
     except (FileNotFoundError, subprocess.TimeoutExpired):
-        return remote  # then none of its keys can be used either
+        return remote  # then none of its keys could be used, either
     if done.returncode:
         first = (done.stderr.strip().splitlines() or ["no reason given"])[0]
         raise Refused(

@@ -1,8 +1,8 @@
-"""The repository of a run: from flags or the configuration to what is sent to the server.
+"""The repository of a run, from flags or the configuration, as it is sent to the server.
 
 The job clones it, so the server gets its address, the commit and, if needed, credentials; for a checkout also a patch
-with the changes since that commit. Of a folder that is no checkout it gets the content. Patch and content are uploaded
-only when the run is submitted.
+with the changes since that commit. For a folder that isn't a checkout it gets the content. Patch and content are
+uploaded only when the run is submitted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cli.repositories.access import GivenCredentials, RemoteAccess
     from cli.repositories.remotes import Remote
 
-OF_FILE = "repos.0"  # a file has at most one
+OF_FILE = "repos.0"  # the field's path: a file has at most one
 NONE: dict[str, Any] = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
 
 
@@ -51,11 +51,11 @@ class RepoFlags:
 
 @dataclass(frozen=True)
 class Brought:
-    """The repository fields of a run; without a repository, the defaults."""
+    """The repository fields of a run; the defaults if it has no repository."""
 
     id: str = "none"
     data: dict[str, Any] = field(default_factory=lambda: {"repo_type": "virtual"})
-    patch: bytes = b""  # or a folder's content, as a tar
+    patch: bytes = b""  # or the content of a folder as a tar
     stored: tuple[str, ...] = ()  # see `Checkout`
     sent: Mapping[str, int] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class Brought:
         return hashlib.sha256(self.patch).hexdigest() if self.patch else None
 
     def upload(self, session: Session) -> None:
-        """The patch or the content, if there is one."""
+        """Uploads the patch or the content, if there is one."""
         if self.code_hash:
             project, repo = quote(session.project, safe=""), quote(self.id, safe="")
             path = f"/api/project/{project}/repos/upload_code?repo_id={repo}"
@@ -93,7 +93,7 @@ class Brought:
 
 @dataclass(frozen=True)
 class NamedRepo:
-    """A repository as named, by which flag or field, and where relative paths start."""
+    """A repository as it was named, by a flag or a field, and the folder at which relative paths start."""
 
     named_by: str
     place: str
@@ -127,7 +127,7 @@ def register(session: Session, flags: RepoFlags) -> Remote:
 
     terminal = session.terminal
     named = _named(flags.repo or ".", "--repo", terminal.cwd)
-    remote, _ = _read(session, replace(named, lfs_pointers=True))  # of which nothing goes along
+    remote, _ = _read(session, replace(named, lfs_pointers=True))  # since none of its files are sent
     given = _given(flags).access(terminal)
     candidates = [ANYBODY, *([given] if given else own_accesses(remote, terminal))]
     _store_access(session, remote, working_access(remote, candidates, terminal, branch=None))
@@ -180,7 +180,7 @@ def _place(session: Session, wanted: NamedRepo) -> Path:
 
 
 def _read_folder(session: Session, wanted: NamedRepo, flags: RepoFlags) -> Brought | None:
-    """A folder that is no checkout, registered with the server; None for anything else."""
+    """A folder that isn't a checkout, registered with the server; None for anything else."""
     from cli.repositories.folders import data_of, id_of, is_plain
     from cli.repositories.packing import pack_content
 
@@ -232,7 +232,7 @@ def _given(flags: RepoFlags) -> GivenCredentials:
 
 
 def _register_access(session: Session, remote: Remote, flags: RepoFlags, *, branch: str | None) -> None:
-    """Finds a way in. Credentials the server already has stay unchanged unless the command line gives others."""
+    """Finds an access that works. Stored credentials stay unless the command line gives others."""
     from cli.repositories.access import ANYBODY, own_accesses, stored_access, working_access
 
     terminal = session.terminal

@@ -1,7 +1,7 @@
 """Repositories inside a checkout: submodules, and others that it doesn't track.
 
-A job clones each submodule at the commit that its repository records. What differs from that here goes along: another
-commit, changes, new files. Of a submodule that was added since, and of an untracked repository, it is all of it.
+A job clones each submodule at the commit that its repository records. Differences from that are sent: another commit,
+changes, new files. A submodule that was added since then and an untracked repository are sent as a whole.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NOT_CLONED = "none"  # of `update` in .gitmodules
 
 @dataclass(frozen=True)
 class Inner:
-    """A repository inside a checkout, and the commit of it that a job has; None: nothing of it."""
+    """A repository inside a checkout, and the commit of it that a job clones; None: the job clones nothing of it."""
 
     name: str
     base: str | None
 
 
 def inner_repositories(tree: WorkTree, base: str | None, untracked: list[str]) -> Iterator[Inner]:
-    """Those whose files are here. Raises what keeps a job from having the same."""
+    """The inner repositories whose files are here. Raises Refused if a job couldn't get the same files."""
     before = tree.tree(base) if base else {}
     cloned = _cloned(tree, base, before)
     here = _links(tree.index())
@@ -58,7 +58,7 @@ def _links(entries: Mapping[str, Entry]) -> dict[str, str]:
 
 
 def _cloned(tree: WorkTree, base: str | None, before: Mapping[str, Entry]) -> dict[str, str]:
-    """The submodules that a job clones: `.gitmodules` has their addresses."""
+    """The submodules that a job clones, whose addresses are in `.gitmodules`."""
     if ".gitmodules" not in before:
         return {}
     pattern = r"^submodule\..*\.(path|update)$"
@@ -70,7 +70,7 @@ def _cloned(tree: WorkTree, base: str | None, before: Mapping[str, Entry]) -> di
 
 
 def _check_absent(tree: WorkTree, name: str, commit: str, cloned: str | None) -> None:
-    """A submodule that isn't checked out is right if jobs clone what is recorded here, or nothing."""
+    """Refuses a submodule that isn't checked out, unless jobs clone the commit that is recorded here, or nothing."""
     folder, command = tree.folder / name, f"git submodule update --init {quote(name)}"
     if folder.is_symlink() or not folder.is_dir():
         if cloned or os.path.lexists(folder):

@@ -1,9 +1,9 @@
 """The files of one checkout as its user sees them, compared with a commit.
 
-Git gets a private folder for this: the checkout's objects, a copy of its index, and a configuration with only what says
-how files are stored. So nothing is run that the checkout's own configuration names (file system monitors, filters,
-hooks, fetches of what a partial clone lacks), nothing in the checkout is written, and nobody's diff settings count.
-Changes that the user has told Git to overlook are included.
+Git gets a private folder for this: the checkout's objects, a copy of its index, and a configuration with only the
+settings for how files are stored. So nothing is run that the checkout's own configuration names (file system monitors,
+filters, hooks, fetches for a partial clone), nothing in the checkout is written, and no diff settings apply. Changes to
+files that Git was told to ignore (`assume-unchanged`, `skip-worktree`) are included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FITTING = (
     "--no-relative",
     "--unified=3",
     "--inter-hunk-context=0",
-    "--ignore-submodules=all",  # which are compared as checkouts of their own
+    "--ignore-submodules=all",  # they are compared as checkouts of their own
 )
 STORAGE = (
     r"core\.(autocrlf|eol|filemode|ignorecase|symlinks|precomposeunicode|excludesfile|attributesfile|trustctime"
@@ -50,7 +50,7 @@ OTHERS_FOLDER = "detected dubious ownership"
 
 @dataclass(frozen=True)
 class Entry:
-    """What a commit or the index has at a path."""
+    """The entry of a commit or the index at a path."""
 
     mode: str
     id: str
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class GitFolder:
-    """One folder under examination, with the configuration that the checkout has."""
+    """A folder in a checkout, in which git runs with the checkout's own configuration."""
 
     folder: Path
     env: Mapping[str, str]
@@ -94,7 +94,7 @@ class GitFolder:
         return os.fsdecode(found.out).removesuffix("\n")
 
     def settings(self, pattern: str) -> dict[str, str]:
-        """The values that are set; the most specific wins, and the first address of a remote."""
+        """The settings that match a pattern: the most specific value, but the first address of a remote."""
         result = self.git("config", "--null", "--get-regexp", f"^({pattern})$")
         found: dict[str, str] = {}
         for entry in filter(None, os.fsdecode(result.out).split("\0")):
@@ -109,14 +109,14 @@ class WorkTree:
     source: GitFolder
     private: Path  # the private folder
     objects: str  # the checkout's
-    prefix: str = ""  # of the paths in the patch: `folder/` for a repository inside another
+    prefix: str = ""  # of paths in the patch: `folder/` for a repository inside another
 
     @property
     def folder(self) -> Path:
         return self.source.folder
 
     def try_git(self, *arguments: str, given: bytes = b"", index: str = "index") -> GitResult:
-        """`index`: the name of a private one."""
+        """Runs git on the checkout. `index`: the name of a private index."""
         also = {
             **PRIVATE,
             "GIT_DIR": str(self.private),
@@ -134,7 +134,7 @@ class WorkTree:
         return result.out
 
     def names(self, *arguments: str, given: bytes = b"") -> list[str]:
-        """What a command with `-z` lists."""
+        """The names in the output of a command with `-z`."""
         return [name for name in os.fsdecode(self.git(*arguments, given=given)).split("\0") if name]
 
     def _advice(self) -> str:
@@ -156,8 +156,8 @@ class WorkTree:
         return _entries(self.names("ls-tree", "-r", "-z", "--full-tree", commit))
 
     def notice_everything(self) -> None:
-        """Files that are marked as unchanged or to be skipped count all the same, unless they are absent from a sparse
-        checkout: the job has those as they are in the repository."""
+        """Include files that are marked as unchanged or to be skipped, unless they are absent from a sparse checkout:
+        the job gets those from the repository."""
         sparse = self.source.settings(r"core\.sparsecheckout").get("core.sparsecheckout", "").lower() in TRUE
         tagged = self.names("ls-files", "-v", "-z")
         assumed = [line[2:] for line in tagged if line[0].islower()]
@@ -174,28 +174,28 @@ class WorkTree:
         return [name for name in listed if name[-1] != "/"], [name[:-1] for name in listed if name[-1] == "/"]
 
     def set_entries(self, entries: Mapping[str, Entry]) -> None:
-        """Into the private index, so that the files are read whatever their times say."""
+        """Write entries to the private index, so that the files are read whatever their times are."""
         lines = [f"{entry.mode} {entry.id}\t{name}" for name, entry in entries.items()]
         self.git("update-index", "-z", "--index-info", given=joined(lines))
 
     def patch(self, base: str, new: list[str]) -> bytes:
-        """What makes these files of those of `base`, and then the files that Git doesn't track."""
+        """The patch from `base` to the files as they are, including `new` ones that Git doesn't track."""
         links = [name for name, entry in self.index().items() if entry.mode == SUBMODULE]
         if links:
             self.git("update-index", "--force-remove", "-z", "--stdin", given=joined(links))
-        # In a patch for a folder below, the old name of a renamed file would lack the folder.
+        # With a prefix, the patch would have a renamed file's old name without it.
         renames = "--no-renames" if self.prefix else "--find-renames"
         arguments = ("diff", *FITTING, f"--src-prefix=a/{self.prefix}", f"--dst-prefix=b/{self.prefix}", renames)
         changes = self.git(*arguments, base)
         if not new:
             return changes
-        (self.private / "index").unlink(missing_ok=True)  # so that a file that was removed from it is a new one
+        (self.private / "index").unlink(missing_ok=True)  # so that a file that was removed from the index is a new one
         self.git("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", given=joined(new))
         return changes + self.git(*arguments)
 
 
 def open_work_tree(source: GitFolder, private: Path, prefix: str = "") -> WorkTree:
-    """`private`: a new folder. The checkout's index is copied with its time, which tells Git which files to read."""
+    """A work tree. `private`: a new folder. The index is copied with its time, which tells Git which files to read."""
     result = source.must("rev-parse", "--absolute-git-dir", "--git-common-dir", "--git-path", "objects")
     own, shared, objects = result.removesuffix("\n").split("\n")
     git_folder, common = Path(own), source.folder / shared
@@ -214,12 +214,12 @@ def open_work_tree(source: GitFolder, private: Path, prefix: str = "") -> WorkTr
 
 
 def joined(names: Iterable[str]) -> bytes:
-    """As the input of a command with `-z`."""
+    """The names as the input of a command with `-z`."""
     return b"".join(os.fsencode(name) + b"\0" for name in names)
 
 
 def _entries(listed: list[str]) -> dict[str, Entry]:
-    """Of `ls-files` (mode, id, stage) and `ls-tree` (mode, type, id)."""
+    """The entries in the output of `ls-files` (mode, id, stage) or `ls-tree` (mode, type, id)."""
     found = {}
     for line in listed:
         arguments, _, name = line.partition("\t")
@@ -238,5 +238,5 @@ def _config(settings: Mapping[str, str]) -> str:
 
 
 def _quoted(path: str) -> str:
-    """One path in a list that has colons between them."""
+    """A path in a list separated by colons."""
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,1 +1,1 @@
-"""What a user types and sees: options, tables, progress, problems with their places, and `--json`."""
+"""Input and output: options, tables, progress, problems with their places, and `--json`."""

@@ -1,4 +1,4 @@
-"""What every command shares: options, help with examples, and the conversion of values.
+"""Common parts of commands: options, help with examples, and the conversion of values.
 
 Typer converts values through pydantic. Importing that and building an adapter per parameter takes longer than all of
 `dstack ps`, so the commands here convert their few kinds of values (text, numbers, switches, choices) themselves.
@@ -29,7 +29,7 @@ WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Refresh every 
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Show more columns.")]
 
 
-SAME_VERBS = (  # what other tools call the same
+SAME_VERBS = (  # verbs of other tools for the same action
     ("create", "add", "new", "set", "apply"),
     ("delete", "remove", "destroy", "rm", "del"),
     ("list", "ls", "ps"),
@@ -41,7 +41,7 @@ SAME_VERBS = (  # what other tools call the same
 
 
 class PlainValue:
-    """Converts the words of one parameter to its annotated type."""
+    """Converts the values of one parameter to its annotated type."""
 
     def __init__(self, annotation: Any, choices: tuple[Any, ...] | None, low: float | None, high: float | None) -> None:
         self.item, self.many = _item_type(annotation)
@@ -95,7 +95,7 @@ class _Plain:
             kind = param.type_descriptor
             info = kind.parameter_info
             param._runtime_param = PlainValue(kind.annotation, kind.choices, info.min, info.max)
-            if param.metavar:  # shown instead of a type; an argument already shows its metavar
+            if param.metavar:  # shown in place of a type; an argument already shows its metavar
                 param.display_type_rich = partial(_shown_as, param.metavar if param.param_type_name == "option" else "")
         return params
 
@@ -115,7 +115,7 @@ class CommandGroup(_Plain, TyperGroup):
         return name, found, rest
 
     def refuse_unknown(self, ctx: Any, name: str) -> None:
-        """A command that isn't here: by another verb, or misspelt. What looks like a flag is left to the parser."""
+        """Refuses an unknown command: another tool's verb, or misspelt. Flags are left to the parser."""
         if name.startswith("-"):
             return
         known = self.list_commands(ctx)
@@ -126,7 +126,7 @@ class CommandGroup(_Plain, TyperGroup):
         ctx.fail(f"`{path}` has no command {name!r}. {guess}")
 
     def hand_down(self, ctx: Any, name: str | None, found: Any) -> None:
-        """Makes the flags of the group defaults of the command; a flag that the command doesn't have is a mistake."""
+        """Makes flags of the group defaults of the command; refuses those that the command doesn't have."""
         said = {param.name: word for param in self.params if (word := given(ctx, param.name))}
         known = {param.name for param in found.params}
         for parameter, word in said.items():
@@ -139,7 +139,7 @@ class CommandGroup(_Plain, TyperGroup):
             formatter.write_dl(self.lines())
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Its own examples and one of each command, or those of the only one."""
+        """Prints the group's own examples and one of each command, or those of its only command."""
         every = [(found.epilog or "").splitlines()[2:] for found in self.commands.values()]
         own = (self.epilog or "").splitlines()[2:]
         examples = every[0] if len(every) == 1 and not own else [*own, *(line for lines in every for line in lines[:1])]
@@ -154,7 +154,7 @@ class CommandGroup(_Plain, TyperGroup):
 
 
 def given(ctx: Any, name: str) -> str:
-    """How a flag is written, if the command line has it; else None."""
+    """The flag as the command line spells it; None if it isn't there."""
     source = ctx.get_parameter_source(name)
     if source is None or source.name not in ("COMMANDLINE", "DEFAULT_MAP"):
         return ""

@@ -1,7 +1,7 @@
-"""Where a problem is: a line of the file, a line of the profile, or a flag.
+"""The places of problems: a line of the file, a line of the profile, or a flag.
 
-A problem names its field, whether the language found it or a server that knows no files. Only the reader of the file
-knows the line, so the place is added here without changing the message.
+A problem names its field, whether the parser found it or a server, which knows no files. Only the reader of the file
+knows the lines, so places are added here, without changing the messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Places:
     flags: Overrides | None = None
 
     def of(self, problem: Problem) -> Problem:
-        """The problem with its place, if it has one and it isn't set yet."""
+        """The problem with its place, if it has one that isn't set yet."""
         if problem.file or not problem.path:
             return problem
         if problem.path.startswith("profile."):
@@ -48,7 +48,7 @@ class Places:
         return self.file.place(problem, problem.path) if self.file else problem
 
     def refuse(self, problems: Iterable[Problem]) -> None:
-        """Raises Invalid if there are any, in the order of the file."""
+        """Raises Invalid if there are any problems, in the order of the file."""
         if found := sorted(map(self.of, problems), key=lambda problem: (problem.line, problem.column)):
             raise Invalid(found)
 

@@ -1,4 +1,4 @@
-"""Problems as shown to users: place, sentence, line and caret; whether found here or by a server."""
+"""Problems as shown to users: place, sentence, line and caret, whether found here or by a server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cli.screen.shapes import document
 
 TAB = "    "
 SHOWN = 120  # characters of a line
-BEFORE = 40  # of them before the place, in a longer line
+BEFORE = 40  # characters before the place, in a longer line
 
 
 def problems_in(entry: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """The problems of single fields in a server's refusal, one per line; none if it isn't of that kind."""
+    """The problems of single fields in a server's refusal, one per line; empty if it has none."""
     lines, fields = str(entry.get("msg", "")).split("\n"), entry.get("fields")
     if not isinstance(fields, list) or len(fields) != len(lines) or not all(isinstance(f, str) for f in fields):
         return ()
@@ -25,7 +25,7 @@ def problems_in(entry: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 def render_problems(error: Invalid, folder: Path) -> str:
-    """Every problem, with its line if the file can be read again."""
+    """All problems, each with its line if the file can be read again."""
     blocks = [_block(problem, folder) for problem in error.problems]
     text = "\n".join(blocks)
     count = len(error.problems)
@@ -64,6 +64,6 @@ def _line(problem: Problem, folder: Path) -> str | None:
         return None
     try:
         lines = (folder / problem.file).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # standard input, or deleted since it was parsed: the place alone still helps
+    except OSError:  # standard input, or deleted since it was parsed: the place alone helps
         return None
     return lines[problem.line - 1] if problem.line <= len(lines) else None

@@ -3,7 +3,7 @@
 A table that is too wide for its screen is squeezed step by step, and never truncated: cells wrap at spaces, the widest
 column first; then the lesser columns (`below`) move to lines of their own under each row; then words break, after a
 hyphen or colon if possible. Without a width (piped output) every cell is on one line. Colour only repeats what the
-words say.
+text says.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from chalicelib.printable import printable_lines
 NARROWEST = 6
 TALLEST = 4  # lines of a cell in a row; a lesser column with a longer one moves under the rows
 BREAKS = re.compile(r"[^-:,/]*[-:,/]+|[^-:,/]+")  # where a word may break
-UNSHOWN = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # that JSON allows as they are
+UNSHOWN = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # JSON allows these unescaped
 STYLES = {"good": "32", "warn": "33", "bad": "31", "dim": "2", "bold": "1", "": ""}
 
 
@@ -96,7 +96,8 @@ def facts(pairs: Sequence[tuple[str, str]], width: int | None = None, colour: bo
 
 
 def as_json(value: Any) -> str:
-    """One document, indented, its keys in the order of the server's answer. Nothing in it acts on a terminal."""
+    """One indented document, its keys in the order of the server's response. It contains no terminal control
+    characters."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -110,7 +111,7 @@ def wrap(text: str, width: int) -> list[str]:
     lines = []
     for paragraph in text.split("\n"):
         indent = len(paragraph) - len(paragraph.lstrip(" ")) if paragraph.strip() else 0
-        line = " " * min(indent, width // 2)  # an indent stays
+        line = " " * min(indent, width // 2)  # preserve the indent
         for word in paragraph.split():
             joined = f"{line} {word}" if line.strip() else line + word
             if cell_width(joined) <= width:
@@ -160,7 +161,7 @@ def _head(word: str, width: int) -> str:
 
 
 def _layout(table: Table, rows: list[list[str]], limit: int | None) -> TableLayout:
-    """The first way to lay the columns out that fits, else the tightest."""
+    """The first layout of the columns that fits, else the tightest."""
     columns = dict(enumerate(zip(*rows, strict=True)))
     lesser = {i for i, title in enumerate(table.titles) if title in table.below}
     inner = [index for index in columns if index not in lesser]

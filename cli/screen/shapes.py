@@ -1,4 +1,4 @@
-"""What `--json` prints, by name and version, for scripts that rely on it.
+"""The documents that `--json` prints, by name and version, for scripts that rely on them.
 
 Documents that the genuine client also prints (`ps`, `run get`, `fleet get`, `offer`) keep its keys exactly, so they
 can't carry a version; it is given here and on the page. Our own documents start with `shape`, their version.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 class Shape(NamedTuple):
     version: int
     summary: str
-    parts: Mapping[str, str] = MappingProxyType({})  # other shapes inside it
+    parts: Mapping[str, str] = MappingProxyType({})  # shapes of its parts
     ours: bool = False
 
 

@@ -1,4 +1,4 @@
-"""What a command takes from the process that runs it: screen, folder, environment and clock.
+"""The process that runs a command: screen, folder, environment and clock.
 
 Commands get it as `ctx.obj`, so a test can pass another. Colour, width and progress are only for terminals; piped
 output has none of them and is never truncated.
@@ -23,7 +23,7 @@ from chalicelib.printable import printable, printable_lines
 from cli.screen.render import STYLES
 
 PAINT = re.compile(rf"(\x1b\[(?:{'|'.join(filter(None, STYLES.values()))}|0)m)")
-STANDARD_INPUT = "-"  # said where a file or a value is to come from there
+STANDARD_INPUT = "-"  # in place of a file or a value, which is then read from there
 
 
 def _is_watched() -> bool:
@@ -31,7 +31,7 @@ def _is_watched() -> bool:
 
 
 def _browse(address: str) -> None:
-    """A browser without windows holds its caller until it is left, so it gets a thread of its own."""
+    """Opens a browser, in a thread: a text browser doesn't return until the user quits it."""
     import webbrowser
     from threading import Thread
 
@@ -66,15 +66,15 @@ class Terminal:
         typer.echo(_shown(text), color=self.colour)
 
     def warn(self, text: str) -> None:
-        """For a person, beside the output proper."""
+        """Prints a line to standard error, for people."""
         typer.echo(_shown(text), err=True, color=self.colour)
 
     def write(self, data: bytes) -> None:
-        """Raw bytes, at once: the log of a job."""
+        """Writes raw bytes at once: the log of a job."""
         typer.echo(data, nl=False)
 
     def secret(self, text: str, flag: str) -> str:
-        """The value of a flag; for `-`, the first line of standard input, which no process list shows."""
+        """The value of a flag; for `-`, the first line of standard input, which isn't in the process list."""
         if text != STANDARD_INPUT:
             return text
         line = sys.stdin.readline().strip()
@@ -83,7 +83,7 @@ class Terminal:
         return line
 
     def hidden(self, question: str) -> str:
-        """A secret that is typed without being shown; where nobody types, the first line of standard input."""
+        """A secret typed without echo; without a terminal, the first line of standard input."""
         if sys.stdin.isatty():
             import getpass
 
@@ -96,7 +96,7 @@ class Terminal:
         return self.secret(STANDARD_INPUT, "The secret")
 
     def confirm(self, question: str, *, unattended: str = "Add -y to skip questions.") -> bool:
-        """Asks until the answer is y or n."""
+        """Asks the user until the answer is y or n."""
         while True:
             typer.echo(f"{printable(question)} [y/n]: ", nl=False)
             answer = sys.stdin.readline()
@@ -110,7 +110,7 @@ class Terminal:
 
 
 def _shown(text: str) -> str:
-    """The text with our own colours, and nothing else that acts: whatever it quotes was written by others."""
+    """The text with our own colours and no other control characters, since it may quote text of others."""
     return "".join(part if number % 2 else printable_lines(part) for number, part in enumerate(PAINT.split(text)))
 
 

@@ -1,1 +1,1 @@
-"""The way to a job over SSH: keys, routes, the SSH configuration, forwarded ports."""
+"""SSH to jobs: keys, routes, the SSH configuration, forwarded ports."""

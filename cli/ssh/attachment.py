@@ -1,7 +1,7 @@
-"""Being attached to a job: `ssh RUN` works and its ports are forwarded, until it ends; both again after a cut.
+"""The attachment to a job: `ssh RUN` works and its ports are forwarded until it ends; a lost connection is restored.
 
-Whoever follows the run calls `tend` after each look at it. The ways to the job are tried in turn; once one was up and
-is lost, all are tried again, ever more slowly.
+The loop that follows the run calls `tend` after each poll. The routes to the job are tried in turn; when a connection
+is lost, all are tried again, with growing pauses.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from cli.ssh.routes import NoSshServer, NotKnownYet, alias_of, check_server, rou
 from cli.ssh.tunnel import OpenSsh, SshTunnel
 from cli.tables.runs import newest
 
-WAITS = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)  # seconds before a try; the last one for ever
-LASTED = 60.0  # seconds after which a connection was a good one, and the next is made at once
-TRIES = 4  # before a first attachment is given up
-ANNOUNCED_WITHIN = 2.0  # seconds for which the log waits, so that what it says of ports comes after them
+WAITS = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)  # seconds before each attempt; the last one repeats
+LASTED = 60.0  # seconds after which a lost connection is restored at once
+TRIES = 4  # before the first attachment is given up
+ANNOUNCED_WITHIN = 2.0  # seconds for which the log waits, so that the forwarded ports are printed first
 
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """What the user asks for on the command line."""
+    """The options of the command line for attaching."""
 
     identity: str | None = None  # --ssh-identity
     address: str = "localhost"  # --host
     maps: tuple[str, ...] = ()  # -p
-    explicit: bool = False  # for being attached, not just for the run
+    explicit: bool = False  # the command is for attaching, not just for the run
 
 
 class JobAttachment:
-    """To one job of a run, whichever submission of it runs. `needed`: without it the command has no purpose."""
+    """An attachment to one job of a run and its current submission. `needed`: the command is useless without it."""
 
     def __init__(self, session: Session, name: str, wishes: AttachOptions, *, needed: bool) -> None:
         self.session, self.name, self.wishes, self.needed = session, name, wishes, needed
@@ -60,17 +60,18 @@ class JobAttachment:
         self._reasons: list[str] = []
         self._tries = 0
         self._next_try = 0.0
-        self._announced = False  # that it is up
+        self._announced = False  # whether the user knows that it is up
         self._up_at = 0.0
         self._was_up = False
         self._announced_by = 0.0
 
     def fileno(self) -> int:
-        """Readable when there is something to tend; -1 if time alone will tell."""
+        """A file descriptor, readable when `tend` has something to do; -1 if only time matters."""
         return self.tunnel.fileno() if self.tunnel else -1
 
     def tend(self, run: dict[str, Any], job: dict[str, Any] | None) -> None:
-        """Does what there is to do, after a look at the run. Raises if it is needed and can't be."""
+        """Makes and restores the connection, after a poll of the run. Raises if the attachment is needed and
+        impossible."""
         latest = newest(job) if job else {}
         if latest.get("status") != "running" or not job:
             self._let_go()
@@ -84,7 +85,7 @@ class JobAttachment:
         try:
             self._tend(run, job, latest)
         except NotKnownYet:
-            return  # its machine will tell
+            return  # its machine will report
         except (DstackError, OSError) as problem:
             error = problem if isinstance(problem, DstackError) else _unkept(problem)
             self._let_go()
@@ -95,7 +96,7 @@ class JobAttachment:
                 self.terminal.warn(f"Not attached: {error.message}")
 
     def is_awaited(self) -> bool:
-        """Whether it will say in a moment how to reach the job."""
+        """Will the attachment be announced in a moment?"""
         return not (self._was_up or self._given_up) and self.terminal.now() < self._announced_by
 
     def close(self) -> None:
@@ -130,7 +131,7 @@ class JobAttachment:
         self.ssh_folder.note(self._attached, self.tunnel.pid)
 
     def _failed(self, tunnel: SshTunnel) -> None:
-        """Its process has ended: try the next way, or begin again."""
+        """Handles a tunnel whose process has ended: the next route is tried, or all again."""
         reason = tunnel.failure()
         tunnel.end()
         self.tunnel = None
@@ -166,7 +167,8 @@ class JobAttachment:
         self.tunnel, self._attached, self._routes, self._next_try, self._reasons = None, None, [], 0.0, []
 
     def _announce(self, run: dict[str, Any], job: dict[str, Any]) -> None:
-        """To people, and to whoever asked for it: in what a script keeps, it would stand anywhere between the log."""
+        """Announces the attachment on a terminal, or if it was requested: in a script's output it would be amid the
+        log."""
         command = self._command()
         if not self._is_announced(run, job):
             return
@@ -177,17 +179,17 @@ class JobAttachment:
             self.terminal.warn(f"  {one.address}:{one.local} → port {one.remote} of the job")
         self.terminal.warn(f"  {command}")
         link = (job.get("job_connection_info") or {}).get("attached_ide_url")
-        if self.needed and link:  # else the log has it
+        if self.needed and link:  # otherwise the log contains it
             self.terminal.warn(f"  {link}")
 
     def _is_announced(self, run: dict[str, Any], job: dict[str, Any]) -> bool:
         return self.terminal.watched or self.needed or self.wishes.explicit or _counted_on(run, job)
 
     def _command(self) -> str:
-        """How to log in; the user's SSH configuration is made to know the run."""
+        """The command to log in with, after including the run in the user's SSH configuration."""
         assert self._attached is not None, "it is attached"
         alias = self._routes[0].alias
-        if not self._attached.named:  # a run of that name in another project is attached
+        if not self._attached.named:  # a run of the same name in another project is attached
             return f"ssh -F {self._attached.config} {alias}"
         try:
             include_in(self.terminal.home / ".ssh" / "config", self.ssh_folder.folder.parent)
@@ -199,7 +201,7 @@ class JobAttachment:
         return f"ssh {alias}"
 
     def _key(self, run: dict[str, Any]) -> Path:
-        """The private key that the job knows: that of --ssh-identity, else the user's from the server."""
+        """The private key that the job accepts: that of --ssh-identity, else the user's from the server."""
         named = self.wishes.identity
         if named is not None:
             read_key(named, self.terminal.cwd, self.terminal.home, named_by="--ssh-identity")
@@ -223,11 +225,11 @@ class JobAttachment:
 
     def _proxy(self) -> tuple[str, ...]:
         assert self._attached is not None, "its folder is there"
-        # -P: else a folder called `cli` where the user happens to be would be taken for ours.
+        # -P: a folder called `cli` in the working folder must not be imported.
         return (sys.executable, "-P", "-m", "cli.ssh.proxy", str(self._attached.folder / "endpoint.json"))
 
     def _endpoint(self, job: dict[str, Any]) -> dict[str, Any]:
-        """For `cli.ssh.proxy`, which SSH starts: perhaps from another shell, with another environment."""
+        """The endpoint for `cli.ssh.proxy`, which SSH may start from another shell with another environment."""
         client, spec = self.session.client, job["job_spec"]
         where = {"replica": spec.get("replica_num", 0), "job": spec.get("job_num", 0)}
         return {"url": client.url, "token": client.token, "project": client.project, "run": self.name, **where}
@@ -241,7 +243,7 @@ def _unkept(problem: OSError) -> Refused:
 
 
 def _counted_on(run: dict[str, Any], job: dict[str, Any]) -> bool:
-    """Whether somebody who follows the run counts on a connection."""
+    """Does somebody who follows the run expect a connection?"""
     return bool(job["job_spec"].get("app_specs")) or run["run_spec"]["configuration"].get("type") == "dev-environment"
 
 
@@ -253,7 +255,7 @@ def _route_text(route: JobHops) -> str:
 
 @contextlib.contextmanager
 def orderly_end() -> Iterator[None]:
-    """A signal that ends this process lets it remove what it has made."""
+    """Lets the process clean up when a signal ends it."""
 
     def leave(number: int, _: Any) -> None:
         raise SystemExit(128 + number)

@@ -2,12 +2,12 @@
 
 Each run has a folder `~/.dstack/ssh/runs/RUN` with its own `config` and `known_hosts`. The user's `~/.ssh/config`
 includes them all, on its first line: SSH takes the first value that it finds, so a `Host *` above would win. Every
-job's SSH server is at `localhost:PORT` of some machine, so each has a `HostKeyAlias` and known hosts of its own: two
-jobs would otherwise be taken for one whose key has changed. Whatever else a `Host *` might say that would keep SSH from
-getting there, or from running what was asked for, is set as well. What is a matter of taste stays the user's.
+job's SSH server is at `localhost:PORT` of some machine, so each has its own `HostKeyAlias` and known hosts: otherwise
+two jobs would look like one whose key has changed. Other options with which a `Host *` could break the connection or
+the command are set as well. Options that are a matter of taste remain the user's.
 
 Names, addresses and keys come from a server, and a line break in one of them would be a line of configuration: `Hop`
-and `JobHops` accept only what can be nothing else.
+and `JobHops` accept only values that can't be misread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ALIAS = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|[0-9A-Fa-f:]{2,45}(%[A-Za-z0-9._-]{1,20})?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}\$?")
 _KEY = re.compile(r"(ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]{1,50} [A-Za-z0-9+/]{16,4000}={0,3}")
-# An algorithm that is among OpenSSH's own anyway: `+` means those and this one, whatever the user's file says.
+# An algorithm that is one of OpenSSH's defaults: `+` means these and this one, whatever the user's file says.
 OWN = (
     "AddKeysToAgent no",
     "AddressFamily any",
@@ -46,9 +46,9 @@ OWN = (
     "CheckHostIP no",
     "Ciphers +aes128-ctr",
     "ClearAllForwardings no",
-    "ControlMaster no",  # a shared connection would be shared by every job at `localhost`
+    "ControlMaster no",  # it would be shared by all jobs, which are at `localhost`
     "ControlPath none",
-    "ExitOnForwardFailure no",  # a port of the user's own forwards may be in use
+    "ExitOnForwardFailure no",  # a port that the user's own settings forward may be in use
     "GlobalKnownHostsFile none",
     "KexAlgorithms +ecdh-sha2-nistp256",
     "MACs +hmac-sha2-256",
@@ -56,7 +56,7 @@ OWN = (
     "PKCS11Provider none",
     "PermitLocalCommand no",
     "ProxyUseFdpass no",
-    "PubkeyAcceptedKeyTypes +rsa-sha2-256",  # the name that old and new clients know
+    "PubkeyAcceptedKeyTypes +rsa-sha2-256",  # a name that old and new clients know
     "PubkeyAuthentication yes",
     "RemoteCommand none",
     "RequestTTY auto",
@@ -68,18 +68,18 @@ OWN = (
     "ServerAliveCountMax 3",
     "ConnectTimeout 10",
 )
-ANY_AUTHENTICATION = "gssapi-with-mic,hostbased,publickey,keyboard-interactive,password"  # as OpenSSH has it
+ANY_AUTHENTICATION = "gssapi-with-mic,hostbased,publickey,keyboard-interactive,password"  # OpenSSH's default
 OF_RSA = "rsa-sha2-512,rsa-sha2-256,ssh-rsa"
-# To a client that doesn't know them, these would be mistakes in the file. Each with what `ssh -G` shows if it does.
+# Options that are errors for clients that don't know them, each with the option in `ssh -G` that shows if it is known.
 NEWER = {
     "ForkAfterAuthentication no": "forkafterauthentication",
-    "KnownHostsCommand none": "sessiontype",  # it came before that, and isn't shown
+    "KnownHostsCommand none": "sessiontype",  # which is newer; `ssh -G` doesn't show this one
     "RequiredRSASize 1024": "requiredrsasize",
     "SessionType default": "sessiontype",
     "StdinNull no": "stdinnull",
 }
-END_SECONDS = 5.0  # for an `ssh` that was left
-INCLUDED = "ssh/runs/*/config"  # below the folder of our configuration
+END_SECONDS = 5.0  # for an `ssh` process that was left over to end
+INCLUDED = "ssh/runs/*/config"  # relative to the folder of our configuration
 WHY = "# The runs that dstack is attached to. First, because SSH takes the first value it finds."
 
 
@@ -90,9 +90,9 @@ class Hop:
     host: str
     port: int
     user: str
-    host_key: str = ""  # `ssh-ed25519 AAAA…`; empty: whatever it shows first, from then on the same
+    host_key: str = ""  # `ssh-ed25519 AAAA…`; empty: trusted on first use
     identities: tuple[str, ...] = ()  # files of private keys
-    identities_only: bool = True  # not the user's other keys as well
+    identities_only: bool = True  # don't offer the user's other keys
 
     def __post_init__(self) -> None:
         checked(_HOST, self.host, "a host's name")
@@ -105,10 +105,8 @@ class Hop:
 
 @dataclass(frozen=True)
 class JobHops:
-    """The way to a job: its own SSH server, and the hops before it, first hop first.
-
-    Without hops, `proxy` is the command that carries the bytes.
-    """
+    """The route to a job: its own SSH server, and the hops before it, first hop first. Without hops, `proxy` is the
+    command that carries the connection."""
 
     alias: str
     job: Hop
@@ -120,14 +118,14 @@ class JobHops:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the hops: the run's name with `_jump_host` or `_host`, as no run can be called. For people they are
-        `RUN-jump-host` and `RUN-host`, which may be runs, too."""
+        """The names of the hops: the run's name with `_jump_host` or `_host`, which can't be names of runs. People may
+        also use `RUN-jump-host` and `RUN-host`, which can."""
         return tuple(f"{self.alias}{name}" for name in ("_jump_host", "_host")[-len(self.hops) :]) if self.hops else ()
 
 
 def config_text(layout: JobHops, known_hosts: Path, first_seen: Path, options: Collection[str] = ()) -> str:
-    """`known_hosts`: the pinned keys of this run. `first_seen`: where keys of other hosts are kept at first contact.
-    `options`: what this machine's SSH knows, in small letters."""
+    """The SSH configuration of a route. `known_hosts`: the pinned keys of this run. `first_seen`: the file for keys of
+    other hosts, which are trusted on first use. `options`: the options that this machine's SSH knows, in lower case."""
     common = [*OWN, *(line for line, shown in NEWER.items() if shown in options)]
     blocks, before = [], ""
     for name, hop in zip(layout.names, layout.hops, strict=True):
@@ -145,14 +143,14 @@ def known_hosts_text(layout: JobHops) -> str:
 
 
 def _jump(name: str, hop: Hop) -> list[str]:
-    """Over the hop before it; without one it is reached from the address that its network suggests."""
+    """The lines to reach a host over the hop before it or, without one, from the default local address."""
     if name:
         return [f"ProxyJump {name}"]
     return ["ProxyCommand none", *(f"BindAddress {address}" for address in _any_address(hop.host))]
 
 
 def _any_address(host: str) -> list[str]:
-    """What makes `BindAddress` say nothing; there is no such value for a name that has to be looked up."""
+    """The value of `BindAddress` with which it has no effect; empty for a host name, whose address family is unknown."""
     if host == "localhost":
         return [host]
     try:
@@ -182,7 +180,7 @@ def _block(name: str, hop: Hop, known_hosts: Path, first_seen: Path, more: list[
 
 
 def quoted(path: Path) -> str:
-    """A path as a value; `%` would begin a token."""
+    """A path as a value, with `%` escaped, which would begin a token."""
     text = str(path)
     if '"' in text or "\n" in text:
         raise Refused(f"SSH can't read a path with quotes or line breaks: {text!r}.", hint="Use another home folder.")
@@ -195,11 +193,11 @@ def quoted(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Attached:
-    """A run's files. They last while the lock is held, by this process or another that is attached to the same job."""
+    """A run's files. They exist while this process, or another that is attached to the same job, holds the lock."""
 
     folder: Path
     lock: IO[bytes]
-    named: bool = True  # is it the one that `ssh ALIAS` leads to, and not a namesake of it?
+    named: bool = True  # does `ssh ALIAS` lead to it, and not to a run of the same name in another project?
 
     @property
     def config(self) -> Path:
@@ -213,8 +211,8 @@ class SshFolder:
     folder: Path
 
     def attach(self, alias: str, run_id: str = "") -> Attached:
-        """Claims the folder of a job. What killed processes have left behind is removed. A run of another project may
-        have the same name: then the second one gets a folder that the user's configuration doesn't include."""
+        """Claims the folder of a job, and removes files of killed processes. If a run of the same name in another
+        project is attached, the second one gets a folder that the user's configuration doesn't include."""
         checked(ALIAS, alias, "a run's name")
         runs = self.folder / "runs"
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -236,7 +234,7 @@ class SshFolder:
         endpoint: dict[str, Any] | None = None,
         options: Collection[str] = (),
     ) -> None:
-        """The job's configuration, last, so that nobody reads it before what it refers to is there."""
+        """Writes the job's files; its configuration last, after the files to which it refers."""
         known_hosts = attached.folder / "known_hosts"
         with self._alone():
             if endpoint is not None:
@@ -245,7 +243,7 @@ class SshFolder:
             replace_file(attached.config, config_text(layout, known_hosts, self.folder / "known_hosts", options))
 
     def note(self, attached: Attached, pid: int) -> None:
-        """An `ssh` of this process, which would outlive it if it were killed."""
+        """Notes an `ssh` of this process, which would outlive a killed parent."""
         replace_file(attached.folder / f"{os.getpid()}.ssh", str(pid))
 
     def detach(self, attached: Attached) -> None:
@@ -256,7 +254,7 @@ class SshFolder:
 
     def _forget(self, folder: Path) -> None:
         if folder.is_symlink():
-            folder.unlink()  # what it leads to isn't ours
+            folder.unlink()  # a link: its target isn't ours
             return
         if not (folder / "lock").exists():
             shutil.rmtree(folder)
@@ -279,7 +277,7 @@ class SshFolder:
 
 
 def _owner(folder: Path) -> str | None:
-    """The run whose folder it is; None: nobody's."""
+    """The run that owns the folder; None: no run."""
     try:
         return (folder / "run").read_text()
     except FileNotFoundError:
@@ -287,16 +285,16 @@ def _owner(folder: Path) -> str | None:
 
 
 def end_ssh(pid: int, folder: Path) -> None:
-    """Ends the process if it is an `ssh` with this folder's configuration; another may have its number by now."""
+    """Ends the process if it is an `ssh` with this folder's configuration: the number may belong to another by now."""
     until = time.monotonic() + END_SECONDS
     while f"ssh -F {folder}/" in _command(pid) and time.monotonic() < until:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        time.sleep(0.02)  # its ports are wanted again
+        time.sleep(0.02)  # until its ports are free
 
 
 def _command(pid: int) -> str:
-    """How a process was started; empty if it has ended."""
+    """A process's command line; empty if it has ended."""
     command = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -307,7 +305,7 @@ def _command(pid: int) -> str:
 
 
 def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
-    """Writes a file whole: readers see the old text or the new one."""
+    """Replaces a file atomically: readers see the old text or the new one."""
     handle, beside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -324,7 +322,7 @@ def include_in(user_config: Path, ours: Path) -> None:
     and a symbolic link. Raises OSError if it can't be read or changed."""
     target = user_config.resolve()
     try:
-        text = target.read_bytes().decode("utf-8", "surrogateescape")  # with its own line ends
+        text = target.read_bytes().decode("utf-8", "surrogateescape")  # with its own line endings
         mode = target.stat().st_mode & 0o7777
     except FileNotFoundError:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -335,7 +333,7 @@ def include_in(user_config: Path, ours: Path) -> None:
 
 
 def with_include(text: str, include: str) -> str:
-    """The configuration with this line before everything that SSH would obey."""
+    """The configuration with this line before all settings."""
     lines = text.splitlines(keepends=True)
     if _first_setting(lines) == include:
         return text
@@ -349,7 +347,7 @@ def _first_setting(lines: Sequence[str]) -> str:
 
 
 def _from_home(path: Path) -> str:
-    """As a pattern: SSH takes `~` for the home of the account, whatever HOME says, and `?` for any character."""
+    """A path as a pattern. SSH expands `~` to the account's home, whatever HOME is, and `?` matches any character."""
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     if path.is_relative_to(home):
         return f"~/{path.relative_to(home)}"

@@ -21,27 +21,27 @@ IsFree = Callable[[str, int], bool]
 
 @dataclass(frozen=True)
 class Forward:
-    address: str  # of this machine
+    address: str  # on this machine
     local: int
     remote: int
 
     @property
     def option(self) -> str:
-        """As the value of `ssh -L`."""
+        """The value of `ssh -L`."""
         address = f"[{self.address}]" if ":" in self.address else self.address
         return f"{address}:{self.local}:localhost:{self.remote}"
 
 
 @dataclass(frozen=True)
 class WantedPort:
-    """A port of the job, and the only local port that will do; None: the same one, or the next that is free."""
+    """A port of the job, and the required local port; None: the same number, or the next free one."""
 
     remote: int
     local: int | None = None
 
 
 def of_job(job_spec: dict[str, Any]) -> list[WantedPort]:
-    """What the run's configuration asks for."""
+    """The ports in a job's spec."""
     found = []
     for app in job_spec.get("app_specs") or ():
         remote, local = _port(app["port"]), app.get("map_to_port")
@@ -50,13 +50,13 @@ def of_job(job_spec: dict[str, Any]) -> list[WantedPort]:
 
 
 def of_configuration(configuration: dict[str, Any]) -> list[WantedPort]:
-    """The same before there is a job."""
+    """The ports in a configuration, before there is a job."""
     written = configuration.get("ports") or ()
     return [WantedPort(_port(one["container_port"]), one.get("local_port")) for one in written]
 
 
 def overridden(wanted: Sequence[WantedPort], maps: Iterable[str]) -> list[WantedPort]:
-    """With the local ports of `-p`: only ports that the run has can be forwarded."""
+    """The ports with the local ports of `-p`. Raises Refused for ports that the run doesn't have."""
     found = {one.remote: one for one in wanted}
     for text in maps:
         match = _MAP.fullmatch(text.strip())
@@ -72,7 +72,7 @@ def overridden(wanted: Sequence[WantedPort], maps: Iterable[str]) -> list[Wanted
 
 
 def chosen(wanted: Sequence[WantedPort], address: str, is_free: IsFree) -> list[Forward]:
-    """A local port for each. Raises Refused for one that has to be this one and is in use."""
+    """A local port for each. Raises Refused for a required local port that is in use."""
     taken: set[int] = set()
     found = []
     for one in sorted(wanted, key=lambda one: one.local is None):
@@ -101,7 +101,7 @@ def busy(local: int, remote: int) -> Refused:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether this process could listen there."""
+    """Can this process listen on the address and port?"""
     try:
         places = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -116,7 +116,7 @@ def is_free(address: str, port: int) -> bool:
                 raise Refused(f"Port {port} of this machine is only for privileged users.", hint=hint) from None
             except OSError as error:
                 if error.errno in _NO_SUCH_ADDRESS and len(places) > 1:
-                    continue  # `localhost` is listed twice where only one of the two exists
+                    continue  # `localhost` may resolve to both families where only one exists
                 if error.errno in _NO_SUCH_ADDRESS:
                     hint = "Use one of its addresses, or leave it out."
                     raise Refused(f"--host {address}: this machine has no such address.", hint=hint) from error

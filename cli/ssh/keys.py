@@ -1,4 +1,4 @@
-"""Private SSH keys that a command line or a configuration names, and their public keys."""
+"""Private SSH keys named on a command line or in a configuration, and their public keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chalicelib.errors import Refused
 
 
 def read_key(name: str, folder: Path, home: Path, *, named_by: str = "identity_file") -> dict[str, str]:
-    """A file's private key and its public key, which is that of the file beside it if there is one."""
+    """A file's private key and its public key, which is read from the `.pub` file beside it if there is one."""
     from cryptography.hazmat.primitives import serialization
 
     path = home / name[2:] if name.startswith("~/") else folder / name

@@ -1,8 +1,7 @@
-"""Carries the bytes of one SSH connection through the control plane: the `ProxyCommand` of a job that is reached that
-way.
+"""Carries one SSH connection through the control plane: the `ProxyCommand` of jobs that are reached like this.
 
-`python -m cli.ssh.proxy FILE`; the file says where to. It is a program of its own because it starts with every
-connection, and the command line needs three times as long.
+`python -m cli.ssh.proxy FILE`; the file contains the endpoint. It is a separate program because it starts with every
+connection, and the command line takes three times as long to start.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from cli.connection.streams import CHUNK, NORMAL, Stream
 
 
 def carry(stream: Stream, source: int, sink: int) -> None:
-    """Copies both ways until either side ends. Two threads, so that neither way waits for the other."""
+    """Copies in both directions until either side ends, with two threads, so that neither direction waits for the
+    other."""
 
     def upwards() -> None:
         try:
@@ -38,12 +38,12 @@ def carry(stream: Stream, source: int, sink: int) -> None:
 
 
 def _show_error(text: str) -> None:
-    """The job's machine may have written it, and SSH shows it as it is."""
+    """Prints an error without control characters: the job's machine may have written it, and SSH shows it unchanged."""
     print(printable(text), file=sys.stderr)
 
 
 def run(file: Path, source: int, sink: int) -> int:
-    """Returns the exit status."""
+    """Connects to the endpoint in the file; returns the exit status."""
     endpoint = json.loads(file.read_text(encoding="utf-8"))
     query = {"target": "ssh", "replica": endpoint["replica"], "job": endpoint["job"]}
     try:
@@ -53,7 +53,7 @@ def run(file: Path, source: int, sink: int) -> int:
         _show_error(error.message)
         return 1
     except BrokenPipeError:
-        return 0  # SSH has left
+        return 0  # SSH has ended
     if stream.code != NORMAL and stream.reason:
         _show_error(stream.reason)
     return 0 if stream.code == NORMAL else 1

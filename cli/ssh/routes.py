@@ -1,4 +1,4 @@
-"""The ways to a job's SSH server: over its machine, perhaps behind a head node, or through the control plane."""
+"""Routes to a job's SSH server: over its machine, perhaps behind a head node, or through the control plane."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SSH_PORT = "10022"  # the name of the job's SSH server among its ports
 
 
 class LocalSsh(Protocol):
-    """What has to be asked of this machine."""
+    """The SSH client of this machine."""
 
     def answers(self, hop: Hop) -> bool: ...
     def own_keys(self, host: str) -> tuple[str, ...]: ...
@@ -25,17 +25,17 @@ class NoSshServer(Refused):
 
 
 class NotKnownYet(Exception):
-    """Whether it has one isn't known yet."""
+    """It isn't known yet whether the job has an SSH server."""
 
 
 def alias_of(run_name: str, job_spec: Mapping[str, Any]) -> str:
-    """The host's name in the SSH configuration: the run's, or for other replicas and nodes the job's."""
+    """The host's name in the SSH configuration: the run's name or, for other replicas and nodes, the job's."""
     job, replica = int(job_spec.get("job_num", 0)), int(job_spec.get("replica_num", 0))
     return f"{run_name}-{job}-{replica}" if job or replica else run_name
 
 
 def check_server(submission: Mapping[str, Any]) -> None:
-    """Raises NoServer for a running job that nobody can log in to."""
+    """Raises NoSshServer for a running job that has no SSH server."""
     placed, login = submission.get("job_provisioning_data") or {}, submission.get("login")
     if login is None and _port(submission) is None and placed.get("dockerized") is not False:
         raise NotKnownYet
@@ -52,13 +52,13 @@ def routes_to(
     proxy: tuple[str, ...],
     local: LocalSsh,
 ) -> list[JobHops]:
-    """The ways to try, best first, to a job that has a server."""
+    """The routes to a job with an SSH server, best first."""
     placed = submission.get("job_provisioning_data") or {}
     login = submission.get("login") or {}
     keys, host_key = (str(identity),), login.get("host_key") or ""
     user = (submission.get("job_runtime_data") or {}).get("username") or "root"
     port = _port(submission)
-    if placed.get("dockerized") is False:  # no machine in between: it is this one, or all there is
+    if placed.get("dockerized") is False:  # no machine in between: the job is on this one, or directly reachable
         if login and not placed.get("hostname"):
             return [JobHops(alias, Hop("localhost", port, user, host_key, keys), proxy=proxy)]
         at_once = JobHops(alias, Hop(placed["hostname"], placed["ssh_port"], user, host_key, keys))
@@ -80,7 +80,7 @@ def _port(submission: Mapping[str, Any]) -> Any:
 
 
 def _hops(placed: Mapping[str, Any], keys: tuple[str, ...], local: LocalSsh) -> tuple[Hop, ...]:
-    """The machine's SSH server and the head node before it; none if nobody can log in there."""
+    """The machine's SSH server and the head node before it; empty if nobody can log in there."""
     if not placed.get("hostname") or not placed.get("ssh_port"):
         return ()
     host = Hop(
@@ -95,5 +95,5 @@ def _hops(placed: Mapping[str, Any], keys: tuple[str, ...], local: LocalSsh) -> 
         return (host,)
     port, key = jump.get("port") or 22, jump.get("ssh_host_key") or ""
     first = Hop(jump["hostname"], port, jump["username"], key)
-    keys = (*local.own_keys(first.host), *keys)  # ours may not be known there; its users have their own
+    keys = (*local.own_keys(first.host), *keys)  # a head node may not accept our key, but the user's own
     return (replace(first, identities=keys, identities_only=False), host)

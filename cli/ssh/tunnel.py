@@ -1,4 +1,4 @@
-"""One SSH connection to a job, held open by an `ssh` process: it shows that the way is open, and forwards ports."""
+"""An SSH connection to a job, held open by an `ssh` process: it shows that the route works, and forwards ports."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ UP = b"up"
 END_SECONDS = 5.0
 PROBE_SECONDS = 1.0
 OPTIONS = {
-    "BatchMode": "yes",  # nobody could answer a question
+    "BatchMode": "yes",  # there is nobody to answer a question
     "ExitOnForwardFailure": "yes",
-    "PermitLocalCommand": "yes",  # which runs once the connection and its forwarded ports are ready
+    "PermitLocalCommand": "yes",  # the command runs once the connection and its forwarded ports are ready
     "LocalCommand": f"echo {UP.decode()}",
 }
 _NOISE = re.compile(
@@ -35,7 +35,7 @@ _NOISE = re.compile(
 
 @dataclass
 class SshTunnel:
-    """Its process. It has a group of its own, so that Ctrl-C on the terminal leaves it to us."""
+    """The process of a tunnel, in its own process group, so that Ctrl-C on the terminal doesn't reach it."""
 
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
@@ -46,29 +46,29 @@ class SshTunnel:
         return self.process.pid
 
     def fileno(self) -> int:
-        """Readable when it is up, and when it has ended."""
+        """A file descriptor, readable when the tunnel is up, and when it has ended."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
     def poll(self) -> bool:
-        """Whether its process lives; notices that it is up."""
+        """Does the process run? Sets `up` once the connection is ready."""
         while not self.up and select.select([self], [], [], 0)[0]:
             data = os.read(self.fileno(), 100)
             if not data:
-                self.process.wait()  # its output is closed, so it is ending
+                self.process.wait()  # its output is closed, so it will end
                 break
             self.up = UP in data
         return self.process.poll() is None
 
     def failure(self) -> str:
-        """Why it ended, in the words of SSH."""
+        """Why the process ended, as SSH puts it."""
         self.errors.seek(0)
         lines = self.errors.read().decode(errors="replace").splitlines()
         shown = [line.strip() for line in lines if not _NOISE.search(line)] or [line for line in lines if line.strip()]
         return "; ".join(shown[-3:]) or f"ssh ended with status {self.process.returncode}"
 
     def end(self) -> None:
-        """Ends the process and what it has started."""
+        """Ends the process and its children."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.process.poll() is None:
                 self.process.send_signal(number)
@@ -81,7 +81,7 @@ class SshTunnel:
 
 @dataclass(frozen=True)
 class OpenSsh:
-    """What this machine's OpenSSH client does for us."""
+    """This machine's OpenSSH client."""
 
     env: Mapping[str, str]
 
@@ -107,7 +107,7 @@ class OpenSsh:
         return SshTunnel(process, errors)
 
     def options(self) -> frozenset[str]:
-        """The options that it knows and shows, in small letters."""
+        """The options that it knows and shows, in lower case."""
         return frozenset(line.partition(" ")[0] for line in self._explained("-F", "none", "--", "localhost"))
 
     def own_keys(self, host: str) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class OpenSsh:
         return tuple(str(path) for path in paths if path.is_file())
 
     def _explained(self, *command: str) -> list[str]:
-        """What it would do; nothing if it doesn't say."""
+        """The output of `ssh -G`; empty if that fails."""
         try:
             explained = subprocess.run(
                 ["ssh", "-G", *command],
@@ -134,7 +134,7 @@ class OpenSsh:
         return explained.stdout.splitlines()
 
     def answers(self, hop: Hop) -> bool:
-        """Whether something listens there, as seen from here."""
+        """Does something listen at the hop, as seen from this machine?"""
         try:
             socket.create_connection((hop.host, hop.port), timeout=PROBE_SECONDS).close()
         except OSError:

@@ -1,4 +1,4 @@
-"""One event as one line, or as many as its screen needs: when, who, about what, and what happened."""
+"""An event as one line, or as many as the screen needs: time, actor, targets, and message."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ VERBOSE = (*PLAIN, "CREATED", "ERROR")
 
 
 def gateways_table(gateways: list[Json], now: float, verbose: bool = False) -> Table:
-    """With `verbose`, several replicas have a row each, below their gateway."""
+    """The gateways. With `verbose`, several replicas have a row each, below their gateway."""
     titles = VERBOSE if verbose else PLAIN
     table = Table(titles, below=("ERROR",))
     for gateway in sorted(gateways, key=lambda found: str(found.get("created_at") or ""), reverse=True):
@@ -24,7 +24,7 @@ def gateways_table(gateways: list[Json], now: float, verbose: bool = False) -> T
 
 
 def certificates_table(certificates: list[Json]) -> Table:
-    """Those of one gateway's hosts."""
+    """The certificates of a gateway's hosts."""
     table = Table(("HOST", "CERTIFICATE", "UNTIL", "NEXT ATTEMPT", "ERROR"), below=("NEXT ATTEMPT", "ERROR"))
     for each in certificates:
         until, retry = (local_time(each[at])[:-3] or "-" for at in ("until", "next_attempt_at"))  # to the minute

@@ -15,12 +15,12 @@ from cli.tables.runs import FINISHED, newest
 
 MIB = 2**20
 BARS = "▁▂▃▄▅▆▇█"
-COURSE = 20  # bars,
-GAP = "·"  # and where one would be of no sample
+COURSE = 20  # bars
+GAP = "·"  # in place of a bar without samples
 
 
 class TimeAxis(NamedTuple):
-    """The time that every course covers, so that bars below each other are of the same moment."""
+    """The time that all charts cover, so that bars below each other belong to the same moment."""
 
     start: float
     end: float
@@ -28,7 +28,7 @@ class TimeAxis(NamedTuple):
 
     @property
     def each(self) -> float:
-        """Seconds of a bar."""
+        """Seconds per bar."""
         return (self.end - self.start) / max(self.bars - 1, 1) or 1.0
 
     def bar_of(self, at: float) -> int:
@@ -41,13 +41,13 @@ def axis_of(jobs: Sequence[tuple[Json, list[Any]]]) -> TimeAxis | None:
     if not times:
         return None
     start, end = min(times), max(times)
-    # Jobs are sampled at moments of their own, so only those of one metric tell how far apart samples are.
+    # Each job is sampled at its own times, so the interval of samples is computed per metric.
     apart = min((median(b - a for a, b in pairwise(each)) for each in series if len(each) > 1), default=0.0)
     return TimeAxis(start, end, min(COURSE, round((end - start) / apart) + 1) if apart else 1)
 
 
 def axis_line(axis: TimeAxis) -> str:
-    """Below the table: when the bars are."""
+    """The line below the table with the times of the bars."""
     first, last = (datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S") for at in (axis.start, axis.end))
     each = f", {duration(round(axis.each))} each" if axis.bars > 1 else ""
     return f"Bars: {first} to {last}{each}."
@@ -72,7 +72,7 @@ def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
 
 
 def course(times: Sequence[float], axis: TimeAxis | None, values: Sequence[float], ceiling: float) -> str:
-    """The values as bars, each their mean in its time."""
+    """The values as bars, each the mean of its time."""
     if axis is None or not times or ceiling <= 0:
         return ""
     found: dict[int, list[float]] = {}
@@ -92,7 +92,7 @@ def _times(metric: Json) -> list[float]:
     return [at for at in map(moment, metric.get("timestamps") or ()) if at is not None]
 
 
-Draw = Callable[[str, Sequence[float], float], str]  # of a metric's values, and what their ceiling is
+Draw = Callable[[str, Sequence[float], float], str]  # from a metric's values and their ceiling
 
 
 def _course_of(

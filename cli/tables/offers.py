@@ -41,14 +41,14 @@ def _regions(regions: list[str]) -> str:
 
 
 def _availability(states: list[str]) -> str:
-    """Empty if some of it is available."""
+    """The availability; empty if some of the machines are available."""
     if any(state in ("available", "unknown", "idle") for state in states):
         return ""
     return ", ".join(AVAILABILITY.get(state, state) for state in states)
 
 
 def ages_line(ages: list[Json], now: float) -> str:
-    """How old the offers are; backends whose last refresh failed are named with the reason. Empty without backends."""
+    """The age of the offers, with backends whose last refresh failed and the reason. Empty without backends."""
     fresh = [str(each["taken_at"]) for each in ages if each.get("taken_at") and not each.get("error")]
     parts = [f"Offers as of {age(min(fresh), now)}"] if fresh else []
     if fresh:

@@ -1,4 +1,4 @@
-"""What `apply` shows before it asks: the plan, its offers and cost, and what an update would change."""
+"""The output of `apply` before its question: the plan, its offers and cost, and the changes of an update."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, duration, machine, money, place, requirements
 from cli.tables.services import replicas_of
 
-AVAILABILITY = {  # nothing to say about `available` and `unknown`
+AVAILABILITY = {  # `available` and `unknown` aren't shown
     "not_available": "not available",
     "no_quota": "no quota",
     "no_balance": "no balance",
@@ -17,7 +17,12 @@ AVAILABILITY = {  # nothing to say about `available` and `unknown`
     "busy": "busy",
 }
 USABLE = ("available", "unknown", "idle", None)
-QUIET = ("configuration_path", "ssh_key_pub", "run_name", "autocreated")  # of a run spec: the user didn't change these
+QUIET = (
+    "configuration_path",
+    "ssh_key_pub",
+    "run_name",
+    "autocreated",
+)  # fields of a run spec that aren't the user's changes
 
 
 def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
@@ -55,7 +60,7 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
 
 
 def _of_groups(plan: Json) -> str:
-    """What each node or replica of a group needs, a line a group; empty if there is one only."""
+    """The requirements of each node or replica of a group, one line per group; empty if there is only one."""
     lines: dict[str, str] = {}
     for job in plan["job_plans"]:
         spec = job["job_spec"]
@@ -64,7 +69,7 @@ def _of_groups(plan: Json) -> str:
 
 
 def group_of(spec: Json) -> str:
-    """The name of the group that a job is of: of nodes, or of replicas."""
+    """The name of a job's group of nodes or replicas."""
     return str(spec.get("node_group_name" if spec.get("service_port") is None else "replica_group", "0"))
 
 
@@ -95,13 +100,13 @@ def fleet_facts(plan: Json) -> list[tuple[str, str]]:
 
 
 def _target(nodes: Json) -> str:
-    """How many are created at once, if that isn't the minimum."""
+    """How many nodes are created at once, if that isn't the minimum."""
     target = nodes.get("target")
     return "" if target is None or target == nodes.get("min") else f" ({target} at once)"
 
 
 def offers_table(offers: list[Json], *, dim_later: bool = True) -> Table:
-    """Offers in the order they would be tried."""
+    """Offers in the order in which they would be tried."""
     table = Table(("#", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", ""), right=frozenset({0}))
     for number, offer in enumerate(offers, 1):
         instance = offer["instance"]
@@ -122,7 +127,7 @@ def offers_table(offers: list[Json], *, dim_later: bool = True) -> Table:
 
 
 def offers_summary(shown: int, total: int, highest: float | None) -> str:
-    """What the table omits; empty if nothing."""
+    """A line about omitted offers; empty if there are none."""
     if total <= shown:
         return ""
     return f"Shown {shown} of {total} offers{f', up to {money(highest)} an hour' if highest else ''}."
@@ -147,7 +152,7 @@ def cost_line(plan: Json) -> str:
 
 
 def changes(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
-    """Fields that differ: where, before, after. Absent, null and empty are the same."""
+    """The fields that differ: path, old and new value. Absent, null and empty are the same."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = [*old, *(key for key in new if key not in old)]
         found = []

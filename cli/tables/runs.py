@@ -35,14 +35,14 @@ def run_status(run: Json) -> str:
     """The status to show: that of a finished run comes from the job that failed, or from its newest."""
     failed = failed_job(run)
     latest = newest(failed) if failed else run.get("latest_job_submission") or {}
-    asleep = latest.get("termination_reason") == "scaled_down"  # which says nothing of the run's own end
+    asleep = latest.get("termination_reason") == "scaled_down"  # which isn't the run's own end
     if run.get("status") in FINISHED and latest.get("status_message") and not asleep:
         return str(latest["status_message"])
     return str(run.get("status_message") or run.get("status") or "")
 
 
 def failed_job(run: Json) -> Json | None:
-    """The job for which a run failed: the others were ended for it."""
+    """The job because of which a run failed: the others were stopped because of it."""
     failed = (job for job in run.get("jobs") or () if newest(job).get("status") == "failed")
     return next(failed, None) if run.get("status") == "failed" else None
 
@@ -81,7 +81,7 @@ def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
 
 
 def _merge_repeated(rows: list[dict[str, Any]]) -> None:
-    """What several jobs of a run say stands in the row of the run: their status shows whose it is."""
+    """Moves an error that several jobs of a run share to the row of the run: their status shows which jobs have it."""
     head, *jobs = rows
     shared = [text for text, count in Counter(row["ERROR"] for row in jobs).items() if text and count > 1]
     head["ERROR"] = "; ".join(filter(None, dict.fromkeys((head["ERROR"], *shared))))
@@ -90,9 +90,9 @@ def _merge_repeated(rows: list[dict[str, Any]]) -> None:
 
 
 def _error(run: Json, jobs: list[Json], verbose: bool) -> str:
-    """Why it failed or what it waits for; of a live service how many replicas it should have, too."""
+    """Why the run failed or what it waits for and, for a live service, how many replicas it should have."""
     live = run.get("service") and run.get("status") not in (*FINISHED, "terminating")
-    of_jobs = {newest(job).get("termination_reason_message") for job in jobs}  # said in their own rows
+    of_jobs = {newest(job).get("termination_reason_message") for job in jobs}  # shown in their own rows
     waits = run.get("next_triggered_at") or (live and run.get("message") not in of_jobs)
     error = str(run.get("error") or (waits and run.get("message")) or "")
     groups = ((job.get("job_spec") or {}).get("replica_group", "0") for job in jobs if _runs(job))
@@ -105,7 +105,7 @@ def _runs(job: Json) -> bool:
 
 
 def _people(run: Json) -> str:
-    """Who applied it; and who changed or stopped it, if that was somebody else."""
+    """The user who applied the run, and those who changed or stopped it, if they are others."""
     owner = str(run.get("user") or "")
     changes = [
         f"{did} by {run[key]}" for did, key in (("changed", "changed_by"), ("stopped", "stopped_by")) if run.get(key)
@@ -114,7 +114,7 @@ def _people(run: Json) -> str:
 
 
 def _job_label(run: Json, job: Json, jobs: list[Json]) -> str:
-    """Only what tells the jobs of this run apart."""
+    """The label of a job, with only what distinguishes the jobs of this run."""
     spec = job.get("job_spec") or {}
     groups = ("replica_group", "node_group_name")
     kinds = [kind for kind in groups if len({(other.get("job_spec") or {}).get(kind, "0") for other in jobs}) > 1]

@@ -1,4 +1,4 @@
-"""What the command line says of services: how many replicas there are to be, why, and where their clients find them."""
+"""Texts about services: the wanted number of replicas and its reason, and the addresses for clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cli.tables.cells import Json
 
 
 def addresses(run: Json, server: str) -> list[str]:
-    """Lines that say where a service and its model are; none for other runs. Paths are those of the server."""
+    """The lines with the addresses of a service and its model; empty for other runs. Paths are on the server."""
     names = {"Service": run["run_spec"]["run_name"]}
     if (run.get("service") or {}).get("model"):
         names["Model"] = run["service"]["model"]["name"]
@@ -32,8 +32,8 @@ def _absolute(url: str, server: str) -> str:
 
 
 def scaling_note(run: Json, running: Mapping[str, int]) -> str:
-    """How many replicas a service should have by its traffic, and why, where it has another number or is to get one.
-    `running`: those of each group."""
+    """How many replicas a service should have for its traffic, and why, if that differs from the current number or
+    there is a reason to show. `running`: the running replicas of each group."""
     scales = (run.get("service") or {}).get("scales") or ()
     parts = []
     for scale in scales:
@@ -60,7 +60,7 @@ def replicas_of(configuration: Json) -> str:
 
 
 def _bound(count: Any, side: str) -> int:
-    """Of a number of replicas as a client or a user writes it."""
+    """A bound of a number of replicas, as a client or a user writes it."""
     if isinstance(count, Mapping):
         return int(count.get(side) or 0)
     low, dots, high = str(count).partition("..")
@@ -68,7 +68,7 @@ def _bound(count: Any, side: str) -> int:
 
 
 def replaced(plan: Json) -> str:
-    """What an update of a service does to its replicas; empty for other runs."""
+    """A line about what an update of a service does to its replicas; empty for other runs."""
     if plan["run_spec"]["configuration"]["type"] != "service":
         return ""
     groups, names = plan.get("replaces") or (), [job["job_spec"]["replica_group"] for job in plan["job_plans"]]
@@ -83,7 +83,7 @@ def replaced(plan: Json) -> str:
 
 
 def _names(configuration: Json) -> list[str]:
-    """Of the groups of a service; its only one has a name, too."""
-    older = configuration.get("replicas")  # a list there is another way to write them
+    """The names of a service's groups; a single group has a name, too."""
+    older = configuration.get("replicas")  # a list in this field is another way to write groups
     groups = configuration.get("groups") or (older if isinstance(older, list) else [{}])
     return [group.get("name") or str(at) for at, group in enumerate(groups)]

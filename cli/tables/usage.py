@@ -6,7 +6,7 @@ from cli.screen.render import Table, facts
 from cli.tables.cells import Json
 
 UNITS = ("B", "KB", "MB", "GB", "TB")
-RETENTION = {  # a setting: what it is about
+RETENTION = {  # labels of settings
     "events": "events",
     "metrics": "metrics",
     "logs": "logs, after a run's end",
@@ -19,14 +19,14 @@ RETENTION = {  # a setting: what it is about
 def usage_table(found: Json) -> Table:
     table = Table(("PART", "FILES", "SIZE"))
     for part in found["parts"]:
-        least = "" if part["whole"] else "over "  # too many to count them all
+        least = "" if part["whole"] else "over "  # too many to count them
         table.add(part["name"], f"{least}{part['files']}", f"{least}{size(part['bytes'])}")
     table.add("free on its disk", "", size(found["free"]))
     return table
 
 
 def subscriptions_table(found: list[Json]) -> Table:
-    """Webhooks and rules, and why one doesn't go on."""
+    """Webhooks and rules, with the reason if one doesn't progress."""
     table = Table(("FOLLOWS EVENTS", "STATUS", "ERROR"), below=("ERROR",))
     for one in found:
         tried = f"attempt {one['failures']} failed" if one["failures"] else "well"

@@ -38,6 +38,6 @@ def _row(volume: Json, now: float, verbose: bool) -> dict[str, Any]:
 
 
 def _holders(volume: Json) -> list[str]:
-    """The fleets whose machines have it."""
+    """The fleets whose machines have the volume attached."""
     found = (each["instance"].get("fleet_name") or each["instance"]["name"] for each in volume["attachments"] or ())
     return list(dict.fromkeys(found))
