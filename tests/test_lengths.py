@@ -1,6 +1,6 @@
 """The lengths of time and the sizes that pages name are those of the code.
 
-`5 minutes<!-- =chalicelib.domain.services.KEPT*us -->`: a comment behind a length, which no reader sees, says what of
+`5 minutes<!-- =chalicelib.domain.services.HISTORY*us -->`: a comment behind a length, which no reader sees, says what of
 the code it repeats: numbers, units and dotted names, multiplied. `<!-- = -->` stands behind one that isn't the code's.
 Every length that is written as a number has one or the other, but in generated pages, code and what commands print.
 """
@@ -139,7 +139,7 @@ def test_a_page_says_what_the_code_does(page: Path) -> None:
 
 
 def test_a_wrong_one_is_found() -> None:
-    name = "chalicelib.domain.services.KEPT*us"
+    name = "chalicelib.domain.services.HISTORY*us"
     assert (
         list(wrong(f"for 5 minutes<!-- ={name} -->, 300 s<!-- ={name} -->, about 310 s<!-- ={name} -->, `6 s`")) == []
     )
