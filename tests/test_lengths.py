@@ -1,8 +1,9 @@
 """The lengths of time and the sizes that pages name are those of the code.
 
-`5 minutes<!-- =chalicelib.domain.services.HISTORY*us -->`: a comment behind a length, which no reader sees, says what of
-the code it repeats: numbers, units and dotted names, multiplied. `<!-- = -->` stands behind one that isn't the code's.
-Every length that is written as a number has one or the other, but in generated pages, code and what commands print.
+`5 minutes<!-- =chalicelib.domain.services.HISTORY*us -->`: a comment behind a length, which no reader sees, says what
+of the code it repeats: numbers, units and dotted names, multiplied. `<!-- = -->` stands behind one that isn't the
+code's. Every length that is written as a number has one or the other, but in generated pages, code and what commands
+print.
 """
 
 from __future__ import annotations

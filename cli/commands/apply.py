@@ -122,15 +122,7 @@ def apply(
     the file overrides the profile. A list given by flags replaces the one in the file. `-h fleet` shows the flags for a
     fleet, and so on for each type.
     """
-    _refuse_unbuilt(ctx.params)
-    if repo and no_repo:
-        raise typer.BadParameter("--repo and --no-repo contradict each other.", ctx=ctx)
-    if file == "-" and not yes:
-        raise typer.BadParameter(
-            "Reading the file from standard input needs -y: nobody can answer a question there.", ctx=ctx
-        )
-    if as_json and not yes:
-        raise typer.BadParameter("--json needs -y: a question would break the JSON output.", ctx=ctx)
+    _refuse_contradictions(ctx)
     session = open_session(ctx, project)
     definition = load_definition(
         session.terminal,
@@ -155,6 +147,20 @@ def apply(
     carry_out = {"fleet": apply_fleet, "volume": apply_volume, "gateway": apply_gateway}[definition.kind]
     with definition.places.locating():
         raise typer.Exit(carry_out(session, definition, options))
+
+
+def _refuse_contradictions(ctx: typer.Context) -> None:
+    """Refuses flags that aren't available, and flags that exclude each other."""
+    flags = ctx.params
+    _refuse_unbuilt(flags)
+    if flags["repo"] and flags["no_repo"]:
+        raise typer.BadParameter("--repo and --no-repo contradict each other.", ctx=ctx)
+    if flags["file"] == "-" and not flags["yes"]:
+        raise typer.BadParameter(
+            "Reading the file from standard input needs -y: nobody can answer a question there.", ctx=ctx
+        )
+    if flags["as_json"] and not flags["yes"]:
+        raise typer.BadParameter("--json needs -y: a question would break the JSON output.", ctx=ctx)
 
 
 SHOWN_OFFERS = ("max_offers", "full_offers", "unallocated")

@@ -150,7 +150,8 @@ def _jump(name: str, hop: Hop) -> list[str]:
 
 
 def _any_address(host: str) -> list[str]:
-    """The value of `BindAddress` with which it has no effect; empty for a host name, whose address family is unknown."""
+    """The value of `BindAddress` with which it has no effect; empty for a host name, whose address family is
+    unknown."""
     if host == "localhost":
         return [host]
     try:
