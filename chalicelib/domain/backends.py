@@ -10,13 +10,13 @@ from chalicelib.domain.noun import Noun
 
 
 def account_key(type: str, project_id: str | None) -> str:
-    """What an account is called wherever one is named: stable, and fit for a blob's name. No project: one that serves
-    every project."""
+    """The stable name of an account, also used in blobs' names. Without a project: an account that serves every
+    project."""
     return f"{type}-{project_id or 'all'}"
 
 
 def type_and_project(account: str) -> tuple[str, str]:
-    """What such a key was made of. No type has a dash in its name."""
+    """The inverse of `account_key`. No type has a dash in its name."""
     type, _, project_id = account.partition("-")
     return type, project_id
 
@@ -30,7 +30,7 @@ class Configured(Noun):
     project_id: str
     type: str
     config: str  # JSON, its secrets sealed (see store.sealed_specs)
-    from_file: bool = False  # the server's own file has it, and only there it is changed
+    from_file: bool = False  # it comes from the server's own file, and can be changed only there
     changed_at: Micros
 
     @property
@@ -42,8 +42,8 @@ class Configured(Noun):
 
 
 class BackendRoster(Noun):
-    """Which backends there are. Each commit that changes a backend writes it too, so one read of this record tells
-    whether any has changed. It may still name some that were erased with their project."""
+    """The list of all backends. Each commit that changes a backend writes it, so one read of this record shows whether
+    any has changed. It may still list some that were erased with their project."""
 
     rows: tuple[tuple[str, str], ...] = ()  # (project, type)
 

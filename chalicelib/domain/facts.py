@@ -1,7 +1,7 @@
 """What a backend can do and how long its operations may take. Readable without its SDK or any credentials.
 
-A backend's class says most of them as `facts`. What follows from the methods that the class has isn't said a second
-time: `spi.facts_of` adds it, and everybody gets facts from there.
+A backend's class declares most of them as `facts`. Those that follow from its methods aren't declared again:
+`spi.facts_of` derives them, and is where all callers get facts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class BackendFacts(Value):
     name: str  # the wire's backend name
     title: str = ""
     idempotent_create: bool = True  # a repeated create under one token adopts what the first created
-    visibility_lag: Micros = 10 * SECOND  # how long a created thing may be missing from a listing
+    visibility_lag: Micros = 10 * SECOND  # how long a created resource may be missing from a listing
     create_timeout: Micros = 60 * SECOND  # one create call, from commit to response
     provisioning_timeout: Micros = 10 * MINUTE  # from request to the agent's first message
     offers_last: Micros = 6 * HOUR  # how long a list of its offers holds; list prices change by the week
@@ -24,7 +24,7 @@ class BackendFacts(Value):
     spot: bool = True  # sells machines that it may take back
     tags: bool = True  # what it creates carries every tag; otherwise only the name shows whose it is
     reservations: bool = False
-    notices: str = ""  # whom a spot machine asks whether it is taken back, as its agent's command line has it
+    notices: str = ""  # the metadata service that an agent polls for spot interruption notices, for its command line
     unique_volumes: bool = False  # no two disks have one id, whatever accounts they are in
     multi_attach: bool = False  # some of them can be attached to several machines at once
     read_only_attach: bool = False  # they can be attached so that nothing on the machine can write them

@@ -69,10 +69,10 @@ class JobSpec(Value):
     replica_group: str = "0"
     app_specs: tuple[AppSpec, ...] = ()
     user: UnixUser | None = None
-    shell: str | None = None  # runs the commands, one after the other; None: they are an argv; clients ignore it
-    before: tuple[str, ...] = ()  # what the shell runs ahead of them; so too
+    shell: str | None = None  # runs the commands one by one; None: they are an argv; clients ignore it
+    before: tuple[str, ...] = ()  # what the shell runs before the commands; clients ignore it
     commands: tuple[str, ...]
-    after: tuple[str, ...] = ()  # and behind them; so too
+    after: tuple[str, ...] = ()  # what the shell runs after the commands; clients ignore it
     env: dict[str, str]
     home_dir: str | None = None
     image_name: str
@@ -97,10 +97,10 @@ class JobSpec(Value):
     service_port: int | None = None  # set for replicas of services only
     probes: tuple[ProbeSpec, ...] = ()
     unwatched: bool = False  # `probes: []`: a replica is ready before anything listens; clients ignore it
-    queued: bool = False  # it scales by what waits inside its engine, too; clients ignore it
+    queued: bool = False  # it also scales by the requests that wait inside its engine; clients ignore it
     routing: Literal["router", "worker"] | None = None  # its part in a service with a router; clients ignore it
-    discovery: int | None = None  # the place of the router's group, if its workers find it by themselves; so too
-    networked: bool = False  # replicas of its service reach each other, in their hosts' network; so too
+    discovery: int | None = None  # index of the router's group, if workers find it by themselves; clients ignore it
+    networked: bool = False  # replicas of its service reach each other, in their hosts' network; clients ignore it
     node_group_index: int = 0
     node_group_name: str = "0"
     node_group_job_index: int = 0
@@ -110,7 +110,7 @@ class JobSpec(Value):
 
 
 def own_of(first: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """What the spec of a group's node has of its own; everything else is in that of the group's first node."""
+    """The fields in which a node's spec differs from that of its group's first node."""
     rank = first["job_num"] + number
     run_name = first["job_name"].rsplit("-", 2)[0]
     return {
@@ -121,13 +121,13 @@ def own_of(first: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 def replica_of(group: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """What the spec of a service's replica has of its own; everything else is in that of its group."""
+    """The fields in which the spec of a service's replica differs from that of its group."""
     run_name = group["job_name"].rsplit("-", 2)[0]
     return {"replica_num": number, "job_name": f"{run_name}-0-{number}"}
 
 
 def spec_of(specs: Iterable[JobSpec], job: Job) -> JobSpec | None:
-    """The spec of a job, by those of its run at its own deployment."""
+    """The spec of a job, among those of its run at the job's deployment; None if there is none."""
     for spec in specs:
         if spec.service_port is None:
             if (spec.replica_num, spec.job_num) == job.slot:

@@ -45,7 +45,7 @@ class Mounted(Value):
 
 
 class Assignment(Value):
-    """Where a job runs: the instance, the share of it, and what the wire calls provisioning and runtime data."""
+    """Where a job runs: the instance, the share of it, and the wire's provisioning and runtime data."""
 
     instance_id: str
     instance_name: str
@@ -63,7 +63,7 @@ class Assignment(Value):
 class Login(Value):
     """How to log in to a running job: its own SSH server, on its host's loopback. With a `problem` it has none.
 
-    All of it ends up in SSH configurations, and agents run beside users' programs, so the texts can't be just any."""
+    The texts end up in SSH configurations, and agents run beside users' programs, so their form is restricted."""
 
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     username: Annotated[str, Field(pattern=r"^([a-zA-Z0-9_][a-zA-Z0-9._-]{0,63})?$")] = ""
@@ -102,7 +102,7 @@ class Job(Noun):
     status: JobStatus = JobStatus.submitted
     reason: JobReason | None = None
     message: str = ""
-    ended_with_replica: bool = False  # it didn't fail itself: another job of its replica did, and all start again
+    ended_with_replica: bool = False  # another job of its replica failed, and all are submitted again
     exit_status: int | None = None
     submitted_at: Micros
     last_processed_at: Micros
@@ -118,21 +118,21 @@ class Job(Noun):
     held: str = ""  # terminating: why its volumes can't be unmounted yet
     kill_at: Micros | None = None  # terminating: from then on `abort` is sent instead
     pull: PullProgress | None = None
-    username: str | None = None  # as the runtime found them
+    username: str | None = None  # as the runtime reports it, like `working_dir`
     working_dir: str | None = None
     login: Login | None = None
-    connections: int | None = None  # of people's sessions, as the agent counts them; None: it hasn't said
-    idle_mark: Micros | None = None  # when the last of them ended, by the clock of its machine …
+    connections: int | None = None  # the number of people's sessions; None: not reported
+    idle_mark: Micros | None = None  # when the last session ended, by the machine's clock …
     inactive_since: Micros | None = None  # … and by ours
-    inactivity_secs: int | None = None  # without a session, when it ended for that
-    unjudged: str = ""  # why its `utilization_policy` can't say anything about it now
+    inactivity_secs: int | None = None  # how long it had no session, if it was ended for that
+    unjudged: str = ""  # why its `utilization_policy` can't be applied now
     probes: tuple[int, ...] = ()  # of a replica: successes of each probe in a row, counted no further than needed
     listens: bool = False  # of a replica: something accepts connections on its port
     ready_at: Micros | None = None  # of a replica: when it could first get requests
     draining_at: Micros | None = None  # of a replica: since when it gets no new ones, because it will be stopped
-    host_port: int | None = None  # of a replica that shares its host's network: the port that it was given there
+    host_port: int | None = None  # of a replica that shares its host's network: the port that it got there
     address: str | None = None  # of a replica in a container: where its host reaches its port
-    queue: int | None = None  # of a replica: requests that wait inside its engine, as that says
+    queue: int | None = None  # of a replica: requests that wait inside its engine, as that reports
     log_end: int = 0  # bytes of log stored so far
     told_by: tuple[str, int] | None = None  # the agent process and the number of its message that last changed this
     due_at: Micros | None = None
@@ -148,7 +148,7 @@ class Job(Noun):
 
     @property
     def queued(self) -> bool:
-        """Does it stand in the queue? Of several nodes only the first does: so no page of the queue splits them."""
+        """Is it in the queue? Of several nodes only the first is, so that no page of the queue splits them."""
         waits = self.status is JobStatus.submitted and self.assignment is None
         return waits and self.job_num == 0 and not self.reserved
 
@@ -161,9 +161,9 @@ class Job(Noun):
         return (self.replica_num, self.job_num)
 
     def place(self) -> keys.Place:
-        """While it waits, it is in its project's queue and makes that due; once placed, it makes its run due. A new one
-        that isn't due is in no index: whoever submits it says so, most find a place at once, and in AWS to enter the
-        queue and leave it again would cost as much as a third of the placement. Its run looks whether that worked."""
+        """While a job waits, it is in its project's queue and makes that due; once placed, it makes its run due. A new
+        job that isn't due is in no index: its submission wakes the queue, most jobs are placed at once, and in AWS the
+        two index writes would cost a third of the placement. Its run queues it if the wake-up was lost."""
         key = keys.job(self.run_id, self.replica_num, self.job_num, self.submission_num)
         if self.queued and self.due_at is not None:
             queued = (keys.queue_of(self.project_id), keys.queue_sort(self.priority, self.submitted_at, self.id))

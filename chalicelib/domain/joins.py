@@ -1,4 +1,4 @@
-"""A command with which one machine joins an SSH fleet by itself."""
+"""A join: a command with which one machine joins an SSH fleet by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 
-EXPIRED_TTL = 7 * DAY  # after its expiry, so that people see what became of it
+EXPIRED_TTL = 7 * DAY  # how long an expired join is kept, so that people can see how it ended
 
 
 class JoinStatus(StrEnum):
@@ -29,9 +29,9 @@ class Join(Noun):
     expires_at: Micros
     revoked_at: Micros | None = None
     used_at: Micros | None = None
-    instance_id: str = ""  # what it was used for
+    instance_id: str = ""  # the instance that used it
     instance_name: str = ""
-    try_hash: str = ""  # of the number that the joining machine made up: it may repeat its call, and nobody else
+    try_hash: str = ""  # of the joining machine's random number, with which only that machine may repeat its call
 
     def status(self, now: Micros) -> JoinStatus:
         if self.used_at is not None:

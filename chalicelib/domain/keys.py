@@ -62,7 +62,7 @@ from chalicelib.domain.instants import Micros, sortable
 STATUS = "status"
 EVENTS = "events/"  # begins the partition of every project's events
 
-# What is to be erased some day, oldest first: see `engine/erasing.py`.
+# Partitions of records that will be erased, oldest first: see `engine/erasing.py`.
 ENDED_RUNS = "ended-runs"
 DELETED_RUNS = "deleted-runs"
 ENDED_INSTANCES = "ended-instances"
@@ -92,7 +92,7 @@ ROSTER = Key("backends", "roster")
 
 
 class Due(NamedTuple):
-    """When a pass must look at `unit` (`run/<id>`, `queue/<project>`, `instance/<id>`, `fleet/<id>`, …)."""
+    """When a pass over `unit` is due (`run/<id>`, `queue/<project>`, `instance/<id>`, `fleet/<id>`, …)."""
 
     kind: str
     unit: str
@@ -110,7 +110,7 @@ class Place(NamedTuple):
 
 
 def due(unit: str, at: Micros | None) -> Due | None:
-    """The entry of `kind/<id>`; None if no look is due."""
+    """The entry of `kind/<id>`; None if no pass is due."""
     return None if at is None else Due(unit.partition("/")[0], unit, at)
 
 
@@ -135,7 +135,7 @@ def traffic(run_id: str, door: str) -> Key:
 
 
 def run_name(project_id: str, name: str) -> Key:
-    """Pointer to the latest run of that name that isn't deleted."""
+    """Pointer to the latest undeleted run with this name."""
     return Key(f"project/{project_id}", f"run-name/{name}")
 
 
@@ -197,7 +197,7 @@ def default_gateway(project_id: str) -> Key:
 
 
 def disk(backend: str, region: str, disk_id: str) -> Key:
-    """Of an external volume, by its provider's id: one volume at a time has it."""
+    """Pointer to the external volume with this id at its provider; at most one volume has it at a time."""
     return Key(f"disk/{backend}/{region}/{disk_id}", STATUS)
 
 
@@ -251,7 +251,7 @@ def sign_on(token_hash: str) -> Key:
 
 
 def identity(subject_hash: str) -> Key:
-    """Pointer to the user whom an account at a provider of accounts is."""
+    """Pointer to the user who signs on with this account."""
     return Key(f"identity/{subject_hash}", "user")
 
 
@@ -280,12 +280,12 @@ def export(project_id: str, name: str) -> Key:
 
 
 def imported(project_id: str, exporter_id: str, name: str) -> Key:
-    """Pointer of a project that an export is for, to that export."""
+    """Pointer of an importing project to an export."""
     return Key(f"project/{project_id}", f"import/{exporter_id}/{name}")
 
 
 def for_all(exporter_id: str, name: str) -> Key:
-    """Pointer to an export that is for every project."""
+    """Pointer to an export for every project."""
     return Key("exports", f"all/{exporter_id}/{name}")
 
 
@@ -377,7 +377,7 @@ def queue_of(project_id: str) -> str:
 
 
 def queue_sort(priority: int, submitted_at: Micros, job_id: str) -> str:
-    """Higher priority first, then older."""
+    """The sort key of the queue: higher priority first, then older."""
     return f"{999 - priority:03d}#{sortable(submitted_at)}#{job_id}"
 
 

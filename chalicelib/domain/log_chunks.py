@@ -1,4 +1,4 @@
-"""A part of a job's log that is stored as one object: where it is, and what of the stream it has."""
+"""A chunk of a job's log, which is stored as one object: its blob, and its range of the stream."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from chalicelib.domain.noun import Noun
 
 
 class LogChunk(Noun):
-    """Entered once, by whoever stores the stream's next byte, and never changed."""
+    """Written once, by the process that stores the stream's next byte, and never changed."""
 
     project_id: str
     job_id: str
     first: int
-    last: int  # the byte after its last
-    low: Micros  # when its first and last line were written
-    high: Micros
+    last: int  # one past its last byte
+    low: Micros  # when its first line was written
+    high: Micros  # when its last line was written
     blob: str
-    clock_off: Micros = 0  # what the times in the object are behind
+    clock_off: Micros = 0  # how far the times in the object are behind
 
     def place(self) -> keys.Place:
         return keys.Place(keys.log_chunk(self.project_id, self.job_id, self.first))

@@ -1,4 +1,4 @@
-"""Releases of the agent: each is a blob under its digest, which new machines ask for by the script they start with."""
+"""Releases of the agent: each is a blob under its digest, which the boot script of a new machine requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun
 
 FOLDER = "agent/"
-NEWEST = f"{FOLDER}agent.pyz"  # the same as one of the others
+NEWEST = f"{FOLDER}agent.pyz"  # a copy of the newest release
 _NAMED = re.compile(rf"{FOLDER}([0-9a-f]{{64}})\.pyz")
 
 
@@ -23,7 +23,7 @@ def digest_of(blob: str) -> str | None:
 
 
 class Program(Noun):
-    """When a release was first and last seen to be the newest: machines bought in between may fetch it again."""
+    """The time in which a release was the newest: machines bought during it may fetch the release again."""
 
     digest: str  # SHA-256
     first_at: Micros

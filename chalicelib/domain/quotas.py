@@ -1,7 +1,7 @@
-"""A project's quota: the most GPUs, jobs and dollars a day that it may use, and each of its users in it.
+"""A project's quota: the most GPUs, jobs and dollars a day for the project, and for each of its users.
 
-Its record is written with every placement of the project, so two passes that both found room can't both use it: the
-second loses the commit and counts again. A project without a quota has no such record, and pays nothing for this.
+The record is written with every placement of the project, so two passes that found the same room can't both use it: the
+second one loses the commit and counts again. A project without a quota has no such record, and no such cost.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, Micros
 from chalicelib.domain.noun import Noun, Value
 
-EACH_USER = ""  # the key of the limits of everybody who has none of their own
-MOST_USERS = 500  # with limits of their own in one project: the record is written with every placement
+EACH_USER = ""  # the key of the limits for users who have none of their own
+MOST_USERS = 500  # users with limits of their own in one project: the record is written with every placement
 
 Measure = Literal["gpus", "jobs", "money"]
 
@@ -33,7 +33,7 @@ class Limits(Value):
         return self.gpus is None and self.jobs is None and self.money is None
 
     def with_defaults(self, other: Limits) -> Limits:
-        """These, and the other's where there are none."""
+        """These limits, with the other's where none is set."""
         return Limits.made(
             gpus=other.gpus if self.gpus is None else self.gpus,
             jobs=other.jobs if self.jobs is None else self.jobs,
@@ -51,8 +51,8 @@ class Quota(Noun):
     project_name: str
     limits: Limits = NONE
     users: dict[str, Limits] = {}  # by user id
-    spent: dict[str, float] = {}  # dollars, by user id, for jobs that ended on that day …
-    counted_to: Micros = 0  # … up to then
+    spent: dict[str, float] = {}  # dollars by user id, for jobs that ended on the day of `counted_to`
+    counted_to: Micros = 0  # up to when ended jobs are included in `spent`
 
     @property
     def empty(self) -> bool:
@@ -67,11 +67,11 @@ class Quota(Noun):
         return any(limits.money is not None for limits in (self.limits, *self.users.values()))
 
     def of(self, user_id: str) -> Limits:
-        """A user's own limits, and for what they leave open those of every user."""
+        """A user's own limits, completed by those for every user."""
         return self.users.get(user_id, NONE).with_defaults(self.users.get(EACH_USER, NONE))
 
     def on(self, now: Micros) -> tuple[Mapping[str, float], Micros]:
-        """What jobs that have ended cost today, as far as it is counted, and up to when it is."""
+        """The cost of jobs that ended today, by user id, and up to when they are counted."""
         today = day_of(now)
         return (self.spent, self.counted_to) if self.counted_to >= today else ({}, today)
 
@@ -80,5 +80,5 @@ class Quota(Noun):
 
 
 def day_of(now: Micros) -> Micros:
-    """When the day began, in UTC."""
+    """The beginning of the day in UTC."""
     return now - now % DAY

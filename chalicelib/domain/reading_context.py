@@ -1,4 +1,4 @@
-"""What files and requests are read with: pydantic's validation context. What is stored is read without one."""
+"""The validation context for files and requests. Stored specs are read without a context."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 class ProviderModels(Protocol):
-    """What is known of the providers."""
+    """The providers' names and models."""
 
     def names(self) -> Sequence[str]:
-        """Every backend."""
+        """The names of all backends."""
 
     def kinds(self, part: str) -> Sequence[str]:
-        """What chooses among the models of a part of a spec."""
+        """The values that choose among the models of a part of a spec."""
 
     def model(self, part: str, kind: str) -> type[Value]:
-        """One of those models; it is loaded now."""
+        """The model for one of these values; it is imported on first use."""
 
 
 @dataclass(frozen=True)
 class Reading:
     providers: ProviderModels
-    file: bool = False  # an unknown key is a mistake there, even if it is empty
+    file: bool = False  # from a file, where an unknown key is an error even if its value is null

@@ -1,4 +1,4 @@
-"""How long what nobody uses any more is kept. What still runs is never erased, whatever these settings say."""
+"""How long unused records are kept. Records of anything that still runs are never erased, whatever these settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the daily round through the blob store has got; stored, so that a restart continues there."""
+"""The position of the daily round through the blob store; stored, so that a restart continues there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from chalicelib.domain.noun import Noun
 
 
 class Round(Noun):
-    folder: int = 0  # which of those that are walked through
-    after: str = ""  # the last of its blobs that was looked at
+    folder: int = 0  # index of the current folder
+    after: str = ""  # the last blob of it that was checked
     next_at: Micros = 0  # when the next round begins; 0 while one is under way
 
     def place(self) -> keys.Place:

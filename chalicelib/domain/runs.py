@@ -33,11 +33,11 @@ class ReplicaRetry(Value):
     replica: int = 0
     attempt: int  # retries since it last had a place
     resume_at: Micros | None = None  # when it will be resubmitted; None: it has been
-    given_up: bool = False  # of a service: it isn't needed any more, so its failure counts for nothing
+    given_up: bool = False  # of a service: the replica isn't needed any more, so its failure doesn't count
 
 
 def _retries(stored: Any, info: ValidationInfo) -> Any:
-    """In older records a run had one replica and counted its attempts itself."""
+    """Read older records, in which a run had one replica and counted its attempts itself."""
     if not isinstance(stored, int):
         return stored
     return (ReplicaRetry(attempt=stored, resume_at=info.data.get("resume_at")),) if stored else ()
@@ -62,7 +62,7 @@ class Run(Noun):
     last_processed_at: Micros
     finished_at: Micros | None = None
     deployment_num: int = 0
-    changed_by: str = ""  # who applied its last change, if that was somebody
+    changed_by: str = ""  # the user who applied its last change, if any
     ended_by: tuple[str, str] | None = None  # the id and name of who stopped or aborted it
     resume_at: Micros | None = None  # pending: when it resumes: its next scheduled start, or its first waiting replica
     triggered_at: Micros | None = None  # the scheduled start of its current jobs
@@ -77,8 +77,8 @@ class Run(Noun):
     deleted: bool = False
     deleted_at: Micros | None = None
     logs_erased: bool = False  # the logs of its jobs, some time after its end
-    erased_cost: float = 0.0  # dollars, of jobs that were erased while it lived
-    due_at: Micros | None = None  # when a pass must look again even if nothing happens
+    erased_cost: float = 0.0  # dollars, of jobs that were erased before it ended
+    due_at: Micros | None = None  # when the next pass is due, even if nothing happens
 
     @property
     def finished(self) -> bool:
@@ -91,17 +91,16 @@ class Run(Noun):
 
     @property
     def next_start(self) -> Micros | None:
-        """When its schedule starts it, if it is that what it waits for and not a retry."""
+        """The scheduled start that it waits for; None if it waits for a retry or for nothing."""
         return None if self.retries else self.resume_at
 
     @property
     def resubmission_attempt(self) -> int:
-        """The retries of the replica that has had the most."""
+        """The highest number of retries of any replica."""
         return max((retry.attempt for retry in self.retries), default=0)
 
     def place(self) -> keys.Place:
-        """In the second index it stands where somebody will look for it next: among the live runs, or among those
-        that have something to erase."""
+        """Its second index entry is among the live runs, or among those that have something to erase."""
         if self.deleted:
             gone = keys.by_time(keys.DELETED_RUNS, self.deleted_at or self.last_processed_at, self.id)
             return keys.Place(keys.run(self.id), gsi2=gone)
@@ -113,10 +112,10 @@ class Run(Noun):
 
 
 class RunBody(Noun):
-    """The immutable part of a run at one deployment: JSON as the client sent it, and what the plan derived from it.
+    """The immutable part of a run at one deployment: the JSON that the client sent, and the specs derived from it.
 
-    Stored as text, because lists show it verbatim and shouldn't have to parse it. The nodes of a group share one text,
-    or two hundred of them wouldn't fit into a record.
+    Stored as text, because lists show it verbatim and shouldn't have to parse it. The nodes of a group share one text;
+    otherwise two hundred of them wouldn't fit into a record.
     """
 
     run_id: str
@@ -147,7 +146,7 @@ class RunBody(Noun):
 
 
 def texts_of(first: str, nodes: int) -> list[str]:
-    """The specs of all nodes of a group, by that of its first."""
+    """The specs of all nodes of a group, derived from that of its first node."""
     if nodes == 1:
         return [first]
     spec = orjson.loads(first)

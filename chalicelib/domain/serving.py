@@ -1,7 +1,7 @@
-"""A service as a door needs to know it: who may call, where its replicas are, what limits it has.
+"""A service as its doors need it: who may call it, where its replicas are, and its limits.
 
-A plain value, made by the plane for the server's own proxy and for gateways alike, so that both can be held to one
-suite of tests.
+A plain value, which the control plane makes for the server's own proxy and for gateways alike, so that one suite of
+tests covers both.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ BODY = 64 * 1024 * 1024  # bytes of a request's body, unless the service says ot
 
 class ServedReplica(Value):
     job_id: str
-    instance_id: str  # whose agent can open a stream to it
-    port: int  # where the application listens
-    address: str = ""  # where a door reaches that port directly; empty: over its agent's streams only
-    nearby: str = ""  # where the door may reach it in a network that both share, if it finds so
+    instance_id: str  # the instance whose agent can open a stream to it
+    port: int  # the port of the application
+    address: str = ""  # where a door reaches that port directly; empty: only through streams of the agent
+    nearby: str = ""  # where the door may reach it in a shared network, if the door verifies that
     group: str = "0"
     ready: bool = False  # may get requests
     draining: bool = False  # gets no new ones, and will be stopped once it has none
@@ -51,6 +51,6 @@ class Served(Value):
     rate_limits: tuple[RateLimit, ...] = ()
     model: ServedModel | None = None
     body: int = BODY
-    routed: bool = False  # its replicas are reached through a router, which serves a few paths only
-    off: bool = False  # it has no replicas, as configured, so nobody waits for one
+    routed: bool = False  # its replicas are reached through a router, which serves only a few paths
+    off: bool = False  # it is configured to have no replicas, so no request waits for one
     replicas: tuple[ServedReplica, ...] = ()

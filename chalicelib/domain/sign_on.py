@@ -1,7 +1,7 @@
-"""Signing on with an account elsewhere: who that is, whether they may, and what they become here.
+"""Signing on with an account at an OpenID Connect provider: who it is, whether they may, and which rights they get.
 
-The provider only says who somebody is. Everything else is decided here, from its claims and the installation's rules,
-anew with every sign-on: whoever has left a group loses what it gave, and nothing that a person here gave them.
+The provider only identifies the account. Everything else is decided here from its claims and the installation's rules,
+anew at every sign-on: a user who has left a group loses the rights that it gave, but none that an admin here gave.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RANKS = (ProjectRole.user, ProjectRole.manager, ProjectRole.admin)
 
 
 class SignOn(Noun):
-    """A token that somebody got by signing on. It is the user's like their own, until it expires."""
+    """A token from a sign-on. Until it expires, it is as good as the user's own."""
 
     kind: ClassVar[str] = "sign-on"
 
@@ -41,27 +41,27 @@ class SignOn(Noun):
 
 @dataclass(frozen=True)
 class Claims:
-    """What a provider says about an account."""
+    """A provider's claims about an account."""
 
     subject: str
     username: str
     email: str = ""  # only if the provider has verified it
     groups: tuple[str, ...] = ()
-    unverified: str = ""  # the address, if it hasn't
+    unverified: str = ""  # the e-mail address if the provider hasn't verified it
     sent: tuple[str, ...] = ()  # the names of all claims
 
 
 @dataclass(frozen=True)
 class GroupRights:
-    """What an account's groups make of its user."""
+    """The rights that an account gets from its groups."""
 
     admin: bool | None  # None: no group decides about that
     projects: Mapping[str, ProjectRole]
 
 
 def together(token: Mapping[str, Any], info: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The claims of an ID token with those of the user info, which win. What the one says of an address that it has
-    verified isn't true of another address in the other."""
+    """The claims of an ID token merged with those of the user info, which win. `email_verified` counts only for the
+    address beside which it was sent."""
     both = {**token, **info}
     if "email" in info and info["email"] != token.get("email"):
         both["email_verified"] = info.get("email_verified")
@@ -69,7 +69,7 @@ def together(token: Mapping[str, Any], info: Mapping[str, Any]) -> Mapping[str, 
 
 
 def claims_of(token: Mapping[str, Any], rules: SignOnProvider) -> Claims:
-    """Raises Refused for an account whose claims aren't what they must be."""
+    """The claims of an account. Raises Refused if they don't have the expected form."""
     written_groups = token.get(rules.groups_claim) or ()
     if not isinstance(written_groups, str | list | tuple):
         raise Refused(
@@ -92,7 +92,7 @@ def claims_of(token: Mapping[str, Any], rules: SignOnProvider) -> Claims:
 
 
 def check(claims: Claims, rules: SignOnProvider) -> None:
-    """Raises Refused for an account that may not sign on."""
+    """Raises Refused if the account may not sign on."""
     domain = claims.email.rpartition("@")[2].lower()
     allowed = [each.lower().removeprefix("@") for each in rules.email_domains]
     if allowed and not domain:
@@ -118,19 +118,19 @@ def _named(address: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """What a provider sent, for whoever has to set up the one or the other."""
+    """A claim's value for a message to admins, shortened."""
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else f"`{value}`"
     return text if len(text) <= _SHOWN_MOST else f"{text[:_SHOWN_MOST]}…"
 
 
 def listed(claims: Iterable[str]) -> str:
-    """The names of claims; most values are nobody's business."""
+    """The names of claims for a message; most values are private."""
     names = sorted(claims)
     return ", ".join(f"`{name[:60]}`" for name in names[:20]) or "no claims"
 
 
 def group_rights(claims: Claims, rules: SignOnProvider) -> GroupRights:
-    """The strongest role wins where several groups give one."""
+    """The rights from an account's groups. If several groups give a role in a project, the strongest wins."""
     own = [group for group in rules.groups if group.name in claims.groups]
     projects: dict[str, ProjectRole] = {}
     for group in own:

@@ -1,5 +1,5 @@
-"""A stream that a gateway wants to a replica, until the replica's agent hears of it: where no process lasts that could
-keep it. It lies beside the record of the agent's instance, which every sync reads anyway.
+"""The order for a stream from a gateway to a replica, stored until the replica's agent gets it, because in AWS no
+process lasts long enough. It lies beside the record of the agent's instance, which every sync reads anyway.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TTL: Micros = 30 * SECOND  # the gateway itself waits for no stream longer
 class StreamOrder(Noun):
     instance_id: str
     id: str  # of the stream
-    order: str  # what the agent is told, as JSON: sealed, for its ticket
+    order: str  # the order in the agent protocol, as JSON; sealed, because it contains a ticket
     at: Micros
 
     def place(self) -> keys.Place:

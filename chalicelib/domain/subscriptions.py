@@ -1,4 +1,4 @@
-"""Who follows the log of events here, a webhook or a rule, and how far it has come."""
+"""A subscription of a webhook or a rule to the log of events, and its position."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.domain.noun import Noun
 class Subscription(Noun):
     name: str  # webhook/ops, rule/again
     cursor: int  # the place in the feed up to which everything is settled
-    within: int = 0  # and how many events of the record behind it
+    within: int = 0  # how many events of the next record are settled
     failures: int = 0  # of the next event, in a row
     retry_at: Micros | None = None
     error: str = ""  # of the last attempt, if it failed

@@ -1,4 +1,4 @@
-"""Users, projects, members: who may do what. Tokens are stored only as SHA-256."""
+"""Users, projects, members and their rights. Tokens are stored only as SHA-256."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ProjectRole(StrEnum):
 
 
 class PublicKey(Value):
-    """One that a user logs in to jobs with."""
+    """A key with which a user logs in to jobs."""
 
     id: str
     added_at: Micros
@@ -65,11 +65,11 @@ class User(Noun):
     active: bool = True
     created_at: Micros
     token_hash: str
-    signed_off_at: Micros = 0  # tokens that were got by signing on before that are good no longer
-    admin_by: str = ""  # the provider of accounts whose groups made them a global admin, and may end that
+    signed_off_at: Micros = 0  # tokens from sign-ons before this time are invalid
+    admin_by: str = ""  # the account provider whose groups made them a global admin, and may revoke that
     ssh_public_key: str = ""
     ssh_private_key: str = ""  # sealed (see store.seal): never in the clear at rest
-    identities: tuple[str, ...] = ()  # hashes of the accounts elsewhere that are this user
+    identities: tuple[str, ...] = ()  # hashes of the accounts with which this user signs on
     public_keys: tuple[PublicKey, ...] = ()  # their own, oldest first
 
     def place(self) -> keys.Place:
@@ -77,8 +77,8 @@ class User(Noun):
 
 
 class Admins(Noun):
-    """The active global admins: written whenever there is one more or less, so that two who end each other's rights at
-    once can't leave none."""
+    """The active global admins. Written whenever their number changes, so that two who revoke each other's rights at
+    the same time can't leave none."""
 
     ids: tuple[str, ...]
 
@@ -103,7 +103,7 @@ class Permissions:
         return self.allow_non_admins_manage_ssh_fleets or _admin(user, role)
 
     def end_hosts(self, user: User, role: ProjectRole | None, creator_id: str) -> bool:
-        """Hosts that weren't bought come back only if somebody adds them again, so not everybody may end them."""
+        """May the user end hosts that weren't bought? Those come back only if somebody adds them again."""
         trusted = role is ProjectRole.manager or _admin(user, role)
         return self.manage_ssh_fleets(user, role) and (trusted or creator_id == user.id)
 
@@ -148,7 +148,7 @@ class Member(Noun):
     user_id: str
     role: ProjectRole
     num: int = 0  # position in lists
-    given_by: str = ""  # the provider of accounts whose groups made it, which may change and end it
+    given_by: str = ""  # the account provider whose groups gave the role, and may change or revoke it
 
     def place(self) -> keys.Place:
         key = keys.member(self.project_id, self.user_id)
@@ -180,7 +180,7 @@ class Repo(Noun):
 
 
 def archive_id(owner_id: str, hash_: str) -> str:
-    """The same content of the same owner is the same archive."""
+    """The id of an archive: the same for the same content of the same owner."""
     return derive(owner_id, "archive", hash_)
 
 
@@ -192,21 +192,21 @@ class Archive(Noun):
     hash: str
     blob: str
     size: int
-    used_at: Micros = 0  # when it was last uploaded, asked for or needed, to the day
+    used_at: Micros = 0  # when it was last uploaded, requested or used, to the day
     submitted: bool = True  # a run was submitted with it
-    charged_to: str = ""  # the user among whose uploads it counts
-    erased: bool = False  # as good as gone: its bytes are being deleted
+    charged_to: str = ""  # the user whose `UserUploads` includes it
+    erased: bool = False  # its bytes are being deleted
 
     def place(self) -> keys.Place:
         partition = keys.ARCHIVES if self.submitted else keys.UNUSED_ARCHIVES
         return keys.Place(keys.archive(self.id), keys.by_time(partition, self.used_at, self.id))
 
 
-LEAST_CHARGE = 4096  # bytes: each archive has records, too
+LEAST_CHARGE = 4096  # bytes, because each archive has records besides
 
 
 class UserUploads(Noun):
-    """How much a user keeps on the server: written in the commits that store and erase their archives."""
+    """The size of a user's archives on the server, written in the commits that store and erase them."""
 
     id: str  # the user's
     size: int = 0  # bytes

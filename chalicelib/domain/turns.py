@@ -1,4 +1,4 @@
-"""The last turn of a schedule, so that one that fires twice for a turn does its work once."""
+"""The last turn of a schedule, so that a schedule that fires twice for a turn does its work once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much room a control plane's data takes."""
+"""The size of a control plane's data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the data. `whole`: False if there are too many files to count them all; it then takes more room."""
+    """A part of the data. `whole`: False if there are too many files to count them all; the actual size is then
+    larger."""
 
     name: str
     bytes: int
@@ -18,7 +19,7 @@ class Part:
 
 @dataclass(frozen=True)
 class StorageUsage:
-    """What is kept where this control plane can see it; nothing in AWS, which shows sizes itself."""
+    """The data on this control plane's disk; empty in AWS, which shows sizes itself."""
 
     parts: tuple[Part, ...] = ()
     free: int | None = None  # bytes left on the disk

@@ -36,12 +36,12 @@ class VolumeReason(StrEnum):
 
 
 class Device(Value):
-    """How the agent finds the disk on its machine: by identity, never by guess. At least one is set."""
+    """How the agent identifies the disk on its machine. At least one field is set."""
 
     serial: str = ""  # of the block device (NVMe, SCSI, virtio), as the kernel shows it
     by_id: str = ""  # name under /dev/disk/by-id
-    backing_file: str = ""  # of a loop device: the simulated cloud's
-    folder: str = ""  # instead of a disk: the simulated cloud's, where the kernel refuses loop devices
+    backing_file: str = ""  # of a loop device, in the simulated cloud
+    folder: str = ""  # instead of a disk, in the simulated cloud where the kernel refuses loop devices
     read_only: bool = False  # attached so that nothing on the machine can write it
 
 
@@ -54,9 +54,9 @@ class ProviderDisk(Value):
     size_gib: int
     price: float | None = None  # a month
     multi_attach: bool = False
-    attached_to: tuple[tuple[str, Device | None], ...] = ()  # ids of machines, as their handles have them
-    offered_to: tuple[str, ...] = ()  # names of projects that may register it, as its owner says there
-    attaching_to: tuple[str, ...] = ()  # so too: it will be there soon, so it isn't free
+    attached_to: tuple[tuple[str, Device | None], ...] = ()  # ids of machines, as in their handles
+    offered_to: tuple[str, ...] = ()  # names of projects that may register it, as its owner's tag lists them
+    attaching_to: tuple[str, ...] = ()  # ids of machines that it is being attached to, so it isn't free
 
 
 class AttachmentState(StrEnum):
@@ -66,7 +66,7 @@ class AttachmentState(StrEnum):
 
 
 class Attachment(Value):
-    """A machine that has the volume, and the job that it is attached for."""
+    """A machine that has the volume, and the job for which it is attached."""
 
     instance_id: str
     instance_name: str
@@ -81,15 +81,15 @@ class Attachment(Value):
     submission_num: int = 0
     state: AttachmentState = AttachmentState.attaching
     device: Device | None = None
-    name: str = ""  # what the wire calls device_name
-    early: bool = False  # of a node that isn't placed yet: the volumes of all are attached before the first starts
-    message: str = ""  # what went wrong at the last attempt
-    error: str = ""  # attaching failed for good: the job ends with volume_error
-    held: str = ""  # its job has ended, but the machine can't unmount it yet: who uses it
+    name: str = ""  # `device_name` on the wire
+    early: bool = False  # for a node that isn't placed yet: volumes are attached before the first node starts
+    message: str = ""  # the error of the last attempt
+    error: str = ""  # why attaching failed for good: the job ends with volume_error
+    held: str = ""  # which processes keep the machine from unmounting it after the job's end
     since: Micros
-    deadline: Micros | None = None  # attaching: from the first attempt on, when we give up
-    act_until: Micros | None = None  # a committed attempt may be under way until then
-    shows_by: Micros | None = None  # what the last attempt did shows at the provider by then
+    deadline: Micros | None = None  # attaching: when attempts end, counted from the first
+    act_until: Micros | None = None  # until then a committed attempt may be under way
+    shows_by: Micros | None = None  # when the effect of the last attempt must be visible at the provider
 
 
 class Volume(Noun):
@@ -120,13 +120,13 @@ class Volume(Noun):
     created_at: Micros
     last_processed_at: Micros
     active_at: Micros | None = None
-    used_at: Micros | None = None  # its last attachment's end, or when a run was last seen waiting; None: never
+    used_at: Micros | None = None  # the end of its last attachment, or when a run last waited for it; None: never
     deleted_at: Micros | None = None
     missing_since: Micros | None = None  # external: when its provider was first found not to know it
-    remains: bool = False  # it failed while it was being created: what there may be of it is being removed
-    asked: int = 0  # how often the provider was asked to delete it
+    remains: bool = False  # its creation failed, and what it may have left is being removed
+    asked: int = 0  # how often its deletion was requested
     act_until: Micros | None = None  # until then a committed effect may be in flight, and only its committer acts
-    deadline: Micros | None = None  # submitted, provisioning: when we give up
+    deadline: Micros | None = None  # submitted, provisioning: when waiting ends
     due_at: Micros | None = None
 
     @property
@@ -139,8 +139,8 @@ class Volume(Noun):
 
     @property
     def shareable(self) -> bool:
-        """May several machines have it at once? Its file system is one that only a single machine may write, whatever
-        the provider allows; two that write lose it."""
+        """May several machines have it at once? Only read-only volumes may, whatever the provider allows: two machines
+        that write to its file system would destroy it."""
         return self.multi_attach and self.read_only and not self.blank
 
     @property

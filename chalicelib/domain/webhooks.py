@@ -1,8 +1,8 @@
-"""How a webhook's receiver knows that a message is ours: by the headers of the Standard Webhooks specification.
+"""Signatures of webhook messages: the headers of the Standard Webhooks specification.
 
-The signature is an HMAC-SHA256, under the secret that both know, of the message's id, its time and its body, so neither
-can be replaced. A receiver refuses what is old by its time, and drops what it has seen by its id. Libraries that check
-this exist for most languages.
+The signature is an HMAC-SHA256 of the message's id, its time and its body under a shared secret, so none of them can be
+replaced. The time lets a receiver refuse old messages, and the id lets it drop repeated ones. Libraries for receivers
+exist for most languages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHORTEST, LONGEST = 24, 64  # bytes of a secret
 
 
 def key_of(secret: str) -> bytes:
-    """Raises ValueError for what isn't a secret."""
+    """The key of a secret. Raises ValueError if the text isn't a secret."""
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except binascii.Error:
@@ -28,9 +28,9 @@ def key_of(secret: str) -> bytes:
 
 
 def headers(secret: str, id: str, at: int, body: bytes) -> dict[str, str]:
-    """`at`: epoch seconds of this attempt."""
-    said = f"{id}.{at}.".encode() + body
-    signature = base64.b64encode(hmac.new(key_of(secret), said, hashlib.sha256).digest()).decode()
+    """The headers of a message. `at`: epoch seconds of this attempt."""
+    signed = f"{id}.{at}.".encode() + body
+    signature = base64.b64encode(hmac.new(key_of(secret), signed, hashlib.sha256).digest()).decode()
     return {
         "content-type": "application/json",
         "webhook-id": id,

@@ -1,7 +1,7 @@
 """A workflow: a fixed sequence of steps about one unit, which is finished or undone whatever happens in between.
 
-The record holds where it stands and ids of what it made, never a key or a password: every step reads those again.
-Its steps are declared in planning (`engine/workflows.py` lists them).
+The record contains its position and the ids of what it created, but no key or password: every step reads those again.
+The steps are declared in planning; `engine/workflows.py` lists them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 
-ENDED_TTL: Micros = 7 * DAY  # after its end
+ENDED_TTL: Micros = 7 * DAY  # how long the record of an ended workflow is kept
 
 
 class Driver(StrEnum):
-    """Who makes the attempts."""
+    """What triggers the attempts."""
 
-    looks = "looks"  # of the engine, at what is due
-    execution = "execution"  # of a state machine, which asks for each
+    passes = "looks"  # the engine's passes over due units; stored under its former name
+    execution = "execution"  # an execution of a state machine, which requests each attempt
 
 
 class WorkflowStatus(StrEnum):
@@ -43,7 +43,7 @@ class Workflow(Noun):
     id: str
     project_id: str
     definition: str
-    name: str  # of what it is about, for people
+    name: str  # of its subject, for people
     subject: str  # the unit that waits for its end: `instance/<id>`
     backend: str  # where its steps are executed, so that a queue can route them
     fleet_id: str | None = None
@@ -60,9 +60,9 @@ class Workflow(Noun):
     finished_at: Micros | None = None
     act_until: Micros | None = None  # until then an attempt may be in flight, and only its committer acts
     due_at: Micros | None = None
-    driver: Driver = Driver.looks
-    starts: int = 0  # how often an execution was started since one last asked for an attempt
-    token: str = ""  # with which an execution waits for this step
+    driver: Driver = Driver.passes
+    starts: int = 0  # executions that were started since one last requested an attempt
+    token: str = ""  # of the callback that an execution waits for at this step
 
     @property
     def unit(self) -> str:

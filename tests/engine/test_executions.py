@@ -62,7 +62,7 @@ def test_if_no_execution_comes_the_looks_take_over() -> None:
     course = driven(Meadow(wet=1))
     course.executions.lost = lambda call: call == "start"
     began, ended = course.engine.at, course.play()
-    assert (ended.status, ended.driver) == (WorkflowStatus.done, Driver.looks)
+    assert (ended.status, ended.driver) == (WorkflowStatus.done, Driver.passes)
     assert len(course.executions.started) == MOST_STARTS
     assert course.engine.at - began < MOST_STARTS * CALL_DUE_WITHIN + 2 * MINUTE
 
@@ -161,7 +161,7 @@ def test_a_step_is_waited_for_without_asking_again() -> None:
 
 def test_the_looks_drive_on_what_they_had_begun_only_once_no_attempt_is_in_flight() -> None:
     """State machines were added while a workflow ran."""
-    course = Course(TENT, Meadow(wet=1), None, Driver.looks)
+    course = Course(TENT, Meadow(wet=1), None, Driver.passes)
     course.engine.reconciler(load=course.load).run([course.workflow.unit])
     (attempt,) = course.engine.effects
     course.engine.effects.clear()
@@ -178,8 +178,8 @@ def test_without_state_machines_the_looks_go_on() -> None:
     course = driven(Meadow(wet=1))
     course.look()
     course.executions.executions.clear()
-    course.driver = Driver.looks
-    assert course.play().driver is Driver.looks
+    course.driver = Driver.passes
+    assert course.play().driver is Driver.passes
 
 
 def test_an_error_keeps_its_name() -> None:

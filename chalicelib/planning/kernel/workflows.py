@@ -286,8 +286,8 @@ class _WorkflowPass:
         """A pass of the engine: make the next attempt, or (re)start the execution that drives the workflow."""
         workflow = self.workflow
         if not executions or workflow.starts >= MOST_STARTS:
-            if workflow.driver is not Driver.looks:
-                self.workflow = workflow.with_(driver=Driver.looks, token="", step_at=self.now)
+            if workflow.driver is not Driver.passes:
+                self.workflow = workflow.with_(driver=Driver.passes, token="", step_at=self.now)
             self.proceed(requested=True)
         elif workflow.token or (workflow.cancelled and not self._undoing and workflow.starts):
             self.proceed(requested=bool(workflow.token))
@@ -318,7 +318,7 @@ class _WorkflowPass:
             self._update(step=self.workflow.step + (-1 if self._undoing else 1), failures=0, step_at=self.now)
         if self.workflow.step < 0:
             self._end("unwound")
-        elif requested or self.workflow.driver is Driver.looks:
+        elif requested or self.workflow.driver is Driver.passes:
             self._attempt()
         else:
             self._repeat_in(0)
