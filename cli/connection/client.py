@@ -54,7 +54,7 @@ def in_clear(url: str) -> str:
         here = host == "localhost"
     if parts.scheme == "https" or here:
         return ""
-    return f"{url} isn't https: your token can be read on its way. Ask whoever runs the server for an https address."
+    return f"{url} isn't https: your token can be read on its way. Ask the server's operator for an https address."
 
 
 class Client:

@@ -16,7 +16,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
-from chalicelib.usecases.pages import DEFAULT_OFFERS
+from chalicelib.usecases.offer_lists import DEFAULT_OFFERS
 from tests.api.rig import OFFERS, Rig, fleet, offer, submit, task
 from tests.hosts.bad_host import KEY
 from tests.world.ports import Books

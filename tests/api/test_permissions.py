@@ -172,7 +172,7 @@ def instance_of(rig: Rig, name: str) -> Instance:
     return host
 
 
-NOT_YOURS = "Only admins and managers of the project, and whoever created it, may change or delete the fleet"
+NOT_YOURS = "Only admins and managers of the project and the user who created it may change or delete the fleet"
 
 
 @pytest.mark.parametrize("creator", ["the server", "another user"])

@@ -11,7 +11,7 @@ from chalicelib.api.route import Call
 from chalicelib.api.wire.runs import run_json, run_plan_json
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotSupported
-from chalicelib.usecases.pages import DEFAULT_OFFERS
+from chalicelib.usecases.offer_lists import DEFAULT_OFFERS
 from chalicelib.usecases.people.visible_projects import projects_seen
 from chalicelib.usecases.runs import plans, runs
 

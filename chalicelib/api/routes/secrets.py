@@ -1,5 +1,5 @@
-"""Secrets over HTTP. A project's admins manage them, and its managers if the installation allows it; whoever can set a
-secret can read all of them."""
+"""Secrets over HTTP. A project's admins manage them, and its managers if the installation allows it; a user who can set
+a secret can read all of them."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _check_pin(seat: Seat, pin: str) -> None:
     problem = "has no https, so a `pin` means nothing" if pin else "has https, so its `pin` is needed"
     raise Refused(
         f"The gateway {seat.gateway.name} {problem}.",
-        hint="Send the SHA-256 of the certificate that it shows to whoever names no host, and none without https.",
+        hint="Send the SHA-256 of the certificate that it shows to clients that name no host, and none without https.",
     )
 
 

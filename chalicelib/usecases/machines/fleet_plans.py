@@ -29,7 +29,7 @@ from chalicelib.planning.matching.requirements import merged_fleet
 from chalicelib.planning.placing import plan_offers
 from chalicelib.planning.runs import field_support
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases import pages, specs
+from chalicelib.usecases import offer_lists, specs
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.machines import hosts
 from chalicelib.usecases.machines.fleets import holder, named, refuse_hosts, refuse_ssh
@@ -65,7 +65,7 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
     fleet = None if name is None else named(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
     book = plane.catalog.book(project.id)
-    offers, total = plan_offers.fleet_offers(spec, book, pages.DEFAULT_OFFERS)
+    offers, total = plan_offers.fleet_offers(spec, book, offer_lists.DEFAULT_OFFERS)
     return FleetPlan(
         spec=specs.text_of(sealed_specs.to_client(plane.seal, FleetSpec, _complete(raw, name), project.id, user.id)),
         offers=tuple(offers),

@@ -232,7 +232,7 @@ def refuse_hosts(plane: ChangePorts, user: User, role: ProjectRole | None, row: 
     if spec.configuration.ssh_config is None or plane.permissions.end_hosts(user, role, row.fleet.user_id):
         return
     raise Refused(
-        f"Only admins and managers of the project, and whoever created it, may change or delete the fleet "
+        f"Only admins and managers of the project and the user who created it may change or delete the fleet "
         f"{row.fleet.name}: its hosts weren't bought for a run.",
         hint="Ask one of them.",
     )

@@ -1,7 +1,7 @@
 """Users: who they are, their token, and the SSH key pair the control plane keeps for each.
 
-A token is shown once, to whoever requested it; the store holds its hash. A new token replaces the old one in the same
-commit, so the old one stops working at once. The private SSH key is sealed and opened only for its owner.
+A token is shown once, to the caller who requested it; the store holds its hash. A new token replaces the old one in the
+same commit, so the old one stops working at once. The private SSH key is sealed and opened only for its owner.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _charged(plane: FilePorts, user: User, size: int) -> UserUploads:
             f"Your uploads would take {charged.size / 2**20:.1f} MB on the server; "
             f"a user may keep {limit / 2**20:g} MB there.",
             hint="An upload that no run was submitted with is erased after a day, others some time after their last "
-            "run. Leave out files you don't need, or ask whoever runs the server for more room.",
+            "run. Leave out files you don't need, or ask the server's operator for more room.",
         )
     return charged
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from chalicelib.domain.offers import Gpu, Offer
 from chalicelib.domain.tenants import Project, ProjectRole, User
-from chalicelib.usecases.pages import MANY_OFFERS
+from chalicelib.usecases.offer_lists import MANY_OFFERS
 from chalicelib.usecases.ports import RunPlanPorts
 from chalicelib.usecases.runs import plans
 

@@ -45,7 +45,7 @@ from chalicelib.planning.runs.remarks import remarks
 from chalicelib.planning.volumes.sites import Volumes
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import pages, specs
+from chalicelib.usecases import offer_lists, specs
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import quotas, secrets
 from chalicelib.usecases.people.projects import undeleted
@@ -89,7 +89,7 @@ class RunPlan:
 class PlanView:
     """How to show a plan's offers."""
 
-    limit: int = pages.DEFAULT_OFFERS
+    limit: int = offer_lists.DEFAULT_OFFERS
     reverse: bool = False
     beyond_fleets: bool = False  # everything the backends have, whether or not a fleet allows it
     whole_machines: bool = False  # show existing machines whole, not the requested share of them
@@ -231,7 +231,7 @@ def _job_plan(
 ) -> tuple[JobPlan, Sequence[Note]]:
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
     job_spec = group.first
-    limit = pages.MANY_OFFERS if view.reverse else view.limit
+    limit = offer_lists.MANY_OFFERS if view.reverse else view.limit
     wants = plan_offers.with_sites(group.wants, job_spec, volumes)
     offers, total, notes = plan_offers.plan_offers(wants, views, book, limit, whole=view.whole_machines, facts=facts)
     buying = [
@@ -242,7 +242,7 @@ def _job_plan(
         existing = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
         to_buy, count = book.match(wants.query, limit)
         offers, total, queries = plan_offers.in_attempt_order(existing, to_buy), len(existing) + count, [wants.query]
-    highest = pages.highest_price(offers)
+    highest = offer_lists.highest_price(offers)
     if total > len(offers):
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
     shown = sorted(offers, key=lambda offer: -offer.price) if view.reverse else offers

@@ -16,7 +16,7 @@ from chalicelib.planning.machines import fleet, hosts
 from chalicelib.planning.placing import buying
 from chalicelib.planning.runs import agent_reports
 from chalicelib.store import port, sqlite
-from chalicelib.usecases import pages, specs
+from chalicelib.usecases import offer_lists, specs
 from chalicelib.usecases.agents import joins
 from chalicelib.usecases.context import JobImages, SizeLimits
 from chalicelib.usecases.operator import events
@@ -50,7 +50,8 @@ def test_commands_with_which_a_machine_joins() -> None:
 
 
 def test_pages() -> None:
-    assert (events.PAGE, metrics.MAX_POINTS, pages.DEFAULT_OFFERS, pages.MANY_OFFERS) == (100, 1000, 50, 200_000)
+    assert (events.PAGE, metrics.MAX_POINTS) == (100, 1000)
+    assert (offer_lists.DEFAULT_OFFERS, offer_lists.MANY_OFFERS) == (50, 200_000)
     assert (events.SCANNED, events.MOST) == (1_000, 20_000), "records that one call reads"
     assert logs.MAX_BYTES == 1_500_000, "as base64 it must fit into an answer"
 

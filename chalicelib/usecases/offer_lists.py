@@ -1,0 +1,14 @@
+"""Lists of offers in plans: how many to show, and the highest price among all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.domain.offers import Offer
+
+DEFAULT_OFFERS = 50
+MANY_OFFERS = 200_000  # no limit in practice: to show the most expensive first, or every group
+
+
+def highest_price(offers: Sequence[Offer]) -> float | None:
+    return max((offer.price for offer in offers), default=None)
