@@ -15,4 +15,4 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     if "effect" in event:
         return provider_functions.perform(here, event)
     event = here.ports.chain.begin(event)
-    return lambda_.drive(here.driving, event)
+    return lambda_.run_step(here.workflow_calls, event)

@@ -10,6 +10,6 @@ from chalicelib.runtime.root import Root
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     here = root or lambda_.root()
-    told = here.tell_set_aside()
-    here.ports.count(telemetry.SET_ASIDE, told)
-    return {"told": told}
+    reported = here.report_dead_letters()
+    here.ports.count(telemetry.DEAD_LETTERS, reported)
+    return {"told": reported}

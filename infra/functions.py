@@ -9,7 +9,7 @@ time that the two repetitions need. It could wait for six hours, but nothing her
 due, so the schedule finds it within a minute; a schedule's next event comes anyway; and an effect has an `act_until`,
 mostly within half a minute, after which the executor drops it and its unit plans it again. So what an outage leaves
 behind is bounded, and no backlog of stale events has to be worked off afterwards. An event that was given up goes to
-the queue `aside`, whose events `dead_letters` reports.
+the dead-letter queue, whose events `dead_letters` reports.
 
 What must not happen is that a provider's outage, when every call hangs until its timeout, or a thousand hosts that are
 added or away at once, leave no execution for agents and people. Providers' functions and `bootstrap_host` alone make
@@ -73,7 +73,7 @@ class Function:
     reads: tuple[str, ...] = ()  # of the stage's parameters, besides its settings
     bounded: bool = False  # runs no more often at once than the account's share
     public: bool = False  # whoever knows its address may call it: it has a bound, too
-    loops: bool = False  # asks for others that ask for it again: `runtime/chains.py` ends such a chain
+    loops: bool = False  # asks for others that ask for it again: `runtime/event_chains.py` ends such a chain
     url: bool = False
     vpc: bool = False  # may be put into one
     follows: bool = False  # the log of events, by the table's stream
@@ -89,8 +89,8 @@ class Function:
 
     @property
     def allowed(self) -> tuple[Grant, ...]:
-        given_up = (may.SET_ASIDE,) if self.asked or self.follows else ()
-        return (may.logs(self.name), may.settings(self.parameters), *self.grants, *given_up)
+        dead_letters = (may.SEND_DEAD_LETTERS,) if self.asked or self.follows else ()
+        return (may.logs(self.name), may.settings(self.parameters), *self.grants, *dead_letters)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -219,7 +219,7 @@ FUNCTIONS = (
         memory=256,
         timeout=60,
         every="rate(10 minutes)",  # an event source would poll the queue for $0.26 a month
-        grants=(may.READ_MANY, may.QUERY, may.PUT, may.TAKE_ASIDE),
+        grants=(may.READ_MANY, may.QUERY, may.PUT, may.READ_DEAD_LETTERS),
     ),
     Function(
         "automate",

@@ -27,6 +27,12 @@ def provider(artefact: str) -> str:
     return f"provider_{artefact}"
 
 
+def dead_letter_queue(stage: str) -> str:
+    """The name of the queue for events that Lambda gives up. It stays as it is: a new name would replace the queue, and
+    the messages in it would be lost."""
+    return f"dstack-{stage}-aside"
+
+
 _PROVIDERS = tuple(f"lambda:function:dstack-{{stage}}-{provider(artefact)}" for artefact in artefacts())
 ACCOUNTS = Grant("Accounts", ("lambda:InvokeFunction",), _PROVIDERS)
 EFFECTS = Grant("Effects", ("lambda:InvokeFunction",), (*_PROVIDERS, "lambda:function:dstack-{stage}-bootstrap_host"))
@@ -49,8 +55,12 @@ STREAM = (
     Grant("Streams", ("dynamodb:ListStreams",), ("*",)),  # which knows no narrower resource
 )
 ANNOUNCE = Grant("Announce", ("events:PutEvents",), ("events:event-bus/dstack-{stage}",))
-SET_ASIDE = Grant("SetAside", ("sqs:SendMessage",), ("sqs:dstack-{stage}-aside",))  # by Lambda, in the function's name
-TAKE_ASIDE = Grant("TakeAside", ("sqs:ReceiveMessage", "sqs:DeleteMessage"), ("sqs:dstack-{stage}-aside",))
+SEND_DEAD_LETTERS = Grant(  # by Lambda, in the function's name
+    "SendDeadLetters", ("sqs:SendMessage",), (f"sqs:{dead_letter_queue('{stage}')}",)
+)
+READ_DEAD_LETTERS = Grant(
+    "ReadDeadLetters", ("sqs:ReceiveMessage", "sqs:DeleteMessage"), (f"sqs:{dead_letter_queue('{stage}')}",)
+)
 # What Lambda does in a function's name. These actions know no narrower resource.
 TRACE = Grant("Trace", ("xray:PutTelemetryRecords", "xray:PutTraceSegments"), ("*",))
 NETWORK = Grant(

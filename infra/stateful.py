@@ -11,6 +11,7 @@ from typing import Any
 
 from chalicelib.store.dynamo import TTL, table_schema
 from infra.functions import named
+from infra.grants import dead_letter_queue
 from infra.policies import VERSION, bucket_of
 
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
@@ -42,7 +43,7 @@ def template() -> dict[str, Any]:
 def _resources() -> dict[str, Any]:
     """The table is created last. If the first deployment fails, for instance because the bucket's name is taken,
     CloudFormation deletes the others; a table would be kept, and its name would block every later attempt."""
-    others = {"Bucket": _bucket(), "BucketPolicy": _only_tls(), "Aside": _aside()}
+    others = {"Bucket": _bucket(), "BucketPolicy": _only_tls(), "Aside": _dead_letters()}
     return {**others, "Table": {**_table(), "DependsOn": sorted(others)}}
 
 
@@ -99,11 +100,11 @@ def _leftovers() -> dict[str, Any]:
     }
 
 
-def _aside() -> dict[str, Any]:
-    """Where Lambda puts the events that it gives up. Nothing waits at it: `functions.dead_letters` looks now and then,
-    and what it has taken is out of sight for as long as a turn of it may last."""
+def _dead_letters() -> dict[str, Any]:
+    """The queue to which Lambda sends the events that it gives up. Nothing polls it: `functions.dead_letters` reads it
+    on a schedule, and a message that it has received stays invisible for as long as one invocation may last."""
     properties = {
-        "QueueName": {"Fn::Sub": "dstack-${Stage}-aside"},
+        "QueueName": {"Fn::Sub": dead_letter_queue("${Stage}")},
         "MessageRetentionPeriod": LONGEST,
         "VisibilityTimeout": named("dead_letters").timeout,
     }

@@ -34,7 +34,7 @@ KEPT_DAYS = 14  # of logs
 # format can it be left out; of calls that failed it stays.
 LOGGED = {"LogFormat": "JSON", "SystemLogLevel": "WARN"}
 CALLS, BURST = 200, 400  # of people a second, and at once: what comes faster API Gateway refuses
-GATHERED = 2  # seconds in which state changes gather for one call of the function that announces them
+PUBLISH_WINDOW = 2  # seconds of state changes that one call of the function that publishes them takes
 Resources = dict[str, Any]
 Code = Mapping[str, tuple[str, str]]  # by artefact: bucket and key
 
@@ -120,7 +120,7 @@ def _settings(stage: str, chosen: Choices) -> Resources:
         "provider_functions": {artefact: f"dstack-{stage}-{may.provider(artefact)}" for artefact in artefacts()},
         "host_function": f"dstack-{stage}-bootstrap_host",
         "bus": "${Bus}",
-        "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/dstack-{stage}-aside",
+        "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/{may.dead_letter_queue(stage)}",
         "api_url": _API_URL["Fn::Sub"],
         "agent_url": "${AgentSyncUrl.FunctionUrl}",
         "state_machines": {name: f"${{{_machine_id(name)}}}" for name in WORKFLOWS},
@@ -253,9 +253,12 @@ def _events(function: Function, stage: str) -> Resources:
         "MaximumEventAgeInSeconds": function.lasts,
     }
     if function.asked:
-        aside = {"Fn::Sub": sub_arn(f"sqs:dstack-{stage}-aside")}
-        properties["DestinationConfig"] = {"OnFailure": {"Destination": aside}}
+        properties["DestinationConfig"] = _to_dead_letters(stage)
     return {"Type": "AWS::Lambda::EventInvokeConfig", "Properties": properties}
+
+
+def _to_dead_letters(stage: str) -> Resources:
+    return {"OnFailure": {"Destination": {"Fn::Sub": sub_arn(f"sqs:{may.dead_letter_queue(stage)}")}}}
 
 
 def _bus(stage: str) -> Resources:
@@ -272,11 +275,11 @@ def _following(function: Function, stage: str) -> Resources:
         "StartingPosition": "LATEST",
         "FilterCriteria": {"Filters": [{"Pattern": json.dumps(of_events)}]},
         "BatchSize": 100,
-        "MaximumBatchingWindowInSeconds": GATHERED,
+        "MaximumBatchingWindowInSeconds": PUBLISH_WINDOW,
         "MaximumRecordAgeInSeconds": 6 * 3600,
         "BisectBatchOnFunctionError": True,
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
-        "DestinationConfig": {"OnFailure": {"Destination": {"Fn::Sub": sub_arn(f"sqs:dstack-{stage}-aside")}}},
+        "DestinationConfig": _to_dead_letters(stage),
     }
     first = {"DependsOn": [f"{function.id}Role", "Settings"]}  # the function reads the bus's name there as it starts
     mapping = {"Type": "AWS::Lambda::EventSourceMapping", "Condition": "Announced", **first, "Properties": properties}

@@ -136,16 +136,16 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/effects/placement_groups.py",  # their handles, before a machine joins one
         "chalicelib/engine/effects/purchases.py",  # handles, between two calls
         "chalicelib/engine/effects/volumes.py",  # which volume has a disk
-        "chalicelib/engine/erasing.py",  # what is deleted or has ended, and goes
+        "chalicelib/engine/erase_unused.py",  # what is deleted or has ended, and goes
         "chalicelib/engine/subscriptions.py",  # how far a webhook or a rule has come
         "chalicelib/runtime/subscribers.py",  # which of them there are
         "chalicelib/engine/stray_blobs.py",  # which blobs are erased, and how far the round has come
         "chalicelib/engine/record_upgrades.py",  # what older versions stored otherwise
         "chalicelib/engine/sweep.py",  # what it saw first
-        "chalicelib/engine/turns.py",  # when a schedule last fired
+        "chalicelib/engine/schedule_turns.py",  # when a schedule last fired
         "chalicelib/engine/silent_agents.py",  # that nobody expects reports of an ended machine
         "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
-        "chalicelib/hosts/steps.py",  # what first contact with a host showed
+        "chalicelib/hosts/host_steps.py",  # what first contact with a host showed
         "chalicelib/usecases/agents/calls.py",  # metrics that one commit didn't take
         "chalicelib/usecases/agents/credentials.py",  # presence
         "chalicelib/usecases/agents/stream_orders.py",  # streams that gateways want
@@ -158,7 +158,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/usecases/runs/logs.py",  # presence: that somebody reads
         "chalicelib/usecases/services/traffic.py",  # what doors see
         "chalicelib/usecases/agents/joins.py",  # commands with which machines join
-        "chalicelib/store/write_batches.py",  # presence: promises renewed
+        "chalicelib/store/deferred_writes.py",  # presence: promises renewed
     }
     assert direct <= tenants | beside, direct - tenants - beside
 

@@ -27,7 +27,7 @@ from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.operator.first_start import first_start
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
-from tests.engine.test_erasing import archive, closed, turn
+from tests.engine.test_erase_unused import archive, closed, turn
 from tests.world import nouns as b
 from tests.world.plane import World
 from tests.world.time import Clock

@@ -119,7 +119,7 @@ def _by_names(store: Store, name_hints: Lru[str], names: Sequence[Key]) -> list[
     if found[0] is not None and keys.token(nouns.read(User, found[0]).token_hash) == names[0]:
         for name, target in zip(names, ids, strict=True):
             if target is not None:
-                name_hints.keep(name, target)
+                name_hints.put(name, target)
     return found
 
 

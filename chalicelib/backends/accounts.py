@@ -98,7 +98,7 @@ class Accounts:
         """These never change."""
         return nullcontext()
 
-    def look_again(self, *accounts: str) -> None:
+    def invalidate(self, *accounts: str) -> None:
         """There is nothing newer."""
 
     def close(self) -> None:

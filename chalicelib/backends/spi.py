@@ -94,7 +94,7 @@ class Machine:
     hostname: str = ""
     internal_ip: str = ""
     interrupted: bool = False  # the provider has announced that it will take the machine back
-    goes_at: Micros | None = None  # then; None: soon
+    reclaim_at: Micros | None = None  # then; None: soon
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True)
-class Made:
+class CreateResult:
     """What one call for several machines did for one of them: a resource of it, or the reason why it isn't created."""
 
     token: str  # of its request
@@ -152,7 +152,7 @@ class CreatesSeveral(Protocol):
     last is yielded. What is raised is about every machine that has no error of its own.
     """
 
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]: ...
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]: ...
 
 
 @runtime_checkable

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FOLDER = "catalog"
-LOOK_AGAIN: Micros = 30 * SECOND  # how old a reader's copy may get before it looks for a newer one
+MAX_AGE: Micros = 30 * SECOND  # how old a reader's copy may get before it looks for a newer one
 LATE: Micros = 10 * MINUTE  # that a refresh may take, or its schedule be behind, before plans say that offers are old
-LOOK_SOON: Micros = 2 * SECOND  # the same while there are no offers yet, for which jobs wait
+MAX_AGE_WITHOUT_OFFERS: Micros = 2 * SECOND  # the same while there are no offers yet, for which jobs wait
 
 
 class OfferBlobs(Protocol):
@@ -65,20 +65,20 @@ class LastRefresh:
 
 
 @dataclass
-class _Kept:
+class _CachedAccount:
     """An account as this reader last saw it."""
 
     head: LastRefresh = LastRefresh()
-    looked_at: Micros | None = None
+    checked_at: Micros | None = None
     read: LastRefresh = LastRefresh()  # what the shelf was made from
-    shelf: AccountOffers | None = None
+    offers: AccountOffers | None = None
 
 
 class StoredCatalog:
     def __init__(self, blobs: OfferBlobs, clock: Clock, backends: Backends) -> None:
         self._blobs, self._clock, self._backends = blobs, clock, backends
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._cache: dict[str, _CachedAccount] = {}
         self._books: Lru[OfferBook] = Lru(64)
 
     # --- written -----------------------------------------------------------------------------------------------------
@@ -92,14 +92,14 @@ class StoredCatalog:
                 self._blobs.delete(name)
             return None
         before = self._read_head(account.key)
-        head = self._ask(account, before)
+        head = self._fetch(account, before)
         self._blobs.put(_head_of(account.key), orjson.dumps(asdict(head)))
         with self._lock:
-            self._kept.setdefault(account.key, _Kept()).looked_at = None
+            self._cache.setdefault(account.key, _CachedAccount()).checked_at = None
         # The replaced blob stays until the next refresh: somebody may have read the head before it changed.
-        kept = {_head_of(account.key), head.blob, before.blob}
+        in_use = {_head_of(account.key), head.blob, before.blob}
         for name in self._blobs.list(f"{FOLDER}/{account.key}/"):
-            if name not in kept:
+            if name not in in_use:
                 self._blobs.delete(name)
         return head
 
@@ -123,7 +123,7 @@ class StoredCatalog:
                 for name in stored[key]:
                     self._blobs.delete(name)
 
-    def _ask(self, account: Account, before: LastRefresh) -> LastRefresh:
+    def _fetch(self, account: Account, before: LastRefresh) -> LastRefresh:
         now = self._clock.now()
         try:
             offers = list(account.backend.offers())
@@ -144,40 +144,40 @@ class StoredCatalog:
         """What the project's accounts sell, as of the last refresh of each."""
         with self._lock:
             accounts = self._backends.accounts(project_id)
-            kept = [self._shelf(account.key) for account in accounts]
-            awaited = tuple(a.facts.name for a, each in zip(accounts, kept, strict=True) if each.head.awaited)
-            return self._books.get((awaited, *(each.read.blob for each in kept)), lambda: _bound(kept, awaited))
+            cached = [self._read_offers(account.key) for account in accounts]
+            awaited = tuple(a.facts.name for a, each in zip(accounts, cached, strict=True) if each.head.awaited)
+            return self._books.get((awaited, *(each.read.blob for each in cached)), lambda: _bound(cached, awaited))
 
     def ages(self, project_id: str) -> Mapping[str, Age]:
         """How old the offers of each of the project's backends are, by type."""
         now = self._clock.now()
         with self._lock:
-            heads = [(account.facts, self._look(account.key).head) for account in self._backends.accounts(project_id)]
+            heads = [(account.facts, self._cached(account.key).head) for account in self._backends.accounts(project_id)]
         return {facts.name: _age(head, facts.offers_last, now) for facts, head in heads}
 
     def awaited(self) -> list[Account]:
         """The accounts that have never answered, and may soon."""
         return [account for account in self._backends.accounts() if self._read_head(account.key).awaited]
 
-    def _shelf(self, key: str) -> _Kept:
-        kept = self._look(key)
-        if not kept.head.blob:
-            kept.shelf, kept.read = None, kept.head
-        elif kept.head.blob != kept.read.blob:
-            body = self._blobs.get(kept.head.blob)
+    def _read_offers(self, key: str) -> _CachedAccount:
+        cached = self._cached(key)
+        if not cached.head.blob:
+            cached.offers, cached.read = None, cached.head
+        elif cached.head.blob != cached.read.blob:
+            body = self._blobs.get(cached.head.blob)
             if body is None:
-                log.warning("the catalog names %s, which doesn't exist: refreshed meanwhile?", kept.head.blob)
-                kept.looked_at = None
+                log.warning("the catalog names %s, which doesn't exist: refreshed meanwhile?", cached.head.blob)
+                cached.checked_at = None
             else:
-                kept.shelf, kept.read = _shelf_of(body), kept.head
-        return kept
+                cached.offers, cached.read = _parsed(body), cached.head
+        return cached
 
-    def _look(self, key: str) -> _Kept:
-        now, kept = self._clock.now(), self._kept.setdefault(key, _Kept())
-        fresh = LOOK_AGAIN if kept.head.blob else LOOK_SOON
-        if kept.looked_at is None or not 0 <= now - kept.looked_at < fresh:
-            kept.head, kept.looked_at = self._read_head(key), now
-        return kept
+    def _cached(self, key: str) -> _CachedAccount:
+        now, cached = self._clock.now(), self._cache.setdefault(key, _CachedAccount())
+        max_age = MAX_AGE if cached.head.blob else MAX_AGE_WITHOUT_OFFERS
+        if cached.checked_at is None or not 0 <= now - cached.checked_at < max_age:
+            cached.head, cached.checked_at = self._read_head(key), now
+        return cached
 
     def _read_head(self, key: str) -> LastRefresh:
         body = self._blobs.get(_head_of(key))
@@ -189,18 +189,18 @@ def _adapter() -> TypeAdapter[list[Offer]]:
     return TypeAdapter(list[Offer])
 
 
-def _shelf_of(body: bytes) -> AccountOffers:
+def _parsed(body: bytes) -> AccountOffers:
     from chalicelib.planning.matching.offer_book import AccountOffers  # only who plans needs one
 
     return AccountOffers(_adapter().validate_json(body))
 
 
-def _bound(kept: Sequence[_Kept], awaited: Sequence[str]) -> OfferBook:
+def _bound(cached: Sequence[_CachedAccount], awaited: Sequence[str]) -> OfferBook:
     from chalicelib.planning.matching.offer_book import OfferBook
 
-    taken = [each.read.taken_at for each in kept if each.read.taken_at is not None]
-    accounts = [each.shelf for each in kept if each.shelf]
-    return OfferBook(taken_at=min(taken, default=0), accounts=accounts, awaited=awaited)
+    taken = [each.read.taken_at for each in cached if each.read.taken_at is not None]
+    account_offers = [each.offers for each in cached if each.offers]
+    return OfferBook(taken_at=min(taken, default=0), accounts=account_offers, awaited=awaited)
 
 
 def _age(head: LastRefresh, lasts: Micros, now: Micros) -> Age:

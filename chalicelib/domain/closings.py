@@ -1,5 +1,5 @@
 """The closing of a deleted project: due until nothing of the project runs any more, even if the deletion crashed, and
-listed until everything of it is erased (`engine/erasing.py`), its own record last."""
+listed until everything of it is erased (`engine/erase_unused.py`), its own record last."""
 
 from __future__ import annotations
 

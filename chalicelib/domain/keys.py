@@ -39,7 +39,7 @@
 | Archive   | archive/<id>     | status                  | archives or unused-archives, used#id |                      |
 | UserUploads | user/<id>      | uploads                 |                                    |                        |
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
-| Renewal   | renewal          | form                    |                                    |                        |
+| UpgradeProgress | renewal    | form                    |                                    |                        |
 | Round     | round            | blobs                   |                                    |                        |
 | ScheduleTurn | schedule      | name                    |                                    |                        |
 | LogChunk  | log/<project>/<job> | first byte           |                                    |                        |
@@ -62,7 +62,7 @@ from chalicelib.domain.instants import Micros, sortable
 STATUS = "status"
 EVENTS = "events/"  # begins the partition of every project's events
 
-# Partitions of records that will be erased, oldest first: see `engine/erasing.py`.
+# Partitions of records that will be erased, oldest first: see `engine/erase_unused.py`.
 ENDED_RUNS = "ended-runs"
 DELETED_RUNS = "deleted-runs"
 ENDED_INSTANCES = "ended-instances"

@@ -1,4 +1,4 @@
-"""From plan to store, step by step: what is committed, what that triggers, and what a conflict drops.
+"""Committing plans, step by step: what is written, what that triggers, and what a conflict drops.
 
 Rule 1: an effect is submitted only after the commit that intends it. Rule 2: steps of a plan build on each other, so a
 later step is committed against the versions that the earlier ones wrote; when a step loses a conflict, every later step
@@ -6,8 +6,8 @@ that touches the same records is dropped with it, and the rest stay. Rule 3: aft
 read. Rule 4: steps that touch different records are committed at once, which saves the disk a wait for each; only if
 that is refused are they committed one by one.
 
-`CommitDoor` is for changes that no pass decided: user requests and agent reports. They are plans like any other,
-checked against the same rules and committed by the same committer.
+`RequestCommitter` commits changes that no pass decided: user requests and agent reports. They are plans like any other,
+checked against the same rules and committed in the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cached_property
 
 from chalicelib.domain.keys import Key
 from chalicelib.engine.kinds import KINDS, Kinds
-from chalicelib.engine.ports import Effects, News, Wake
+from chalicelib.engine.ports import Effects, NotifyAgents, Wake
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Bug, Conflict, DstackError
 from chalicelib.planning.kernel.plan import Effect, Plan, Step
@@ -56,43 +56,43 @@ class _Write:
 
 
 class Committer:
-    def __init__(self, read: Reader, kinds: Kinds, effects: Effects, news: News) -> None:
-        self.read, self.kinds, self.effects, self.news = read, kinds, effects, news
+    def __init__(self, read: Reader, kinds: Kinds, effects: Effects, notify_agents: NotifyAgents) -> None:
+        self.read, self.kinds, self.effects, self.notify_agents = read, kinds, effects, notify_agents
 
-    def commit(self, plan: Plan, beside: Sequence[Change] = (), hears: str = "") -> Committed:
-        """`beside`: changes committed together with the plan's first step. `hears`: the instance whose agent needs no
-        notice, because this commit answers its call."""
+    def commit(self, plan: Plan, beside: Sequence[Change] = (), caller: str = "") -> Committed:
+        """Commit a plan. `beside`: changes committed together with its first step. `caller`: the instance whose agent
+        needs no notice, because this commit answers its call."""
         writes = [_Write(step, [nouns.put(noun) for noun in (*step.saves, *step.events)]) for step in plan.steps]
         if beside:
             first = writes[0] if writes else _Write(Step(), ())
             writes[:1] = [replace(first, beside=beside)]
-        under_way = _UnderWay(self, hears)
+        under_way = _UnderWay(self, caller)
         for together in _batches(writes):
             under_way.write(together)
         return under_way.done
 
-    def set_off(self, steps: Sequence[Step], hears: str) -> None:
-        """What follows from steps that were committed at once."""
+    def set_off(self, steps: Sequence[Step], caller: str) -> None:
+        """Submit the effects of steps that were committed together, and notify the agents concerned."""
         for effect in batch_describes(effect for step in steps for effect in step.effects):
             self.effects.submit(effect)
         saved = (noun for step in steps for noun in step.saves)
         concerned = dict.fromkeys(found for noun in saved for found in self.kinds.listeners(noun))
-        concerned.pop(hears, None)
+        concerned.pop(caller, None)
         if concerned:
-            self.news(concerned)
+            self.notify_agents(concerned)
 
 
 class _UnderWay:
     """A plan while it is being committed."""
 
-    def __init__(self, committer: Committer, hears: str) -> None:
-        self._committer, self._hears = committer, hears
+    def __init__(self, committer: Committer, caller: str) -> None:
+        self._committer, self._caller = committer, caller
         self._written: dict[Key, int] = {}
         self._lost: set[Key] = set()
         self.done = Committed()
 
     def write(self, together: Sequence[_Write]) -> None:
-        """Commit these steps at once; if that is refused, one by one, so that only those lose that must."""
+        """Commit these steps together; if that is refused, one by one, so that only conflicting ones are lost."""
         standing = [write for write in together if not self._falls(write)]
         changes = [_rebased(change, self._written) for write in standing for change in write.changes]
         try:
@@ -114,10 +114,10 @@ class _UnderWay:
                 self._committer.read.wrote(noun, put.record, self._written[put.key])
             self.done.steps += 1
             self.done.wake += write.step.wake
-        self._committer.set_off([write.step for write in standing], self._hears)
+        self._committer.set_off([write.step for write in standing], self._caller)
 
     def _falls(self, write: _Write) -> bool:
-        """Does it build on a step that was lost?"""
+        """Whether it builds on a step that was lost, and is lost with it."""
         falls = not self._lost.isdisjoint(write.keys)
         if falls:
             self._lost |= write.keys
@@ -125,7 +125,7 @@ class _UnderWay:
 
 
 def _batches(writes: Iterable[_Write]) -> Iterator[list[_Write]]:
-    """Steps in a row that can be committed at once: none builds on another, and together they aren't too many."""
+    """Runs of steps that can be committed together: none builds on another, and their changes fit one commit."""
     batch: list[_Write] = []
     keys: set[Key] = set()
     for write in writes:
@@ -138,18 +138,24 @@ def _batches(writes: Iterable[_Write]) -> Iterator[list[_Write]]:
         yield batch
 
 
-class CommitDoor:
+class RequestCommitter:
     def __init__(
-        self, read: Reader, *, wake: Wake, news: News, kinds: Kinds = KINDS, along: Sequence[Change] = ()
+        self,
+        read: Reader,
+        *,
+        wake: Wake,
+        notify_agents: NotifyAgents,
+        kinds: Kinds = KINDS,
+        along: Sequence[Change] = (),
     ) -> None:
-        """`along`: changes that are committed with the first that is taken."""
+        """`along`: changes that are committed together with the first plan."""
         self.kinds, self._wake, self.along = kinds, wake, along
-        self._committer = Committer(read, kinds, _NoEffects(), news)
+        self._committer = Committer(read, kinds, _NoEffects(), notify_agents)
 
-    def take(self, snapshot: Snapshot, plan: Plan, beside: Sequence[Change] = (), *, hears: str = "") -> None:
-        """Commit the plan, and wake what it wakes. Raises Conflict if somebody else wrote first: nothing of the step
-        that lost is written, and the caller reads and decides again."""
-        done = self._committer.commit(self.kinds.checked(snapshot, plan), [*beside, *self.along], hears)
+    def take(self, snapshot: Snapshot, plan: Plan, beside: Sequence[Change] = (), *, caller: str = "") -> None:
+        """Commit the plan, and wake the units that it wakes. Raises Conflict if somebody else wrote first: the lost
+        step isn't written, and the caller reads and decides again."""
+        done = self._committer.commit(self.kinds.checked(snapshot, plan), [*beside, *self.along], caller)
         if done.lost:
             raise Conflict(str(done.lost[0]))
         self.along = ()

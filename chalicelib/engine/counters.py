@@ -1,4 +1,4 @@
-"""What the engine did since its process began, in numbers for operators. Nothing is decided by them."""
+"""Counters of the engine's work since its process started, for operators. No decision depends on them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PASSES, UNITS, CONFLICTS, FAILED = "passes", "units", "conflicts", "units_failed
 EFFECTS = "effects"
 
 
-class Figures:
-    """Counts of any thread."""
+class Counters:
+    """Counters by name and labels. May be used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,18 +35,20 @@ class Figures:
         return CountedPasses(run, self)
 
     def executed(self, effect: Effect, outcome: Outcome | str) -> None:
-        """`outcome`: what an effect came to, or a word for one that came to nothing."""
+        """Count an executed effect. `outcome`: its outcome, or a label for an effect without one."""
         from chalicelib.planning.kernel.plan import Failed
 
-        said = outcome if isinstance(outcome, str) else type(outcome).__name__
-        self.add(EFFECTS, effect=type(effect).__name__, outcome=outcome.error if isinstance(outcome, Failed) else said)
+        label = outcome if isinstance(outcome, str) else type(outcome).__name__
+        self.add(EFFECTS, effect=type(effect).__name__, outcome=outcome.error if isinstance(outcome, Failed) else label)
 
 
 class CountedPasses:
-    def __init__(self, run: Callable[[Iterable[str]], Pass], figures: Figures) -> None:
-        self._run, self._figures = run, figures
+    """Runs passes, and counts them and their results."""
+
+    def __init__(self, run: Callable[[Iterable[str]], Pass], counters: Counters) -> None:
+        self._run, self._counters = run, counters
         for name in (PASSES, UNITS, CONFLICTS, FAILED):
-            figures.add(name, 0)  # a counter that begins with its first event hides it
+            counters.add(name, 0)  # a counter that starts at 1 hides its first event from rates
 
     def run(self, units: Iterable[str]) -> Pass:
         done = self._run(units)
@@ -56,5 +58,5 @@ class CountedPasses:
             (CONFLICTS, done.conflicts),
             (FAILED, len(done.failed)),
         ):
-            self._figures.add(name, number)
+            self._counters.add(name, number)
         return done

@@ -1,8 +1,8 @@
-"""State changes on their way to a bus: what the table's stream brings, as documents, in order.
+"""Publishes the state changes in the table's stream to a bus, as documents and in order.
 
-A stream repeats a batch from the first record that wasn't done. So the first that the bus didn't take ends the work,
-and what had been taken after it is sent again: consumers know a repetition by its id. A record that can't be read is
-logged and left out: it never could be, and everybody else's changes would wait behind it.
+A stream repeats a batch from its first unprocessed record. So the work ends at the first record that the bus rejected,
+and documents accepted after it are sent again: consumers recognise repetitions by their ids. A record that can't be
+read is logged and skipped; otherwise all later changes would wait behind it for ever.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Documents:
 
 
 def publish(documents: Documents, bus: Bus, records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The sequence number of the first record that wasn't wholly taken, if there is one."""
+    """Publish the events in these records. Returns the sequence number of the first record that wasn't fully accepted,
+    if there is one."""
     found: list[tuple[str, StateChange]] = []
     for record in records:
         change = record["dynamodb"]
@@ -55,7 +56,7 @@ def _streamed(change: Mapping[str, Any]) -> list[Event]:
     try:
         record = streamed(change["NewImage"])
     except (KeyError, ValueError, zlib.error):
-        log.exception("no record that can be read is at %s", change.get("Keys"))
+        log.exception("the record at %s can't be read", change.get("Keys"))
         return []
     return legible(record)
 
@@ -65,5 +66,5 @@ def legible(record: Record) -> list[Event]:
     try:
         return events_in(record)
     except ValueError:
-        log.exception("no events that can be read are at %s", record.key)
+        log.exception("the events at %s can't be read", record.key)
         return []

@@ -1,7 +1,7 @@
-"""Effects: what is done to clouds after the intent is committed, and the outcome.
+"""Executing effects after the intent is committed, and committing their outcomes.
 
-Nothing is decided here: a table names the method that executes an effect, and the unit's own decision says what follows
-from the outcome. An effect received after its `act_until` is left to the pass that repeats it.
+Nothing is decided here: a table names the method that executes an effect, and the unit's own decision function says
+what follows from the outcome. An effect received after its `act_until` is left to the pass that repeats it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.engine.commit import Committer
-from chalicelib.engine.counters import Figures
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.counters import Counters
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
-from chalicelib.engine.log_context import about
-from chalicelib.engine.ports import News, Wake
+from chalicelib.engine.log_context import unit_context
+from chalicelib.engine.ports import NotifyAgents, Wake
 from chalicelib.errors import Bug
 from chalicelib.planning.kernel.plan import Effect, Outcome, Plan
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 8  # fresh looks after a conflict
+ATTEMPTS = 8  # to commit after conflicts, each from a fresh read
 
 
 class Executor:
@@ -32,46 +32,46 @@ class Executor:
 
     def __init__(
         self,
-        here: Acting,
+        here: EffectContext,
         load: Loader,
         *,
         wake: Wake,
-        news: News | None = None,
+        notify_agents: NotifyAgents | None = None,
         kinds: Kinds = KINDS,
         families: Sequence[type[Family]] = FAMILIES,
-        figures: Figures | None = None,
+        counters: Counters | None = None,
     ) -> None:
-        self._figures = figures or Figures()
+        self._counters = counters or Counters()
         self.here, self.load, self.wake, self.kinds = here, load, wake, kinds
-        self._news = news or _nobody_waits
+        self._notify_agents = notify_agents or _nobody_waits
         made = [family(here) for family in families]
         self._handlers: Mapping[type[Effect], Callable[[Any], Outcome | Sequence[Outcome] | None]] = {
             kind: getattr(family, method) for family in made for kind, method in family.effects.items()
         }
 
     def execute(self, effect: Effect) -> None:
-        """Executes the effect, commits its outcome, and executes whatever follows from that."""
+        """Executes the effect, commits its outcome, and executes the effects that follow from it."""
         todo = _Todo([effect])
-        self._work_off(todo, Committer(self.load.read, self.kinds, todo, self._news))
+        self._work_off(todo, Committer(self.load.read, self.kinds, todo, self._notify_agents))
 
     def conclude(self, outcome: Outcome) -> None:
-        """The same for an outcome without an effect: a sweep found a machine missing."""
+        """The same for an outcome without an effect, for example when a sweep found a machine missing."""
         todo = _Todo([])
-        committer = Committer(self.load.read, self.kinds, todo, self._news)
+        committer = Committer(self.load.read, self.kinds, todo, self._notify_agents)
         self._conclude(outcome, committer)
         self._work_off(todo, committer)
 
     def take(self, unit: str, decide: Callable[[Any], Plan]) -> None:
-        """Commits what is decided about a unit, and executes here what follows from that."""
+        """Commits a decision about a unit, and executes the effects that follow from it."""
         todo = _Todo([])
-        committer = Committer(self.load.read, self.kinds, todo, self._news)
+        committer = Committer(self.load.read, self.kinds, todo, self._notify_agents)
         self._commit(unit, decide, committer)
         self._work_off(todo, committer)
 
     def _work_off(self, todo: _Todo, committer: Committer) -> None:
         while todo.effects:
             effect = todo.effects.popleft()
-            with about(effect.unit):
+            with unit_context(effect.unit):
                 self._one(effect, committer)
 
     def _one(self, effect: Effect, committer: Committer) -> None:
@@ -79,17 +79,17 @@ class Executor:
         if handler is None:
             raise Bug(f"nothing executes {effect}")
         if self.here.clock.now() >= effect.act_until:
-            log.info("%s is too late: the next pass repeats what is still wanted", effect)
-            self._figures.executed(effect, "too late")
+            log.info("%s is too late: the next pass repeats it if it is still needed", effect)
+            self._counters.executed(effect, "too late")
             return
         try:
             found = handler(effect)
         except Exception:
-            self._figures.executed(effect, "raised")
+            self._counters.executed(effect, "raised")
             raise
         outcomes = (found,) if isinstance(found, Outcome) else tuple(found or ())
         for outcome in outcomes or ("done",):
-            self._figures.executed(effect, outcome)
+            self._counters.executed(effect, outcome)
         for outcome in outcomes:
             self._conclude(outcome, committer)
 
@@ -98,7 +98,7 @@ class Executor:
         conclude = self.kinds.unit(kind).conclude
         if conclude is None:
             raise Bug(f"{kind} is a unit without effects, and {outcome} is about one")
-        with about(outcome.unit):
+        with unit_context(outcome.unit):
             self._commit(outcome.unit, lambda snapshot: conclude(snapshot, outcome), committer)
 
     def _commit(self, unit: str, decide: Callable[[Any], Plan], committer: Committer) -> None:
@@ -121,7 +121,7 @@ class Executor:
 
 
 class _Todo:
-    """Effects of an outcome are executed by the executor that concluded it: it is their committer."""
+    """Effects of an outcome, to be executed by the executor that committed it."""
 
     def __init__(self, effects: Iterable[Effect]) -> None:
         self.effects = deque(effects)
@@ -131,4 +131,4 @@ class _Todo:
 
 
 def _nobody_waits(instance_ids: Iterable[str]) -> None:
-    """If the executor runs apart from the long polls, an agent learns of a change at its next sync."""
+    """Do nothing: without long polls in this process, agents learn of changes at their next sync."""

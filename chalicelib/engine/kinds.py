@@ -60,7 +60,7 @@ from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 
 @dataclass(frozen=True)
 class Unit:
-    """What a pass processes. Only `queue` has no noun: it is the waiting jobs of a project."""
+    """Something that a pass processes. Only `queue` has no noun: it is the waiting jobs of a project."""
 
     decide: Callable[[Any], Plan]
     woken_by: frozenset[str]  # the kinds of units whose plans may wake it
@@ -71,13 +71,15 @@ class Unit:
 
 @dataclass(frozen=True)
 class Kind:
-    name: str  # as units and events name it
+    """A row of the table."""
+
+    name: str  # as in the names of units and in events
     noun: type[Noun] | None = None
     machine: StateMachine | None = None
     unit: Unit | None = None
     steps: tuple[StepRule, ...] = ()  # invariants of one step,
     plans: tuple[PlanRule, ...] = ()  # and of a whole plan
-    hears: Callable[[Any], Iterable[str]] = field(default=lambda noun: ())  # instances whose agents wait for a change
+    listeners: Callable[[Any], Iterable[str]] = field(default=lambda noun: ())  # instances whose agents are notified
 
 
 class Kinds:
@@ -86,7 +88,7 @@ class Kinds:
     def __init__(self, rows: Iterable[Kind]) -> None:
         self._rows = {row.name: row for row in rows}
         self.units: Mapping[str, Unit] = {row.name: row.unit for row in self._rows.values() if row.unit is not None}
-        self._hears = {row.noun: row.hears for row in self._rows.values() if row.noun is not None}
+        self._listeners = {row.noun: row.listeners for row in self._rows.values() if row.noun is not None}
         self.rules = Rules(
             machines={row.noun: row.machine for row in self._rows.values() if row.noun and row.machine},
             wakers={name: unit.woken_by for name, unit in self.units.items()},
@@ -116,12 +118,12 @@ class Kinds:
         return found
 
     def listeners(self, noun: Noun) -> Iterable[str]:
-        """The instances whose agents wait for this noun's change."""
-        hears = self._hears.get(type(noun))
-        return () if hears is None else hears(noun)
+        """The instances whose agents are notified of this noun's change."""
+        listeners = self._listeners.get(type(noun))
+        return () if listeners is None else listeners(noun)
 
     def checked(self, snapshot: Snapshot, plan: Plan) -> Plan:
-        """The plan, if it keeps every invariant; otherwise none of it is committed."""
+        """The plan, if it keeps every invariant. Otherwise raises Bug, so that none of it is committed."""
         found: Sequence[str] = self.rules.broken(snapshot, plan)
         if found:
             raise Bug("the plan breaks a rule: " + "; ".join(found))
@@ -133,8 +135,8 @@ def _host_of(job: Job) -> Iterable[str]:
 
 
 def _agent_of(instance: Instance) -> Iterable[str]:
-    """An idle machine's agent waits only for a job, which rings itself, for a gateway's replica, and for the machine's
-    end."""
+    """An idle machine's agent waits only for a job, whose own change notifies it, for a gateway's replica, and for the
+    machine's end."""
     return () if instance.status is InstanceStatus.idle and instance.gateway is None else (instance.id,)
 
 
@@ -143,7 +145,7 @@ def _hosts_of(volume: Volume) -> Iterable[str]:
     return [each.instance_id for each in volume.attachments if each.state is AttachmentState.attached]
 
 
-# In the order in which a pass looks at what is due.
+# In the order in which a pass processes due units.
 KINDS = Kinds(
     (
         Kind(
@@ -163,7 +165,7 @@ KINDS = Kinds(
             plans=(run_invariants.replica_counts,),
         ),
         Kind("gang", Gang, GANG, steps=(placing_invariants.gangs,)),
-        Kind("job", Job, JOB, steps=(run_invariants.ended_jobs, placing_invariants.claims), hears=_host_of),
+        Kind("job", Job, JOB, steps=(run_invariants.ended_jobs, placing_invariants.claims), listeners=_host_of),
         Kind(
             "instance",
             Instance,
@@ -175,7 +177,7 @@ KINDS = Kinds(
                 conclude=decide_outcome,
             ),
             steps=(machine_invariants.watched, machine_invariants.purchases),
-            hears=_agent_of,
+            listeners=_agent_of,
         ),
         Kind(
             "fleet",
@@ -201,7 +203,7 @@ KINDS = Kinds(
                 conclude=decide_disk,
             ),
             steps=(volume_invariants.volumes, volume_invariants.attachments),
-            hears=_hosts_of,
+            listeners=_hosts_of,
         ),
         Kind(
             "gateway",

@@ -1,4 +1,4 @@
-"""Snapshots from the store: everything a decision may know, read before it starts."""
+"""Loading snapshots from the store: everything that a decision may use, read before it starts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MOST_SAMPLES = 2000  # of a job in one pass; its agent takes a fifth of that in 
 
 
 class Loader:
-    """The snapshots of every kind of unit."""
+    """Loads the snapshots of every kind of unit."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Loader:
         *,
         executions: bool = False,
     ) -> None:
-        """`executions`: there are state machines to drive workflows."""
+        """`executions`: state machines drive the workflows."""
         self.read, self.catalog, self.backends, self.workflows = read, catalog, backends, workflows
         self._executions = executions
         self.store = read.store
@@ -84,9 +84,9 @@ class Loader:
         on = [job.assignment.instance_id for job in jobs if job.assignment and job.status in LIVE_ON_INSTANCE]
         where = list(dict.fromkeys((*on, *(place for gang in gangs if gang.holds for place in gang.places))))
         found = self.read.find_many(Instance, [keys.instance(i) for i in where])
-        others = any(each is not None and each.project_id != run.project_id for each in found)
-        shared = self.read.imported_fleets(run.project_id) if others else []
-        heard = self.read.find_many(Presence, [keys.presence(i) for i in where])
+        on_shared_hosts = any(each is not None and each.project_id != run.project_id for each in found)
+        shared = self.read.imported_fleets(run.project_id) if on_shared_hosts else []
+        presence_record = self.read.find_many(Presence, [keys.presence(i) for i in where])
         had = {each.id for job in jobs if job.assignment and not job.finished for each in job.assignment.volumes}
         waits = any(gang.holds for gang in gangs)
         names = {name for spec in specs for each in named_volumes(spec.volumes) for name in each} if waits else set()
@@ -98,7 +98,7 @@ class Loader:
             job_specs=specs,
             jobs=jobs,
             instances={instance.id: instance for instance in found if instance},
-            presences={presence.instance_id: presence for presence in heard if presence},
+            presences={presence.instance_id: presence for presence in presence_record if presence},
             usage=self._usage(specs, former, jobs, now),
             gangs=tuple(gangs),
             volumes={v.id: v for v in self.read.find_many(Volume, [keys.volume(i) for i in sorted(had)]) if v},
@@ -110,14 +110,14 @@ class Loader:
         )
 
     def _doors(self, run: Run) -> tuple[tuple[str, ...], tuple[Traffic, ...]]:
-        """Of a service: the doors that its requests come through, and what those have seen that they may come through.
-        What it saw at others, before it was moved, counts for nothing."""
+        """The doors that receive a service's requests, and the traffic reported by its doors. Traffic at other doors,
+        from before the service was moved, is ignored."""
         if not run.scales or run.finished:
             return (), ()
         open, known = self._at(run.gateway_id) if run.gateway_id else ((SERVER,), (SERVER,))
         found = all_of(self.store, "main", keys.traffic(run.id, "").pk)
-        heard = (record for record in found if record.key.sk in known or record.key.sk.startswith(ROUTER))
-        return open, tuple(nouns.read(Traffic, record) for record in heard)
+        presence_record = (record for record in found if record.key.sk in known or record.key.sk.startswith(ROUTER))
+        return open, tuple(nouns.read(Traffic, record) for record in presence_record)
 
     def _at(self, gateway_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The doors of a gateway: those that take requests, and all."""
@@ -129,14 +129,14 @@ class Loader:
         return open, known
 
     def _former(self, run: Run, jobs: Iterable[Job]) -> dict[int, tuple[JobSpec, ...]]:
-        """The specs of the deployments before that a service's replicas are still of. What was scaled down needs none:
-        there is more and more of it."""
+        """The specs of earlier deployments that a service's replicas still have. Replicas that were scaled down are
+        left out: their number only grows."""
         newest = {job.slot: job for job in jobs} if run.scales else {}
         nums = {job.deployment_num for job in newest.values() if not was_removed(job)}
         return {num: self.read.job_specs(run.id, num) for num in nums - {run.deployment_num}}
 
     def _gangs(self, jobs: Iterable[Job]) -> list[Gang]:
-        """Of the newest submission of each of a run's replicas."""
+        """The gangs of the newest submission of each replica."""
         newest: dict[tuple[str, int], int] = {}
         for job in jobs:
             replica = job.run_id, job.replica_num
@@ -151,7 +151,7 @@ class Loader:
         jobs: Iterable[Job],
         now: Micros,
     ) -> dict[str, tuple[Sample, ...]]:
-        """How busy the GPUs of jobs with a `utilization_policy` were, for as long as that looks back."""
+        """The GPU utilization of jobs with a `utilization_policy`, for the time window of that policy."""
         if not any(spec.utilization_policy for each in (specs, *former.values()) for spec in each):
             return {}
         found = {}
@@ -170,11 +170,11 @@ class Loader:
         return found
 
     def instance(self, instance_id: str, now: Micros) -> InstanceSnapshot | None:
-        status, heard, _ = self.read.machine(instance_id)
+        status, presence_record, _ = self.read.machine(instance_id)
         if status is None:
             return None
         instance = self.read.parse(Instance, status)
-        presence = None if heard is None else self.read.parse(Presence, heard)
+        presence = None if presence_record is None else self.read.parse(Presence, presence_record)
         wanted = [
             keys.job(claim.run_id, claim.replica_num, claim.job_num, claim.submission_num) for claim in instance.claims
         ]
@@ -242,7 +242,7 @@ class Loader:
             self.backends.facts(volume.project_id).get(volume.backend),
             jobs={job.id: job for job in jobs if job},
             instances={instance.id: instance for instance in instances if instance},
-            wanted=self._wanted(volume, now),
+            wanted=self._is_named_by_runs(volume, now),
         )
 
     def certificate(self, certificate_id: str, now: Micros) -> CertificateSnapshot | None:
@@ -255,8 +255,8 @@ class Loader:
         gateway = self.read.find(Gateway, keys.gateway(gateway_id))
         if gateway is None:
             return None
-        carry = self.read.find_many(Instance, [keys.instance(each.instance_id) for each in gateway.replicas])
-        machines = {each.id: each for each in carry if each}
+        replica_hosts = self.read.find_many(Instance, [keys.instance(each.instance_id) for each in gateway.replicas])
+        machines = {each.id: each for each in replica_hosts if each}
         if gateway.ending or staying(gateway, machines) >= gateway.wanted:
             return GatewaySnapshot(now, gateway, machines)
         if not gateway.fleet:
@@ -271,8 +271,8 @@ class Loader:
         hosts = sorted(view.instances, key=lambda each: each.num)
         return GatewaySnapshot(now, gateway, machines, tuple(hosts))
 
-    def _wanted(self, volume: Volume, now: Micros) -> bool:
-        """Does a live run name a volume that would be deleted as unused? Nobody reads the runs before that."""
+    def _is_named_by_runs(self, volume: Volume, now: Micros) -> bool:
+        """Whether a live run names a volume that would otherwise be deleted as unused. The runs are read only then."""
         until = unused_until(volume)
         if until is None or until > now:
             return False
@@ -281,17 +281,17 @@ class Loader:
 
     # --- the queue ---------------------------------------------------------------------------------------------------
 
-    def anybody_waits(self, project_id: str, hinted: Sequence[str]) -> bool:
-        """Or should the fleets not be read at all?"""
+    def has_waiting_jobs(self, project_id: str, hinted: Sequence[str]) -> bool:
+        """Whether jobs may be waiting; if not, the fleets needn't be read at all."""
         return bool(hinted or self.store.query("gsi1", keys.queue_of(project_id), limit=1).records)
 
     def queue_page(self, project_id: str, cursor: str | None, limit: int) -> tuple[list[Job], str | None]:
-        """The next waiting jobs in order, each as it is now."""
+        """The next waiting jobs in order, each in its current state."""
         page = self.store.query("gsi1", keys.queue_of(project_id), limit=limit, cursor=cursor)
         return self._waiting(record.key for record in page.records), page.cursor
 
     def queued_of(self, run_ids: Iterable[str], project_id: str) -> list[Job]:
-        """The waiting jobs of these runs, whether or not the queue's index shows them."""
+        """The waiting jobs of these runs, even if the queue's index doesn't show them yet."""
         jobs = [job for run_id in run_ids for job in self.read.jobs(run_id)]
         return sorted((job for job in jobs if _waits(job) and job.project_id == project_id), key=order)
 
@@ -304,7 +304,7 @@ class Loader:
         ahead: Sequence[Job] = (),
         usage: QuotaUsage | None = None,
     ) -> QueueSnapshot:
-        """`ahead`: first nodes that wait further ahead."""
+        """`ahead`: first nodes that wait further ahead in the queue."""
         queued, before = self._all_queued(jobs), self._all_queued(ahead)
         gangs = self._gangs(item.job for item in (*queued, *before) if item.spec.jobs_per_replica > 1)
         return QueueSnapshot(
@@ -329,13 +329,13 @@ class Loader:
         for job in jobs:
             try:
                 item = self._queued(job, found.get(job.run_id))
-                queued += [item, *self._others(item)]
+                queued += [item, *self._other_nodes(item)]
             except (Bug, ValidationError):  # one broken job must not stop the queue behind it
                 log.exception("job %s of run %s can't be read and stays in the queue", job.id, job.run_id)
         return queued
 
-    def _others(self, lead: QueuedJob) -> list[QueuedJob]:
-        """The other nodes of an attempt, which don't stand in the queue themselves; those that are written already."""
+    def _other_nodes(self, lead: QueuedJob) -> list[QueuedJob]:
+        """The other nodes of an attempt that have been written; they aren't in the queue themselves."""
         first = lead.job
         wanted = [
             keys.job(first.run_id, first.replica_num, num, first.submission_num)
@@ -352,13 +352,13 @@ class Loader:
         return QueuedJob(job, run, spec, run_spec, alone=len(specs) == 1 and not run.scales, fleet_id=beside)
 
     def _beside(self, run: Run) -> str | None:
-        """The fleet of those that have a place already."""
+        """The fleet of the run's jobs that have a place already."""
         _, jobs = self.read.run_and_jobs(run.id)
         live = (job for job in jobs if not job.finished and job.status is not JobStatus.terminating)
         return next((job.assignment.fleet_id for job in live if job.assignment is not None), None)
 
     def still_waiting(self, jobs: Iterable[Job]) -> list[Job]:
-        """These jobs as they are now, without those that were placed or have ended meanwhile."""
+        """These jobs in their current state, without those that were placed or have ended meanwhile."""
         return self._waiting(nouns.key_of(job) for job in jobs)
 
     def _waiting(self, found: Iterable[Key]) -> list[Job]:
@@ -375,8 +375,8 @@ def order(job: Job) -> str:
 
 
 def room(fleets: Iterable[FleetView]) -> int | None:
-    """How many more jobs could find a place at the very most: free blocks plus instances still to be bought. None: no
-    bound. Only an estimate of how far to read; what fits where is decided elsewhere."""
+    """An upper bound of the number of jobs that could be placed: free blocks plus instances still to be bought. None:
+    no bound. It only limits how far the queue is read; placement is decided elsewhere."""
     total = 0
     for view in fleets:
         total += sum(instance.free_blocks for instance in view.instances if has_room(instance))

@@ -1,6 +1,7 @@
-"""Which units are being worked on, so that every line logged meanwhile can name them, however deep below it is written.
+"""The units that are being processed, so that every log line can name them, however deep in the call stack it is
+written.
 
-The engine and the agents' calls say it here; a root that keeps structured logs reads it. Nothing is decided by it.
+The engine and the agents' calls set this context; roots with structured logs read it. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ _ids: ContextVar[Mapping[str, str]] = ContextVar("ids", default={})  # noqa: B03
 
 
 @contextmanager
-def about(unit: str) -> Iterator[None]:
-    """`unit` is at work, within whatever is already."""
+def unit_context(unit: str) -> Iterator[None]:
+    """Add `unit` to the units being processed."""
     kind, _, unit_id = unit.partition("/")
     before = _ids.set({**_ids.get(), f"{kind}_id": unit_id})
     try:
@@ -24,5 +25,5 @@ def about(unit: str) -> Iterator[None]:
 
 
 def ids() -> Mapping[str, str]:
-    """`{"instance_id": "…"}`: each unit at work, by its kind."""
+    """The ids of the units being processed, by kind: `{"instance_id": "…"}`."""
     return _ids.get()

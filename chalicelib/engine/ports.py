@@ -65,7 +65,7 @@ class AccountWork(Protocol):
         if that takes too long."""
 
 
-class Aside(Protocol):
+class DeadLetterQueue(Protocol):
     def __call__(self) -> Iterator[str]:
         """The messages that failed so often that they are delivered no more. One is forgotten when the next is asked
         for, so that it comes again if whoever reads it dies."""
@@ -91,7 +91,7 @@ class Feed(Protocol):
         """The records behind this place, each with its own."""
 
 
-class News(Protocol):
+class NotifyAgents(Protocol):
     def __call__(self, instance_ids: Iterable[str]) -> None:
         """Something that these instances' agents wait for has changed: end their long polls. A hint."""
 
@@ -101,7 +101,7 @@ class Rights(Protocol):
         """Somebody's rights or keys have changed: end what they may have no longer, and let every agent ask. A hint."""
 
 
-def unheard() -> None:
+def no_connections() -> None:
     """No connection lasts here, so nothing is open that could be lost."""
 
 
@@ -141,7 +141,7 @@ class Backends(Protocol):
     def held(self) -> AbstractContextManager[object]:
         """Within it, this thread sees the accounts as they were when it first asked, whatever changes meanwhile."""
 
-    def look_again(self, *accounts: str) -> None:
+    def invalidate(self, *accounts: str) -> None:
         """These have been changed, here and now; each by its key."""
 
     def close(self) -> None: ...

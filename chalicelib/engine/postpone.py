@@ -1,7 +1,7 @@
-"""Postponing a unit: only the due time of its records changes.
+"""Postponing a unit by changing only the due time of its records.
 
-This works on records, not on nouns, because it must work for a unit that can't even be parsed. The next real change of
-a noun writes its own due time again.
+This works on records and not on nouns, because it must work for units that can't even be parsed. The next real change
+of a noun writes its own due time again.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from chalicelib.errors import Conflict
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Put, Record, Store
 
-UNTOLD = MINUTE  # when a plan with nothing to do doesn't say when to look again
+DEFAULT_DELAY = MINUTE  # for a plan with nothing to do that doesn't set the next check
 
 
 def put_off(store: Store, row: Unit, unit: str, now: Micros, until: Micros | None) -> None:
-    """There was nothing to do for `unit`: don't look again before `until`."""
-    _write(store, _moved(store, row, unit, now, until if until is not None and until > now else now + UNTOLD))
+    """Postpone `unit`, for which there was nothing to do, to `until`."""
+    _write(store, _moved(store, row, unit, now, until if until is not None and until > now else now + DEFAULT_DELAY))
 
 
 def put_off_failed(
     store: Store, row: Unit, unit: str, now: Micros, until: Micros, *, error: Exception, times: int
 ) -> None:
-    """`unit` failed for the `times`-th time in a row: look again at `until`, and record an event for its owner.
+    """Postpone `unit`, which failed for the `times`-th time in a row, to `until`, and record an event for its owner.
 
-    An event is recorded at the first failure and then less and less often, at each doubling.
+    An event is recorded at the first failure, and then whenever their number has doubled.
     """
     records = _due_records(store, row, unit, now)
     moved = _moved(store, row, unit, now, until, records)
@@ -44,8 +44,9 @@ def put_off_failed(
     _write(store, moved)
 
 
-def tell_failed(store: Store, row: Unit, unit: str, now: Micros, *, reason: str, detail: str) -> bool:
-    """Only the event: what failed isn't the unit's own processing. False if nobody owns the unit any more."""
+def record_failure(store: Store, row: Unit, unit: str, now: Micros, *, reason: str, detail: str) -> bool:
+    """Record only an event, for a failure outside the unit's own processing. False if the unit has no owner any
+    more."""
     event = _event(unit, _records(store, row, unit, 1), now, reason, detail, 1)
     if event is not None:
         _write(store, [nouns.put(event)])
@@ -81,7 +82,7 @@ def _write(store: Store, changes: Sequence[Change]) -> None:
     try:
         store.commit(changes)
     except Conflict:
-        return  # the unit has changed since there was nothing to do: it stays due
+        return  # the unit has changed meanwhile: it stays due
 
 
 def _event(unit: str, records: Sequence[Record], now: Micros, reason: str, detail: str, times: int) -> Event | None:
@@ -90,7 +91,7 @@ def _event(unit: str, records: Sequence[Record], now: Micros, reason: str, detai
     project_id = unit_id if kind == "queue" else body.get("project_id")
     if project_id is None:
         return None
-    name = body.get("run_name", body.get("name", unit_id))  # of a run's records the first may be a job's
+    name = body.get("run_name", body.get("name", unit_id))  # the first of a run's records may be a job
     target = Target(type="project" if kind == "queue" else kind, id=unit_id, name="queue" if kind == "queue" else name)
     return Event(
         id=derive(unit, "failed", now, times),

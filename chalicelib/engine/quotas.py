@@ -1,8 +1,8 @@
-"""How much of its quota a project uses, counted from what is stored.
+"""Counts how much of its quota a project uses.
 
-Read in this order: the quota, the machines, their jobs, and what has ended. Every placement writes the quota, so
-whoever commits under the version that was read first knows that the count misses none. All of it is read by key, or
-from a partition of the table: no index, so no lag.
+Records are read in this order: the quota, the machines, their jobs, and ended jobs. Every placement writes the quota,
+so a commit under the version that was read first proves that the count missed no placement. Everything is read by key
+or from a partition of the table, without an index and its lag.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from chalicelib.planning.placing.quotas import EndedJob, QuotaUsage, counted, he
 from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.listing import all_of
 
-LATE: Micros = 2 * MINUTE  # an event may be committed so long after its time: until then an end isn't settled
+LATE: Micros = 2 * MINUTE  # the longest delay between an event's time and its commit, after which an end is settled
 
 
 def quota_of(read: Reader, project_id: str) -> Quota | None:
-    """None: it has none, or one that limits nothing."""
+    """The project's quota; None if it has none, or one without limits."""
     quota = read.find(Quota, keys.quota(project_id))
     return None if quota is None or quota.empty else quota
 
 
 def usage_of(read: Reader, quota: Quota, fleets: Iterable[FleetView], now: Micros) -> QuotaUsage:
-    """`fleets`: all that the project's jobs can be on, read after the quota."""
+    """The quota's current usage. `fleets`: all fleets that may run the project's jobs, read after the quota."""
     instances = [instance for view in fleets for instance in view.instances]
     wanted = [keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for i in instances for c in i.claims]
     jobs = {job.id: job for job in read.find_many(Job, wanted) if job and job.project_id == quota.id}
@@ -48,13 +48,13 @@ def usage_of(read: Reader, quota: Quota, fleets: Iterable[FleetView], now: Micro
 
 
 def _users(read: Reader, jobs: Iterable[Job]) -> dict[str, str]:
-    """Of their runs."""
+    """The user of each run of these jobs, by run."""
     runs = read.find_many(Run, [keys.run(run_id) for run_id in dict.fromkeys(job.run_id for job in jobs)])
     return {run.id: run.user_id for run in runs if run is not None}
 
 
 def _ended(read: Reader, quota: Quota, now: Micros) -> Iterator[EndedJob]:
-    """The jobs that ended today after what the quota has settled."""
+    """The jobs that ended today and aren't settled in the quota yet."""
     since = quota.on(now)[1]
     by_run: dict[str, set[str]] = {}
     for record in all_of(read.store, "main", keys.events_of(quota.id), low=sortable(since + 1 - SPAN)):

@@ -1,12 +1,11 @@
-"""Runs with their specs, fleets with their machines: read in one place, for the engine and the API alike.
+"""Reading runs with their specs and fleets with their machines, for the engine and the API alike.
 
-An index may lag, a read by key doesn't. So an index is used to find names only; whatever a decision may change is read
-again by its key, and what a hint names is looked at even when no index shows it yet. A stale read that slips through
-costs a conflict at commit, never a wrong write.
+An index may lag, a read by key doesn't. So an index is used only to find keys; everything that a decision may change is
+read again by its key, and records named by a hint are read even when no index shows them yet. A stale read that slips
+through costs a conflict at commit, never a wrong write.
 
-Caches keep reads cheap. Specs are immutable: they are parsed once, and their texts, where these are small, read once.
-Status items are parsed once per version: nouns are frozen, so one with the same bytes is the one we have, read or
-written. A finished run never changes again.
+Caches make reads cheap. Specs are immutable: they are parsed once, and small ones are also read only once. Status items
+are parsed once per version: nouns are frozen, so the same bytes mean the same noun. A finished run never changes again.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ from chalicelib.store.port import Record, Store
 
 N = TypeVar("N", bound=Noun)
 
-SMALL = 16_384  # characters of a run's texts that are kept for lists: most have a tenth of that
-SPECS = 1024  # runs whose specs are kept parsed, some 15 KB each: a pass that has more of them parses them every time
-FEW_JOBS = 8  # of a finished run that is kept: a thousand with hundreds of nodes each would fill the memory
-YOUNG = 128  # a fleet's newest instances, looked for by key too: more than it orders while an index may lag
+SMALL = 16_384  # characters of a run's specs that are cached as text for lists: most have a tenth of that
+SPECS = 1024  # runs whose parsed specs are cached, some 15 KB each: a pass over more runs parses them every time
+FEW_JOBS = 8  # of a finished run that is cached: a thousand with hundreds of nodes each would fill the memory
+YOUNG = 128  # a fleet's newest instances, which are also read by key: more than it orders while an index may lag
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run with its texts and all its jobs, in order of replica, node and submission."""
+    """A run with the text of its specs and all its jobs, in order of replica, node and submission."""
 
     run: Run
     run_spec: str
@@ -73,7 +72,7 @@ class FleetRow:
 
 
 class MachineRecords(NamedTuple):
-    """The records of an instance, its agent's presence, and the streams that gateways want of it."""
+    """The records of an instance, of its agent's presence, and of the streams that gateways request from it."""
 
     status: Record | None
     presence: Record | None
@@ -95,13 +94,14 @@ def _live(instances: Iterable[Instance]) -> tuple[Instance, ...]:
 
 
 def _as_imported(export: Export, view: FleetView) -> FleetView:
-    """Where a job would run as the agent's own user, it could do all that the agent can: not for others."""
+    """A shared fleet as the importing project sees it. Machines where jobs run as the agent's user are left out: a job
+    could do everything there that the agent can."""
     fleet = view.fleet.with_(name=f"{export.project_name}/{view.fleet.name}")
     return FleetView(fleet, view.spec, tuple(i for i in view.instances if not unisolated(i)), imported=True)
 
 
 def owners(store: Store, project_id: str) -> Iterator[str]:
-    """The ids of all in a project that may have machines: its fleets and its gateways."""
+    """The ids of a project's fleets and gateways, which may have machines."""
     for kind in ("fleet-name/", "gateway-name/"):
         for named in every(store, f"project/{project_id}", kind):
             yield nouns.pointed(named)
@@ -119,7 +119,7 @@ class Reader:
         self._bodies: Lru[RunBody] = Lru(512)
         self._fleet_specs: Lru[FleetSpec] = Lru(128)
         self._parsed: Lru[tuple[int, bytes, Noun]] = Lru(4096)
-        self._gone: Lru[bool] = Lru(4096)  # terminated instances: they never come back, so they aren't read again
+        self._terminated: Lru[bool] = Lru(4096)  # ids of terminated instances, which needn't be read again
 
     # --- nouns -------------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class Reader:
         return [None if record is None else self.parse(kind, record) for record in self.store.get_many(found)]
 
     def machine(self, instance_id: str) -> MachineRecords:
-        """Neighbours, so that they are one read."""
+        """The records of one machine. They are neighbours in the table, so this is one read."""
         instance, presence = keys.instance(instance_id), keys.presence(instance_id)
         orders = keys.stream_order(instance_id, "").sk
         found = {record.key: record for record in self.store.query("main", instance.pk).records}
@@ -141,23 +141,25 @@ class Reader:
         return MachineRecords(found.get(instance), found.get(presence), streams)
 
     def parse(self, kind: type[N], record: Record) -> N:
-        kept = self._parsed.peek(record.key)
-        if kept is not None and kept[0] == record.version and kept[1] == record.body and isinstance(kept[2], kind):
-            return kept[2]
-        noun = nouns.read(kind, record)
-        self._parsed.keep(record.key, (record.version, record.body, noun))
-        return noun
+        cached = self._parsed.peek(record.key)
+        if cached is not None:
+            version, body, noun = cached
+            if version == record.version and body == record.body and isinstance(noun, kind):
+                return noun
+        parsed = nouns.read(kind, record)
+        self._parsed.put(record.key, (record.version, record.body, parsed))
+        return parsed
 
     def wrote(self, noun: Noun, record: Record, version: int) -> None:
-        """A noun that was just committed as that version of its record: whoever reads it needn't parse it."""
-        if noun.kind:  # no spec: those are large, and kept as what they mean
-            self._parsed.keep(record.key, (version, record.body, noun.with_(version=version)))
+        """Cache a noun that was just committed as this version of its record, so that it needn't be parsed again."""
+        if noun.kind:  # specs are large, and are cached in their own form
+            self._parsed.put(record.key, (version, record.body, noun.with_(version=version)))
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def run_rows(self, runs: Sequence[Run]) -> list[RunRow]:
-        """`run_row` of each. Looking into a run's partition is a call of the table's, so those whose keys are known are
-        read together: where the first submission of the only job lives, there is no other yet."""
+        """`run_row` of each. Reading a run's partition takes a call to the table, so records whose keys are known are
+        read together: while the first submission of the only job is live, there is no other submission."""
         likely = [run for run in runs if not run.finished and not run.scales]
         bodies = {key: body for run in likely if (body := self._bodies.peek(key := _body_of(run)))}
         unread = [key for run in likely if (key := _body_of(run)) not in bodies]
@@ -165,7 +167,7 @@ class Reader:
         found = {record.key: record for record in self.store.get_many([*unread, *firsts]) if record}
         for key in unread:
             if key in found:
-                bodies[key] = self._kept_if_small(nouns.read(RunBody, found[key]))
+                bodies[key] = self._cache_if_small(nouns.read(RunBody, found[key]))
         rows = {}
         for run, first in zip(likely, firsts, strict=True):
             job = self.parse(Job, found[first]) if first in found else None
@@ -174,23 +176,23 @@ class Reader:
                 rows[run.id] = RunRow(run, bodies[_body_of(run)].run_spec, texts, (job,))
         return [rows.get(run.id) or self.run_row(run) for run in runs]
 
-    def _kept_if_small(self, body: RunBody) -> RunBody:
+    def _cache_if_small(self, body: RunBody) -> RunBody:
         if sum(map(len, (body.run_spec, *body.job_specs))) <= SMALL:
-            self._bodies.keep(keys.run_body(body.run_id, body.deployment_num), body)
+            self._bodies.put(keys.run_body(body.run_id, body.deployment_num), body)
         return body
 
     def run_row(self, run: Run) -> RunRow:
-        """The run with its texts and jobs."""
+        """The run with the text of its specs and its jobs."""
         if not run.finished:
             return self._run_row(run)
         key = run.id, run.version
         row = self._finished.peek(key) or self._run_row(run)
         if len(row.jobs) <= FEW_JOBS:
-            self._finished.keep(key, row)
+            self._finished.put(key, row)
         return row
 
     def _run_row(self, run: Run) -> RunRow:
-        """One query, because all of a run shares a partition."""
+        """Read by one query: everything of a run is in one partition."""
         low = keys.run_body(run.id, run.deployment_num).sk
         records = list(all_of(self.store, "main", f"run/{run.id}", low=low, high="job0"))
         if not records or records[0].key.sk != low:
@@ -200,7 +202,7 @@ class Reader:
         return RunRow(run, body.run_spec, self._texts(run, body, jobs), jobs)
 
     def _texts(self, run: Run, body: RunBody, jobs: Iterable[Job]) -> tuple[str, ...]:
-        """The specs of all jobs; of a service those of its replicas, each at the deployment of its last submission."""
+        """The specs of all jobs; for a service those of its replicas, each at the deployment of its last submission."""
         if not body.groups:
             return body.job_texts()
         latest = {job.slot: job for job in jobs}.values()
@@ -210,7 +212,7 @@ class Reader:
         return tuple(bodies[job.deployment_num].replica_text(job.replica_group, job.replica_num) for job in latest)
 
     def run_and_jobs(self, run_id: str) -> tuple[Run | None, tuple[Job, ...]]:
-        """As of the last commit, without the specs."""
+        """The run and its jobs as of the last commit, without the specs."""
         run: Run | None = None
         jobs: list[Job] = []
         for record in all_of(self.store, "main", f"run/{run_id}", low="job/"):  # bodies sort before jobs: not read
@@ -233,7 +235,7 @@ class Reader:
         return self.parse(Job, found[0]) if found else None
 
     def run_and_body(self, run_id: str, deployment_num: int) -> tuple[Run | None, RunBody | None]:
-        """One read, for whoever needs no more of the spec than its text."""
+        """The run and the text of its spec, in one read."""
         run, body = self.store.get_many([keys.run(run_id), keys.run_body(run_id, deployment_num)])
         return (
             None if run is None else self.parse(Run, run),
@@ -241,7 +243,7 @@ class Reader:
         )
 
     def run_spec(self, run_id: str, deployment_num: int) -> RunSpec:
-        """The run's spec, for placing it."""
+        """The run's spec, as it is used for placement."""
 
         def parse() -> RunSpec:
             spec = RunSpec.model_validate_json(self.run_body(run_id, deployment_num).run_spec)
@@ -255,7 +257,7 @@ class Reader:
         return "" if project is None else project.name
 
     def job_specs(self, run_id: str, deployment_num: int) -> tuple[JobSpec, ...]:
-        """The spec of each job, in order of replica and node; of a service, of each of its replica groups."""
+        """The spec of each job, in order of replica and node; for a service, of each of its replica groups."""
 
         def parse() -> tuple[JobSpec, ...]:
             body = self.run_body(run_id, deployment_num)
@@ -274,51 +276,51 @@ class Reader:
         return spec
 
     def run_body(self, run_id: str, deployment_num: int) -> RunBody:
-        body = nouns.find(self.store, RunBody, keys.run_body(run_id, deployment_num))  # large: not kept
+        body = nouns.find(self.store, RunBody, keys.run_body(run_id, deployment_num))  # large: not cached
         if body is None:
             raise Bug(f"run {run_id} has no spec at deployment {deployment_num}")
         return body
 
     def nodes(self, runs: Sequence[Run]) -> list[int]:
-        """How many nodes each has; a service, and a run whose record is gone, one."""
+        """The number of nodes of each run; 1 for a service, and for a run whose record is gone."""
         bodies = self.store.get_many([_body_of(run) for run in runs])
         return [1 if body is None else sum(nouns.read(RunBody, body).nodes) or 1 for body in bodies]
 
     # --- fleets ------------------------------------------------------------------------------------------------------
 
     def fleets(self, project_id: str) -> list[Fleet]:
-        """Every fleet of a project that isn't deleted. Found by their names: no index, so no lag."""
+        """All fleets of a project that aren't deleted. They are found by their names, without an index and its lag."""
         named = every(self.store, f"project/{project_id}", "fleet-name/")
         found = self.find_many(Fleet, [keys.fleet(nouns.pointed(record)) for record in named])
         return [fleet for fleet in found if fleet and not fleet.deleted]
 
     def volumes(self, project_id: str) -> list[Volume]:
-        """Every volume of a project that isn't deleted, found as its fleets are."""
+        """All volumes of a project that aren't deleted, found like its fleets."""
         named = every(self.store, f"project/{project_id}", "volume-name/")
         found = self.find_many(Volume, [keys.volume(nouns.pointed(record)) for record in named])
         return [volume for volume in found if volume and not volume.deleted]
 
     def gateways(self, project_id: str) -> list[Gateway]:
-        """Every gateway of a project that isn't deleted, found as its fleets are."""
+        """All gateways of a project that aren't deleted, found like its fleets."""
         named = every(self.store, f"project/{project_id}", "gateway-name/")
         found = self.find_many(Gateway, [keys.gateway(nouns.pointed(record)) for record in named])
         return [gateway for gateway in found if gateway and not gateway.deleted]
 
     def default_gateway(self, project_id: str) -> Gateway | None:
-        """Of the services that name none."""
+        """The gateway of services that name none."""
         pointer = nouns.find_target(self.store, keys.default_gateway(project_id))
         found = None if pointer is None else self.find(Gateway, keys.gateway(pointer[0]))
         return None if found is None or found.ending else found
 
     def volumes_named(self, project_id: str, names: Iterable[str]) -> dict[str, Volume]:
-        """The project's volumes with these names, those that there are."""
-        wanted = [keys.volume_name(project_id, name) for name in sorted(set(names))]
-        named = self.store.get_many(wanted) if wanted else []
+        """The project's volumes with these names, as far as they exist."""
+        keys_to_read = [keys.volume_name(project_id, name) for name in sorted(set(names))]
+        named = self.store.get_many(keys_to_read) if keys_to_read else []
         found = self.find_many(Volume, [keys.volume(nouns.pointed(record)) for record in named if record is not None])
         return {volume.name: volume for volume in found if volume is not None and not volume.deleted}
 
     def live_runs(self, project_id: str) -> list[Run]:
-        """Every run of a project that hasn't finished. Found by their names: no index, so no lag."""
+        """All runs of a project that haven't finished. They are found by their names, without an index and its lag."""
         named = every(self.store, f"project/{project_id}", "run-name/")
         found = self.find_many(Run, [keys.run(nouns.pointed(record)) for record in named])
         return [run for run in found if run and not run.finished]
@@ -329,30 +331,30 @@ class Reader:
         )
 
     def fleet_body(self, fleet_id: str, spec_num: int) -> FleetBody:
-        body = nouns.find(self.store, FleetBody, keys.fleet_body(fleet_id, spec_num))  # large: not kept
+        body = nouns.find(self.store, FleetBody, keys.fleet_body(fleet_id, spec_num))  # large: not cached
         if body is None:
             raise Bug(f"fleet {fleet_id} has no spec number {spec_num}")
         return body
 
     def fleet_row(self, fleet: Fleet, *, sure: bool = False) -> FleetRow:
-        """As its index shows its instances; `sure`: as they are now, for whoever is going to change some."""
+        """The fleet with its instances as its index shows them; `sure`: in their current state, for changing them."""
         spec = self.fleet_body(fleet.id, fleet.spec_num).spec
         failed = self.find_many(Instance, [keys.instance(each) for each in fleet.failed])
         live = _live(self._listed(fleet, lambda _: True).values()) if sure else self.instances(fleet.id)
         shown = {each.id for each in live}
-        gone = [each for each in failed if each is not None and each.id not in shown]
-        return FleetRow(fleet, spec, (*live, *gone))
+        failed_instances = [each for each in failed if each is not None and each.id not in shown]
+        return FleetRow(fleet, spec, (*live, *failed_instances))
 
     def instances(self, fleet_id: str) -> tuple[Instance, ...]:
-        """A fleet's instances that aren't terminated, in order of their numbers, as its index shows them."""
+        """A fleet's instances that aren't terminated, as its index shows them, ordered by number."""
         found = all_of(self.store, "gsi1", keys.instances_of(fleet_id))
         return tuple(self.parse(Instance, record) for record in found)
 
     def fleet_views(
         self, project_id: str, hinted: Iterable[str] = (), again: Again = has_room
     ) -> tuple[FleetView, ...]:
-        """Every fleet of a project, then those that others share with it. Hinted instances and those with a free place
-        are read by key."""
+        """All fleets of a project, then those that other projects share with it. Hinted instances, and those with free
+        blocks, are read by key."""
         known = [found for found in self.find_many(Instance, [keys.instance(i) for i in hinted]) if found]
 
         def view(fleet: Fleet) -> FleetView:
@@ -362,8 +364,8 @@ class Reader:
         return (*map(view, own), *(_as_imported(export, view(fleet)) for export, fleet in shared))
 
     def usable_fleets(self, project_id: str) -> tuple[list[Fleet], list[tuple[Export, Fleet]]]:
-        """A project's own fleets, and those that others share with it. Their names are neighbours, with no more than
-        the names of gateways between them, so they are one query."""
+        """A project's own fleets, and those that other projects share with it. Their names are neighbours in the table,
+        with only the names of gateways between them, so this is one query."""
         named = list(all_of(self.store, "main", f"project/{project_id}", low="fleet-name/", high="import0"))
         own = [nouns.pointed(each) for each in named if each.key.sk.startswith("fleet-name/")]
         exports = self._imports(project_id, [each for each in named if each.key.sk.startswith("import/")])
@@ -378,11 +380,11 @@ class Reader:
         return self.usable_fleets(project_id)[1]
 
     def imports(self, project_id: str) -> list[Export]:
-        """What other projects share with this one."""
+        """The exports of other projects to this one."""
         return self._imports(project_id, every(self.store, f"project/{project_id}", "import/"))
 
     def _imports(self, project_id: str, own: Iterable[Record]) -> list[Export]:
-        """`own`: the pointers to what is shared with this project and not with all."""
+        """`own`: the pointers to exports for this project, as opposed to those for all projects."""
         targets = [nouns.pointed(each).partition("/") for each in (*own, *every(self.store, "exports", "all/"))]
         found = self.find_many(Export, [keys.export(exporter, name) for exporter, _, name in targets])
         return list({export.id: export for export in found if export and export.is_for(project_id)}.values())
@@ -390,22 +392,23 @@ class Reader:
     def view(
         self, fleet: Fleet, known: Sequence[Instance] = (), *, alone: bool = False, again: Again = has_room
     ) -> FleetView:
-        """A fleet with its live instances. `known` were just read by key and win over the index; `alone`: no others;
-        `again`: which of those in the index are read again by key, because a decision may change them."""
+        """A fleet with its live instances. `known`: instances just read by key, which take precedence over the index;
+        `alone`: only those. `again` selects the instances that are read again by key, because a decision may change
+        them."""
         live = {} if alone else self._listed(fleet, again)
         live.update((instance.id, instance) for instance in known)
         return FleetView(fleet, self.fleet_spec(fleet.id, fleet.spec_num), _live(live.values()))
 
     def _listed(self, fleet: Fleet, again: Again) -> dict[str, Instance]:
-        """The fleet's instances: those in the index, and the newest, which it may not show yet, by the ids that follow
-        from their numbers."""
+        """The fleet's instances: those in the index, and the newest, which the index may not show yet, by the ids
+        derived from their numbers."""
         listed = self.instances(fleet.id)
         shown = {i.id for i in listed}
         young = range(max(0, fleet.next_instance_num - YOUNG), fleet.next_instance_num)
-        hidden = [i for num in young if (i := instance_id(fleet.id, num)) not in shown and not self._gone.peek(i)]
-        wanted = [*(i.id for i in listed if again(i)), *hidden]
-        current = {i.id: i for i in self.find_many(Instance, [keys.instance(i) for i in wanted]) if i}
-        for i in wanted:  # one that isn't there any more was terminated long ago
+        hidden = [i for num in young if (i := instance_id(fleet.id, num)) not in shown and not self._terminated.peek(i)]
+        keys_to_read = [*(i.id for i in listed if again(i)), *hidden]
+        current = {i.id: i for i in self.find_many(Instance, [keys.instance(i) for i in keys_to_read]) if i}
+        for i in keys_to_read:  # an instance without a record was terminated long ago
             if i not in current or current[i].status is InstanceStatus.terminated:
-                self._gone.keep(i, True)
+                self._terminated.put(i, True)
         return {i.id: i for i in listed} | current

@@ -1,9 +1,9 @@
-"""One pass: due → load → decide → lint → commit → hand on the effects. The timer and the wake-up run this same pass.
+"""One pass: due → load → decide → lint → commit → submit the effects. Timers and wake-ups run the same pass.
 
-Rule 1: a pass decides from the store alone; a hint only says where to look first. Rule 2: units are independent, so one
-that fails is recorded, postponed and skipped. Rule 3: whatever was due at the start of a pass isn't due at its end: it
-is decided, postponed to the plan's next wake, or postponed as failed. So a pass always ends, and an idle control plane
-stays idle.
+Rule 1: a pass decides from the store alone; a hint only says which units come first. Rule 2: units are independent, so
+one that fails is recorded, postponed and skipped. Rule 3: a unit that was due at the start of a pass isn't due at its
+end: it is decided, postponed to the plan's next wake, or postponed as failed. So a pass always ends, and an idle
+control plane stays idle.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from chalicelib.engine import postpone
 from chalicelib.engine.commit import Committed, Committer
 from chalicelib.engine.kinds import KINDS, Kinds, Unit
 from chalicelib.engine.load import Loader
-from chalicelib.engine.log_context import about
-from chalicelib.engine.ports import Backends, Catalog, Clock, Effects, News, Wake
-from chalicelib.engine.queueing import ATTEMPTS, Hints, QueueLook, joined
+from chalicelib.engine.log_context import unit_context
+from chalicelib.engine.ports import Backends, Catalog, Clock, Effects, NotifyAgents, Wake
+from chalicelib.engine.queue_pass import ATTEMPTS, Hints, QueuePass, merged
 from chalicelib.engine.read import Reader
 from chalicelib.errors import StorageFull
 from chalicelib.planning.kernel.plan import Plan, Step
@@ -30,14 +30,14 @@ from chalicelib.store.port import SHARDS, Store
 
 log = logging.getLogger(__name__)
 
-TOGETHER = 20  # units that are decided before what follows from it is committed
-LONGEST_PASS = 500  # units; what is left over is woken again, behind what was woken meanwhile
+TOGETHER = 20  # units that are decided before their plans are committed together
+LONGEST_PASS = 500  # units; the remaining ones are woken again, behind those that were woken meanwhile
 DUE_BATCH = 200
 
 
 @dataclass
 class Pass:
-    """What a pass did; the caller logs it, the simulation asserts on it."""
+    """The result of a pass; the caller logs it, the simulation asserts on it."""
 
     units: int = 0
     steps: int = 0
@@ -52,7 +52,7 @@ class Reconciler:
         clock: Clock,
         *,
         wake: Wake,
-        news: News,
+        notify_agents: NotifyAgents,
         effects: Effects,
         catalog: Catalog,
         backends: Backends,
@@ -62,17 +62,17 @@ class Reconciler:
         self.store, self.clock, self.wake, self.kinds = store, clock, wake, kinds
         self.load = load or Loader(Reader(store), catalog, backends)
         self._backends = backends
-        self.committer = Committer(self.load.read, kinds, effects, news)
+        self.committer = Committer(self.load.read, kinds, effects, notify_agents)
         self._failures: dict[str, int] = {}
 
     def run(self, units: Iterable[str] = (), kinds: Sequence[str] | None = None) -> Pass:
-        """Look at the hinted units, then at all that is due, then at what those woke, until nothing is left."""
+        """Process the hinted units, then all due ones, then the units that those woke, until none are left."""
         with self._backends.held():
             return self._pass(units, kinds)
 
     def _pass(self, units: Iterable[str], kinds: Sequence[str] | None) -> Pass:
         done = Pass()
-        todo = dict.fromkeys(units, False)  # unit → is it here because it is due?
+        todo = dict.fromkeys(units, False)  # unit → whether it was found because it is due
         hints = Hints.of(todo)
         self._drain(todo, hints, done)
         for due in self._due(tuple(self.kinds.units) if kinds is None else kinds):
@@ -89,14 +89,14 @@ class Reconciler:
             done.units += len(units)
             woken = self._together(units, done) if len(units) > 1 else []
             for unit, due in units.items():
-                with about(unit):
+                with unit_context(unit):
                     woken += self._look(unit, hints, due, done)
             for unit in woken:
-                if unit not in done.failed:  # once a pass is enough to know
+                if unit not in done.failed:  # one failure a pass is enough
                     todo.setdefault(unit, False)
 
     def _next(self, todo: dict[str, bool]) -> dict[str, bool]:
-        """Takes out the units to look at next: a queue alone, because what it places changes what the others find."""
+        """Takes out the units to process next: a queue alone, because its placements change the other units."""
         first = list(islice(todo, TOGETHER))
         count = next((n for n, unit in enumerate(first) if not self._loads(unit)), len(first))
         return {unit: todo.pop(unit) for unit in first[: max(1, count)]}
@@ -106,8 +106,9 @@ class Reconciler:
         return row is not None and row.load is not None
 
     def _together(self, units: dict[str, bool], done: Pass) -> list[str]:
-        """Decide about all these units, then commit it all at once. Takes out those that this settles; the others, that
-        failed, met another's change or are due with nothing to do, are looked at alone. Returns the units it wakes."""
+        """Decide about all these units, then commit their plans together. Takes out the units that this settles; the
+        others, which failed, conflicted or are due with nothing to do, are processed alone. Returns the units to
+        wake."""
         steps: list[Step] = []
         saves: dict[str, set[Key]] = {}  # by unit
         taken: set[Key] = set()
@@ -120,8 +121,8 @@ class Reconciler:
                     saves[unit] = keys
                     taken |= keys
             committed = self.committer.commit(Plan(tuple(steps)))
-        except Exception as error:  # noqa: BLE001 - whose fault it is shows when each is looked at alone
-            log.info("%d units are looked at one by one, because of %r", len(units), error)
+        except Exception as error:  # noqa: BLE001 - processing each unit alone shows which one caused it
+            log.info("%d units are processed one by one, because of %r", len(units), error)
             return []
         for unit, keys in saves.items():
             if keys.isdisjoint(committed.lost):
@@ -131,7 +132,7 @@ class Reconciler:
         return committed.wake
 
     def _due(self, kinds: Sequence[str]) -> list[str]:
-        """The units that are due, oldest first within a kind; none twice."""
+        """The due units, each once, oldest first within a kind."""
         now = self.clock.now()
         soonest = self.store.next_due()
         if soonest is None or soonest > now:
@@ -141,7 +142,7 @@ class Reconciler:
         return list(dict.fromkeys(due.unit for due in ordered))
 
     def _look(self, unit: str, hints: Hints, due: bool, done: Pass) -> list[str]:
-        """Decide about one unit and commit it. Returns the units that this wakes; never raises for the unit's sake."""
+        """Decide about one unit and commit the plan. Returns the units to wake. A failure of the unit isn't raised."""
         kind, _, unit_id = unit.partition("/")
         row = self.kinds.units.get(kind)
         if row is None:
@@ -154,7 +155,7 @@ class Reconciler:
                 result, next_wake = self._single(unit)
             if due and not result.steps and not result.lost:
                 postpone.put_off(self.store, row, unit, self.clock.now(), next_wake)
-        except StorageFull:  # of which the others would die, too, and no delay can be written
+        except StorageFull:  # the other units would fail as well, and no delay can be written
             raise
         except Exception as error:  # one unit's bug must not stop the others; it is reported, counted and retried
             log.exception("processing %s failed", unit)
@@ -163,7 +164,7 @@ class Reconciler:
         self._failures.pop(unit, None)
         done.steps += result.steps
         done.conflicts += len(result.lost)
-        if result.lost:  # a queue knows new jobs by what woke it
+        if result.lost:  # a queue finds new jobs by the hints that woke it
             self.wake([unit, *(f"run/{run}" for run in hints.runs if row.load is None)])
         return result.wake
 
@@ -173,7 +174,7 @@ class Reconciler:
             plan = self._decided(unit)
             if plan is None:
                 return Committed(), None
-            total, next_wake = joined(total, self.committer.commit(plan)), plan.next_wake
+            total, next_wake = merged(total, self.committer.commit(plan)), plan.next_wake
             if not total.lost:
                 break
         return total, next_wake
@@ -187,9 +188,9 @@ class Reconciler:
         return None if snapshot is None else self.kinds.checked(snapshot, row.decide(snapshot))
 
     def _queue(self, row: Unit, project_id: str, hints: Hints, due: bool) -> tuple[Committed, Micros | None]:
-        look = QueueLook(self.load, self.clock, self.committer, self.kinds, row, project_id, hints)
-        look.over(due)
-        return look.done, look.next_wake
+        queue = QueuePass(self.load, self.clock, self.committer, self.kinds, row, project_id, hints)
+        queue.run(due)
+        return queue.done, queue.next_wake
 
     # --- failures ----------------------------------------------------------------------------------------------------
 

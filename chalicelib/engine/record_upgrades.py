@@ -1,9 +1,9 @@
-"""Records of older versions, brought up to date once, a bounded turn at a time.
+"""Upgrades records of older versions once, in bounded steps.
 
-Passwords and keys that were stored in clear are sealed; what has ended gets the index entry by which it is erased, and
-a deleted project the closing that lists what is left of it. So the erasing itself (`engine/erasing.py`) needs to know
-only today's records. Indexes can't show what lacks an entry, so the whole table is read. The position is stored after
-each turn: a restart continues there, and once all is done a turn reads one record.
+Passwords and keys that were stored in clear are sealed; ended nouns get the index entry by which they are erased, and a
+deleted project gets the closing that lists what is left of it. So the eraser (`engine/erase_unused.py`) needs to know
+only current records. Indexes can't show missing entries, so the whole table is read. The position is stored after each
+step: a restart continues there, and once everything is upgraded a step reads one record.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ from chalicelib.store.port import Change, Check, Put, Record, Store
 from chalicelib.store.seal import Sealer
 
 BATCH = 500  # records a page
-PAGES = 10  # a turn: a million records take a day and a half
-PATIENCE: Micros = 30 * SECOND  # after which a turn begins no other page
+PAGES = 10  # per step: a million records take a day and a half
+PATIENCE: Micros = 30 * SECOND  # after which a step begins no further page
 
 
-class Renewal(Noun):
-    """How far it has got."""
+class UpgradeProgress(Noun):
+    """The progress of the upgrade through the table."""
 
-    form: ClassVar[int] = 2  # one higher whenever there is something new to bring up to date
+    form: ClassVar[int] = 2  # increased whenever there is something new to upgrade
 
-    after: tuple[str, str] | None = None  # the key of the last record that was looked at
+    after: tuple[str, str] | None = None  # the key of the last record that was read
     done: bool = False
 
     def place(self) -> keys.Place:
         return keys.Place(keys.renewal(self.form))
 
 
-class Renewer:
+class RecordUpgrader:
     def __init__(self, store: Store, seal: Sealer, clock: Clock) -> None:
         self._store, self._seal, self._clock = store, seal, clock
 
-    def run(self) -> Renewal:
-        """One turn; where it got to."""
-        at = nouns.find(self._store, Renewal, keys.renewal(Renewal.form)) or Renewal()
+    def run(self) -> UpgradeProgress:
+        """Do one step, and return the progress."""
+        at = nouns.find(self._store, UpgradeProgress, keys.renewal(UpgradeProgress.form)) or UpgradeProgress()
         if at.done:
             return at
-        next_one = self._turn(at)
+        next_one = self._upgrade_pages(at)
         try:
             self._store.commit([nouns.put(next_one)])
         except Conflict:
-            return at  # another turn ran at the same time: repeating it is harmless
+            return at  # another step ran at the same time: repeating it is harmless
         return next_one
 
-    def _turn(self, at: Renewal) -> Renewal:
+    def _upgrade_pages(self, at: UpgradeProgress) -> UpgradeProgress:
         after, until = None if at.after is None else Key(*at.after), self._clock.now() + PATIENCE
         for _ in range(PAGES):
             if self._clock.now() > until:
                 break
             page = self._store.scan(after, limit=BATCH)
             for record in page:
-                self._renew(record)
+                self._upgrade(record)
             if not page:
                 return at.with_(done=True)
             after = page[-1].key
         return at.with_(after=after)
 
-    def _renew(self, record: Record) -> None:
-        """Rewrites records that would be stored differently today. Whatever is written meanwhile is up to date."""
+    def _upgrade(self, record: Record) -> None:
+        """Rewrite a record that would be stored differently today. After a conflict it is up to date already."""
         changes = self._changes(record)
         if changes:
             try:
@@ -111,7 +111,7 @@ class Renewer:
         return self._of_archive(record) if family == "archive" else ()
 
     def _of_project(self, project: Project) -> Sequence[Change]:
-        """A project that was deleted before closings existed gets one, which ends whatever still runs in it."""
+        """A project that was deleted before closings existed gets one, which ends everything that still runs in it."""
         if not project.deleted or self._store.get(keys.closing(project.id)) is not None:
             return ()
         now = self._clock.now()
@@ -119,7 +119,7 @@ class Renewer:
         return (Check(nouns.key_of(project), project.version), nouns.put(closing))
 
     def _of_archive(self, record: Record) -> Sequence[Change]:
-        """Nobody knows when an old one was last used, so it counts from now."""
+        """An old archive has no time of last use, so its retention starts now."""
         archive = nouns.read(Archive, record)
         used_at = archive.used_at or self._clock.now()
         return _moved(record, archive.with_(used_at=used_at))
@@ -140,7 +140,7 @@ class Renewer:
 
 
 def _moved(record: Record, noun: Noun) -> Sequence[Change]:
-    """The noun, where it would stand elsewhere in the indexes today."""
+    """Writes the noun again if its index entries would be different today."""
     change: Put = nouns.put(noun)
     now = change.record
     return () if (now.gsi1, now.gsi2, now.due) == (record.gsi1, record.gsi2, record.due) else (change,)

@@ -17,7 +17,7 @@ from chalicelib.store.listing import all_of
 from chalicelib.store.port import Store
 
 
-def silent(store: Store, clock: Clock) -> list[str]:
+def silent_units(store: Store, clock: Clock) -> list[str]:
     """The units that a silence is news for: the instances, and the runs that have jobs there."""
     now = clock.now()
     listed = (nouns.read(Presence, record) for record in all_of(store, "gsi1", keys.PRESENCES))

@@ -1,9 +1,9 @@
-"""Blobs that nobody needs: uploads whose record was never written, and agent programs that no machine can request.
+"""Deletes unneeded blobs: uploads whose record was never written, and agent programs that no machine can request.
 
 An upload stores its bytes before its record, so a crash in between leaves bytes that no record names. No index shows
-them, so once a day a round goes through the blob store, one page a turn. A stray under an archive's own name is first
-claimed by a record that marks it as erased, and deleted with that record in a later turn: whoever uploads the same
-content meanwhile sees the claim and stores it under another name.
+them, so once a day a round goes through the blob store, one page per step. A stray under an archive's own name is first
+claimed by a record that marks it as erased, and deleted with that record in a later step: a new upload of the same
+content sees the claim and uses another name.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from chalicelib.store.blobs import Blobs
 
 FOLDERS = ("archives/", "code/")
-BATCH = 500  # blobs a turn
-_UPLOAD = re.compile(r"(?:archives|code)/([^/]+)/([0-9a-f]{64})(-[^/]+)?")  # owner, hash, and what makes it unique
+BATCH = 500  # blobs per step
+_UPLOAD = re.compile(r"(?:archives|code)/([^/]+)/([0-9a-f]{64})(-[^/]+)?")  # owner, hash, and a unique suffix
 
 
-class Leftovers:
+class StrayBlobs:
     def __init__(self, store: Store, blobs: Blobs, clock: Clock, projects: Callable[[], Iterable[str]]) -> None:
-        """`projects`: the ids of those that may have machines."""
+        """`projects`: the ids of all projects that may have machines."""
         self._store, self._blobs, self._clock, self._projects = store, blobs, clock, projects
         self._read = Reader(store)
 
     def run(self) -> list[str]:
-        """One turn of the round. Returns the names of the deleted blobs."""
+        """Do one step of the round. Returns the names of the deleted blobs."""
         at, now = nouns.find(self._store, Round, keys.ROUND) or Round(), self._clock.now()
         if now < at.next_at:
             return []
@@ -60,7 +60,7 @@ class Leftovers:
         for (blob, found), archive in zip(uploads, known, strict=True):
             if archive is not None and archive.blob == blob:
                 continue
-            if found[3]:  # nobody ever writes under this name again
+            if found[3]:  # the name is unique, so it is never written again
                 self._blobs.delete(blob)
                 gone.append(blob)
             elif archive is None:
@@ -76,14 +76,14 @@ class Leftovers:
         content = self._blobs.get(NEWEST)
         newest = "" if content is None else hashlib.sha256(content).hexdigest()
         seen = [
-            self._seen(digest, written_at, newest == digest, now)
+            self._record_program(digest, written_at, newest == digest, now)
             for name, written_at in self._blobs.dated(FOLDER)
             if (digest := digest_of(name))
         ]
         return self._programs([program for program in seen if program.digest != newest], now)
 
-    def _seen(self, digest: str, written_at: Micros, newest: bool, now: Micros) -> Program:
-        """The program's record as of today. One that was never seen before may have been the newest until now."""
+    def _record_program(self, digest: str, written_at: Micros, newest: bool, now: Micros) -> Program:
+        """The program's record, updated. A program without a record may have been the newest until now."""
         known = nouns.find(self._store, Program, keys.program(digest))
         program = known or Program(digest=digest, first_at=min(written_at, now), last_at=now)
         if newest:
@@ -114,7 +114,7 @@ class Leftovers:
 
 
 def _next(at: Round, after: str, now: Micros) -> Round:
-    """Where the next turn continues; after the last folder, a day later."""
+    """Where the next step continues; after the last folder, a day later."""
     if after:
         return at.with_(after=after)
     if at.folder + 1 < len(FOLDERS):

@@ -1,8 +1,7 @@
-"""Following the log of events where the server is one process: each webhook and each rule by itself, from its cursor.
+"""Delivers events to webhooks and rules where the server is one process, each subscription from its own cursor.
 
-The store's feed lists the records of events in the order of their commits, so nothing that is committed late is
-missed. The cursor is written after each delivery: whoever is killed between the two delivers that one event again, with
-the same id.
+The store's feed lists the records of events in the order of their commits, so late commits aren't missed. The cursor is
+written after each delivery: after a crash between the two, that event is delivered again with the same id.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Deliver = Callable[[StateChange], None]  # raises a DstackError if it couldn't
 
 
 class NotNow(Refused):
-    """It couldn't be delivered, and whoever it is for asks us not to try again before `wait` is over."""
+    """The event couldn't be delivered, and the receiver asks for a pause of `wait` before the next attempt."""
 
     def __init__(self, message: str, wait: Micros) -> None:
         super().__init__(message)
@@ -39,22 +38,22 @@ class NotNow(Refused):
 
 class EventFollower:
     def __init__(
-        self, name: str, store: Store, feed: Feed, clock: Clock, meant: ChangeFilter, deliver: Deliver
+        self, name: str, store: Store, feed: Feed, clock: Clock, concerns: ChangeFilter, deliver: Deliver
     ) -> None:
         self.name = name
         self._store, self._feed, self._clock = store, feed, clock
-        self._meant, self._deliver = meant, deliver
+        self._concerns, self._deliver = concerns, deliver
         self._documents = Documents(store)
 
     def begin(self) -> None:
-        """A new one starts with what happens from now on; one that was there goes on where it was."""
+        """Start a new subscription with the next event, or continue an existing one at its cursor."""
         one = nouns.find(self._store, Subscription, keys.subscription(self.name))
-        self._keep(
+        self._save(
             Subscription(name=self.name, cursor=self._feed.feed_end()) if one is None else subscriptions.restarted(one)
         )
 
-    def look(self) -> None:
-        """Deliver what there is, until an attempt fails."""
+    def deliver_due(self) -> None:
+        """Deliver the outstanding events, until an attempt fails."""
         one = nouns.find(self._store, Subscription, keys.subscription(self.name))
         if one is None or not subscriptions.due(one, self._clock.now()):
             return
@@ -66,15 +65,15 @@ class EventFollower:
                     return
                 one = subscriptions.passed(one, place)
             if one != before:
-                one = self._keep(one)
+                one = self._save(one)
 
     def _record(self, one: Subscription, record: Record) -> Subscription:
-        """Deliver its events from the one that is next, until an attempt fails. A defect of ours is a failure with
-        pauses and an end, like others, or it would be met again twice a second."""
+        """Deliver the record's remaining events, until an attempt fails. A bug counts as a failure like others, with
+        pauses and a limit; otherwise it would recur twice a second."""
         for event in legible(record)[one.within :]:
             try:
                 change = self._documents.of(event)
-                if not self._meant(change):
+                if not self._concerns(change):
                     one = one.with_(within=one.within + 1)
                     continue
                 self._deliver(change)
@@ -83,20 +82,20 @@ class EventFollower:
             except Exception as error:
                 log.exception("%s: a defect at %s", self.name, record.key)
                 return self._failed(one, record, _defect(error), 0)
-            one = self._keep(subscriptions.delivered(one))
+            one = self._save(subscriptions.delivered(one))
         return one
 
     def _failed(self, one: Subscription, record: Record, error: str, wait: Micros) -> Subscription:
-        one = self._keep(subscriptions.failed(one, self._clock.now(), error, wait))
-        said = "is dead until the server starts again" if one.dead else "is tried again"
+        one = self._save(subscriptions.failed(one, self._clock.now(), error, wait))
+        next_step = "is dead until the server starts again" if one.dead else "is tried again"
         at = f"event {one.within + 1} of {record.key}"
-        log.warning("%s: attempt %d at %s failed and %s: %s", self.name, one.failures, at, said, error)
+        log.warning("%s: attempt %d at %s failed and %s: %s", self.name, one.failures, at, next_step, error)
         return one
 
-    def _keep(self, one: Subscription) -> Subscription:
+    def _save(self, one: Subscription) -> Subscription:
         self._store.commit([nouns.put(one)])
         return one.with_(version=one.version + 1)
 
 
 def _defect(error: Exception) -> str:
-    return f"the server failed at it, which is a defect of its own: {type(error).__name__}"
+    return f"the server failed to deliver it because of a bug: {type(error).__name__}"

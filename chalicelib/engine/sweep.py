@@ -1,9 +1,9 @@
-"""The sweep: compares what providers have with what the store says, both ways.
+"""The sweep: compares the resources at a provider with those in the store, in both directions.
 
 It should never find anything: every purchase is committed before it is made, its resources are recorded one by one, and
 silent machines are checked. We sweep all the same, because a missed machine costs money until somebody reads a bill.
-`planning.machines.orphans` decides; this module lists, commits and acts. An account is swept by itself, where its
-provider's SDK is, so that a slow one delays no other.
+`planning.machines.orphans` decides; this module lists, commits and acts. Each account is swept by itself, where its
+provider's SDK is, so that a slow provider delays no other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chalicelib.domain.owner import is_ours
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume
-from chalicelib.engine.effects.acting import translated
+from chalicelib.engine.effects.context import translated
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.read import owners
 from chalicelib.errors import BackendError, Conflict, Gone, StorageFull
@@ -43,29 +43,29 @@ Listed = Owned | OwnedGroup | OwnedVolume
 
 @dataclass
 class Swept:
-    """What a sweep acted on."""
+    """The results of a sweep."""
 
-    given_back: list[Listed] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)  # instances whose machine is gone, volumes whose disk is
+    released: list[Listed] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)  # ids of instances and volumes whose machine or disk is gone
 
 
 class Sweeper:
     def __init__(self, executor: Executor) -> None:
-        """`executor` concludes that an instance has lost its machine."""
+        """`executor` commits the outcome for an instance that has lost its machine."""
         self._executor, self._here = executor, executor.here
         self._store, self._clock, self._read = self._here.store, self._here.clock, executor.load.read
 
     def run(self, account: Account) -> Swept:
         done = Swept()
         with _apart(f"the sweep of {account.key}"):
-            for finding in list(orphans.decide_sweep(self._look(account))):
+            for finding in list(orphans.decide_sweep(self._view(account))):
                 with _apart(f"what a sweep of {account.key} found"):
                     self._act(account, finding, done)
         return done
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
-    def _look(self, account: Account) -> AccountSweep[Listed]:
+    def _view(self, account: Account) -> AccountSweep[Listed]:
         install_id, began = self._here.install_id, self._clock.now()
         with translated(account.key):
             listed = list(account.backend.list_owned())  # before the owners are read, or new resources would have none
@@ -85,7 +85,7 @@ class Sweeper:
         # An index may show an old instance: it is only a reason to read the instance by key.
         suspects = [keys.instance(each.id) for each in orphans.unlisted(listed, self._instances(account))]
         absent = orphans.unlisted(listed, self._found(Instance, suspects))
-        heard = {each.instance_id: each for each in self._found(Presence, (keys.presence(i.id) for i in absent))}
+        presences = {each.instance_id: each for each in self._found(Presence, (keys.presence(i.id) for i in absent))}
         missed = [keys.volume(each.id) for each in orphans.without_disk(disks, self._volumes(account))]
         projects = self._found(Project, {keys.project(stray.project_id) for stray in strays})
         return AccountSweep(
@@ -94,7 +94,7 @@ class Sweeper:
             began=began,
             now=now,
             strays=strays,
-            absent=[(instance, heard.get(instance.id)) for instance in absent],
+            absent=[(instance, presences.get(instance.id)) for instance in absent],
             diskless=orphans.without_disk(disks, self._found(Volume, missed)),
             projects={project.id: project for project in projects if not project.deleted},
             sightings=[nouns.read(Sighting, r) for r in all_of(self._store, "main", keys.sightings_of(account.key))],
@@ -111,7 +111,7 @@ class Sweeper:
             yield from backend.list_owned_volumes()
 
     def _projects(self, account: Account) -> list[str]:
-        """Those that the account serves."""
+        """The ids of the projects that the account serves."""
         if account.project_id is not None:
             return [account.project_id]
         return [nouns.pointed(record) for record in every(self._store, "projects", "name/")]
@@ -141,7 +141,7 @@ class Sweeper:
             log.info("another sweep of %s was faster", account.key)
             return
         if finding.end is not None:
-            self._give_back(account, finding.end, done)
+            self._release(account, finding.end, done)
         elif finding.gone is not None:
             log.warning("%s doesn't list the %s %s", account.key, finding.gone.kind, finding.gone.name)
             done.lost.append(finding.gone.id)
@@ -150,7 +150,7 @@ class Sweeper:
         for effect in finding.step.effects:
             self._executor.execute(effect)
 
-    def _give_back(self, account: Account, orphan: Listed, done: Swept) -> None:
+    def _release(self, account: Account, orphan: Listed, done: Swept) -> None:
         what = f"{orphan.handle.kind} {orphan.handle.id}"
         log.warning("%s of %s is an orphan: terminating it", what, account.key)
         try:
@@ -161,12 +161,12 @@ class Sweeper:
         except BackendError as error:
             log.warning("%s couldn't be terminated: %s", what, error)
             return
-        done.given_back.append(orphan)
+        done.released.append(orphan)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def _found(self, kind: type[N], wanted: Iterable[keys.Key]) -> list[N]:
-        found = list(wanted)
+    def _found(self, kind: type[N], missing_keys: Iterable[keys.Key]) -> list[N]:
+        found = list(missing_keys)
         return [noun for noun in nouns.find_many(self._store, kind, found) if noun is not None] if found else []
 
 
@@ -182,7 +182,7 @@ def _end(backend: Backend, orphan: Listed) -> None:
 
 @contextmanager
 def _apart(what: str) -> Iterator[None]:
-    """A failure is logged and left to the next sweep; it holds up nothing else that this one found."""
+    """Isolates a failure: it is logged and left to the next sweep, and the other findings are still handled."""
     try:
         yield
     except BackendError as error:

@@ -1,7 +1,7 @@
-"""An SSH login to a host, direct or through a jump host, with which commands are run and files written.
+"""SSH connections to hosts, direct or through a jump host, for running commands and writing files.
 
-A host's key is pinned at first contact. A different key later is refused, showing both fingerprints, because whoever
-holds it would receive the program that we run as root. paramiko is imported with the first connection.
+A host's key is pinned at first contact. A different key later is refused, with both fingerprints, because its holder
+would receive the program that we run as root. paramiko is imported with the first connection.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from chalicelib.hosts.inspection import HostReport
 from chalicelib.hosts.shared_connections import Shared, SharedUse
 
 CONNECT_TIMEOUT = 10.0  # seconds, each for reaching the host, its greeting and the login
-SILENCE = 120.0  # seconds that what we sent may stay unacknowledged: then the other end is gone
-WINDOW = 1024 * 1024  # bytes that the host may send on a channel before we take some
-MOST_WAITING = 16  # calls of a host that nobody takes yet
-MOST_SAID = 1024 * 1024  # bytes that a command may write to each output: ours write a few lines
+SILENCE = 120.0  # seconds that sent bytes may stay unacknowledged before the other end counts as lost
+WINDOW = 1024 * 1024  # bytes that the host may send on a channel before we read some
+MOST_WAITING = 16  # calls from a host that wait for a handler
+MOST_OUTPUT = 1024 * 1024  # bytes that a command may write to each output: ours write a few lines
 _CHUNK = 32 * 1024
-_AFTER = 99  # the exit status of a command that wrote its files, where what came then failed
+_AFTER = 99  # the exit status of a command that wrote its files, but failed in the script that follows
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class HostLogin:
     jump: HostLogin | None = None
 
     def expecting(self, shown: Sequence[str]) -> HostLogin:
-        """This login with the keys that the hosts on the way must show, outermost first."""
+        """This login with the keys that the jump host and the host must show, outermost first."""
         *before, last = shown
         jump = replace(self.jump, pinned=before[0]) if self.jump is not None and before else self.jump
         return replace(self, pinned=last, jump=jump)
@@ -62,7 +62,7 @@ class HostLogin:
 class File:
     path: str
     data: bytes = field(repr=False)
-    mode: int  # nobody can execute it, whatever this says
+    mode: int  # without execute permission, whatever this says
 
 
 @dataclass(frozen=True)
@@ -72,28 +72,26 @@ class Ran:
     err: str
 
     @property
-    def words(self) -> str:
-        """Its last line of output, for people."""
+    def last_line(self) -> str:
+        """Its last line of output, for error messages."""
         lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
         return lines[-1][:300] if lines else f"exit status {self.status}"
 
 
 class HostConnection:
-    """One login. `shown` are the keys of the hosts on the way, outermost first."""
+    """One login. `shown`: the keys that the jump host and the host have shown, outermost first."""
 
     def __init__(
-        self, login: HostLogin, transport: Any, way: Any = None, leave: Callable[[], None] = lambda: None
+        self, login: HostLogin, transport: Any, jump: Any = None, leave: Callable[[], None] = lambda: None
     ) -> None:
-        """`way`: the transport to the jump host, which others may use, too; `leave` says that we no longer do."""
+        """`jump`: the transport to the jump host, which may be shared; `leave` is called when it is no longer used."""
         self.login, self.transport = login, transport
-        self.shown = tuple(_line(each.get_remote_server_key()) for each in (way, transport) if each is not None)
-        self.seen: HostReport | None = (
-            None  # of the host, by whoever used it before: for the next, who needs no other look
-        )
+        self.shown = tuple(_line(each.get_remote_server_key()) for each in (jump, transport) if each is not None)
+        self.report: HostReport | None = None  # an inspection by an earlier user of this connection
         self.port = 0  # on the host's loopback, once `listen` was called
         self._leave, self._lock, self._closed = leave, threading.Lock(), False
         self._take: Callable[[Any], object] | None = None
-        self._calls: list[Any] = []  # that nobody takes yet
+        self._calls: list[Any] = []  # calls that wait for a handler
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
         """Run a shell command to its end. Raises Transient when the connection breaks or it takes longer."""
@@ -112,12 +110,12 @@ class HostConnection:
         except TimeoutError:
             raise Transient(f"{self.login}: a command took longer than {timeout:.0f} s") from None
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise Transient(f"{self.login}: the connection broke ({_words(error)})") from None
+            raise Transient(f"{self.login}: the connection broke ({_message(error)})") from None
 
     @contextlib.contextmanager
     def _ended_after(self, timeout: float) -> Iterator[None]:
-        """Close the connection after so many seconds: paramiko waits for some answers as long as it is open, and a
-        host may send each byte just in time. Raises TimeoutError then."""
+        """Close the connection after so many seconds, and raise TimeoutError: paramiko waits for some responses while
+        the connection is open, and a host may send each byte just in time."""
         import paramiko
 
         late = threading.Event()
@@ -141,27 +139,27 @@ class HostConnection:
             raise TimeoutError
 
     def _all(self, receive: Callable[[int], bytes]) -> str:
-        """One output to its end."""
+        """Read one output to its end."""
         found = bytearray()
         while more := receive(_CHUNK):
             found += more
-            if len(found) > MOST_SAID:
-                raise Transient(f"{self.login}: a command said more than {MOST_SAID >> 20} MiB")
+            if len(found) > MOST_OUTPUT:
+                raise Transient(f"{self.login}: a command wrote more than {MOST_OUTPUT >> 20} MiB")
         return found.decode("utf-8", "replace")
 
     def put(self, *files: File, sudo: str = "", first: str = "", then: str = "", timeout: float = 120.0) -> None:
-        """Write files by one command, each whole or not at all, even if the connection breaks half-way: then the host
-        sees an end, too. `sudo` comes before the command. `first`: a script without which nothing is written; `then`:
-        one that runs once all is. Raises Transient with the last words of what failed."""
+        """Write files by one command, each completely or not at all, even if the connection breaks half-way, which the
+        host sees as an end of input. `sudo`: a prefix of the command. `first`: a script that must succeed before
+        anything is written; `then`: one that runs afterwards. Raises Transient with the last line of output."""
         sent = b"".join(file.data for file in files)
-        all_of_it, start = f"{shlex.quote(files[0].path)}.all.$$", 1
-        drafts = [f"{shlex.quote(file.path)}.$$" for file in files]  # beside their files, to be put in place at once
+        bundle, start = f"{shlex.quote(files[0].path)}.all.$$", 1
+        drafts = [f"{shlex.quote(file.path)}.$$" for file in files]  # in the same folders, for an atomic rename
         script = f"set -e; (\n{first}\n) </dev/null\n" if first else "set -e\n"
-        script += f"umask 077; trap 'rm -f \"$@\"' EXIT; set -- {all_of_it} {' '.join(drafts)}\n"
-        script += f"cat > {all_of_it}\n"
-        script += f'[ "$(sha256sum < {all_of_it})" = "{hashlib.sha256(sent).hexdigest()}  -" ]\n'
+        script += f"umask 077; trap 'rm -f \"$@\"' EXIT; set -- {bundle} {' '.join(drafts)}\n"
+        script += f"cat > {bundle}\n"
+        script += f'[ "$(sha256sum < {bundle})" = "{hashlib.sha256(sent).hexdigest()}  -" ]\n'
         for file, draft in zip(files, drafts, strict=True):
-            rest = f"tail -c +{start} {all_of_it}"
+            rest = f"tail -c +{start} {bundle}"
             part = rest if file is files[-1] else f"{rest} | head -c {len(file.data)}"
             script += f"umask {0o777 ^ file.mode:03o}; {part} > {draft}; mv -f {draft} {shlex.quote(file.path)}\n"
             start += len(file.data)
@@ -169,13 +167,13 @@ class HostConnection:
             script += f"umask 077\n(\n{then}\n) </dev/null || exit {_AFTER}\n"
         ran = self.run(f"{sudo} sh -c {shlex.quote(script)}".strip(), stdin=sent, timeout=timeout)
         if ran.status == _AFTER:
-            raise Transient(f"{self.login}: {ran.words}")
+            raise Transient(f"{self.login}: {ran.last_line}")
         if ran.status:
             named = ", ".join(file.path for file in files)
-            raise Transient(f"{self.login}: {named} couldn't be written ({ran.words})")
+            raise Transient(f"{self.login}: {named} couldn't be written ({ran.last_line})")
 
     def listen(self) -> int:
-        """The port on the host's loopback where calls come from now on. They wait for `calls_go_to`."""
+        """Listen for calls on the host's loopback, and return the port. Calls wait until `calls_go_to` is called."""
         import paramiko
 
         if not self.port:
@@ -187,7 +185,7 @@ class HostConnection:
                 raise Transient(f"{self.login}: no answer to a request for a port on its loopback") from None
             except (paramiko.SSHException, OSError, EOFError) as error:
                 raise Transient(
-                    f"{self.login}: its SSH server gives us no port on its loopback for the agent ({_words(error)}); "
+                    f"{self.login}: its SSH server gives us no port on its loopback for the agent ({_message(error)}); "
                     "to fix it, set `AllowTcpForwarding yes` in /etc/ssh/sshd_config, then: sudo systemctl reload ssh"
                 ) from None
         return self.port
@@ -200,7 +198,7 @@ class HostConnection:
             take(channel)
 
     def _called(self, channel: Any, *_: object) -> None:
-        """On paramiko's own thread. Whoever has an account on the host can call."""
+        """Handle a call, on paramiko's own thread. Every user of the host can make calls."""
         with self._lock:
             take = self._take
             if take is None and len(self._calls) < MOST_WAITING:
@@ -216,14 +214,14 @@ class HostConnection:
             before, self._closed = self._closed, True
         if not before:
             try:
-                with contextlib.suppress(OSError, EOFError):  # the way there is gone, and it with that
+                with contextlib.suppress(OSError, EOFError):  # the connection to the jump host is lost already
                     self.transport.close()
             finally:
                 self._leave()
 
 
 class HostLogins(Protocol):
-    """Whoever opens connections."""
+    """Opens connections to hosts."""
 
     def connect(
         self, login: HostLogin, *, again: bool = False
@@ -231,61 +229,61 @@ class HostLogins(Protocol):
 
 
 class SshLogins:
-    """Opens connections. The only implementation outside the tests.
+    """Opens SSH connections. The only implementation outside the tests.
 
-    Every login costs a host a session. So the steps of a workflow, one right after the other, may use one connection:
-    it is kept for `keep` seconds if its user says that the next step comes. And all hosts behind a jump host share one
-    login there."""
+    Every login costs a host a session. So consecutive steps of a workflow may share one connection: it stays open for
+    `keep_open` seconds if its user announces a next step. All hosts behind a jump host share one login there.
+    """
 
-    def __init__(self, keep: float = 0.0) -> None:
-        self._keep = keep
+    def __init__(self, keep_open: float = 0.0) -> None:
+        self._keep_open = keep_open
         self._heads: Shared[HostLogin, Any] = Shared(_direct)
-        self._kept: dict[HostLogin, HostConnection] = {}
+        self._idle: dict[HostLogin, HostConnection] = {}
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def connect(self, login: HostLogin, *, again: bool = False) -> Iterator[HostConnection]:
-        """Raises Transient if the host can't be reached, Unfit if it refuses us or its key has changed. `again`: the
-        same login follows at once."""
-        connection = self._taken(login) or self._connected(login)
-        well = False
+        """A connection with this login. `again`: the same login will be used again at once. Raises Transient if the
+        host can't be reached, and Unfit if it refuses the login or its key has changed."""
+        connection = self._idle_connection(login) or self._connected(login)
+        succeeded = False
         try:
             yield connection
-            well = True
+            succeeded = True
         finally:
-            if not (well and again and self._put(login, connection)):
+            if not (succeeded and again and self._put(login, connection)):
                 connection.close()
 
-    def _taken(self, login: HostLogin) -> HostConnection | None:
-        """The connection kept for this login, if it still stands and its hosts have shown the right keys."""
+    def _idle_connection(self, login: HostLogin) -> HostConnection | None:
+        """The idle connection with this login, if it is still open and its hosts have shown the right keys."""
         with self._lock:
-            kept = self._kept.pop(login.expecting([""] * 2), None)
-        if kept is None:
+            idle = self._idle.pop(login.expecting([""] * 2), None)
+        if idle is None:
             return None
         pins = [each.pinned for each in (login.jump, login) if each is not None]
-        if kept.transport.is_active() and all(pin in ("", key) for pin, key in zip(pins, kept.shown, strict=True)):
-            return kept
-        kept.close()
+        if idle.transport.is_active() and all(pin in ("", key) for pin, key in zip(pins, idle.shown, strict=True)):
+            return idle
+        idle.close()
         return None
 
     def _put(self, login: HostLogin, connection: HostConnection) -> bool:
-        if not self._keep or not connection.transport.is_active():
+        if not self._keep_open or not connection.transport.is_active():
             return False
         key = login.expecting([""] * 2)
         with self._lock:
-            if key in self._kept:
+            if key in self._idle:
                 return False
-            self._kept[key] = connection
-        timer = threading.Timer(self._keep, self._drop, (key, connection))
+            self._idle[key] = connection
+        timer = threading.Timer(self._keep_open, self._drop, (key, connection))
         timer.daemon = True
         timer.start()
         return True
 
     def _drop(self, key: HostLogin, connection: HostConnection) -> None:
         with self._lock:
-            if self._kept.get(key) is not connection:
-                return  # in use, or kept anew for somebody else
-            del self._kept[key]
+            if self._idle.get(key) is not connection:
+                return  # in use, or replaced by another one
+            del self._idle[key]
         connection.close()
 
     def _connected(self, login: HostLogin) -> HostConnection:
@@ -300,14 +298,14 @@ class SshLogins:
             raise
 
     def _through(self, login: HostLogin, jump: HostLogin) -> tuple[SharedUse[Any], Any]:
-        """If the shared way fails, one of our own says why. Of several who ask one transport at a time, paramiko may
-        tell one what was said to another; and it may be the way that is broken, which takes a while to be noticed."""
+        """A tunnel through the jump host. If the shared login fails, a separate one shows the reason: paramiko may
+        report one user's error to another, and a broken shared connection takes a while to be noticed."""
         try:
-            return self._asked(login, jump)
+            return self._tunnel_through(login, jump)
         except (Transient, Unfit):
-            return self._asked(login, jump, alone=True)
+            return self._tunnel_through(login, jump, alone=True)
 
-    def _asked(self, login: HostLogin, jump: HostLogin, *, alone: bool = False) -> tuple[SharedUse[Any], Any]:
+    def _tunnel_through(self, login: HostLogin, jump: HostLogin, *, alone: bool = False) -> tuple[SharedUse[Any], Any]:
         share = self._heads.take(jump, alone=alone)
         try:
             return share, _tunnel(login, share.it)
@@ -345,9 +343,9 @@ def _opened(login: HostLogin, over: Any) -> Any:
         ) from None
     except (paramiko.SSHException, OSError, EOFError) as error:
         transport.close()
-        # Before its greeting it may be any service, whose words are nobody's here: paramiko would repeat them.
-        words = _words(error) if transport.remote_version else "no SSH server greets there"
-        raise Transient(f"{login}: no SSH connection ({words})") from None
+        # Before its greeting it may be any service, whose output must not be repeated, as paramiko would.
+        reason = _message(error) if transport.remote_version else "no SSH server greets there"
+        raise Transient(f"{login}: no SSH connection ({reason})") from None
     except BaseException:
         transport.close()
         raise
@@ -357,7 +355,7 @@ def _opened(login: HostLogin, over: Any) -> Any:
 def _socket(login: HostLogin) -> socket.socket:
     try:
         made = socket.create_connection((login.hostname, login.port), timeout=CONNECT_TIMEOUT)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # where there is none, the system's own limit ends it, much later
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # elsewhere the system's own limit applies, which is much longer
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SILENCE * 1000))
         return made
     except socket.gaierror:
@@ -365,7 +363,7 @@ def _socket(login: HostLogin) -> socket.socket:
     except TimeoutError:
         raise Transient(f"{login}: no answer within {CONNECT_TIMEOUT:.0f} s") from None
     except OSError as error:
-        raise Transient(f"{login}: {_words(error)}") from None
+        raise Transient(f"{login}: {_message(error)}") from None
 
 
 def _tunnel(login: HostLogin, through: Any) -> Any:
@@ -383,7 +381,7 @@ def _tunnel(login: HostLogin, through: Any) -> Any:
             ) from None
         raise Transient(f"{login}: the jump host can't reach it ({error.text.lower()})") from None
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise Transient(f"{login}: no connection through the jump host ({_words(error)})") from None
+        raise Transient(f"{login}: no connection through the jump host ({_message(error)})") from None
 
 
 def _changed(login: HostLogin, now: str) -> Unfit:
@@ -398,7 +396,7 @@ def _key(text: str) -> Any:
 
     kind = public(text).split()[0]
     if kind == "ssh-rsa":
-        return paramiko.RSAKey(key=loaded(text))  # it would check a file's for being prime
+        return paramiko.RSAKey(key=loaded(text))  # from a file, it would check the primes
     return (paramiko.Ed25519Key if kind == "ssh-ed25519" else paramiko.ECDSAKey)(file_obj=io.StringIO(plain(text)))
 
 
@@ -411,6 +409,6 @@ def _algorithms(pinned: str) -> tuple[str, ...]:
     return ("rsa-sha2-512", "rsa-sha2-256") if name == "ssh-rsa" else (name,)
 
 
-def _words(error: BaseException) -> str:
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or str(error).strip() or type(error).__name__
+def _message(error: BaseException) -> str:
+    text = error.strerror if isinstance(error, OSError) else None
+    return text or str(error).strip() or type(error).__name__

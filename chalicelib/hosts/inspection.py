@@ -1,7 +1,7 @@
-"""Inspects a host before anything is installed: one script for any POSIX shell, and what the host lacks for our agent.
+"""Inspects a host before anything is installed: a script for any POSIX shell, and the list of what the host lacks.
 
-Everything missing is reported at once, each with the command that fixes it. What the machine has (CPUs, memory, GPUs)
-is left to the agent, which measures it itself.
+Everything missing is reported at once, each with the command that fixes it. The machine's resources (CPUs, memory,
+GPUs) are measured later by the agent.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from chalicelib.hosts.reachability import VERSION, asks
+from chalicelib.hosts.reachability import VERSION, probe_command
 
 HOME = "/var/lib/dstack"  # of the agent, on every host
 OWNER = f"{HOME}/owner"  # the installation and the instance that the host belongs to
 LEAVES = f"remove it from its fleet there first; if that is gone: sudo rm {OWNER}"
 LEAST_DISK_MIB = 1024
 MOST_OFF = 300  # seconds between the host's clock and ours
-_MOST = 200  # characters of one value: they are repeated to people, and a host may say anything
+_MOST = 200  # characters of one value: they are shown to users, and a host may send anything
 
-# A host runs hundreds of looks at once when a fleet is added, and most of what one costs it is starting processes. So
-# whatever needs root is one call of sudo, and the shell itself makes a value one line.
+# A machine may run hundreds of inspections at once when a fleet is added, and starting processes is most of their cost.
+# So everything that needs root is one call of sudo, and the shell itself turns each value into one line.
 _SAY = r"""
 breaks=$(printf '\n\r')
 say() {
@@ -34,8 +34,8 @@ _END = "say end yes\n"
 
 
 def _script(as_root: str, else_: str = "", rest: str = "") -> str:
-    """Prints `name=value` lines, each on its own: whatever is missing on a host, the other lines still appear.
-    `else_`: what is asked where nothing can be asked as root."""
+    """A script that prints `name=value` lines. They are independent: if something is missing on a host, the other lines
+    still appear. `else_`: commands to run in place of `as_root` where root isn't available."""
     return f"""{_SAY}
 have() {{ command -v "$1" >/dev/null 2>&1; }}
 uid=$(id -u)
@@ -57,7 +57,7 @@ fi
 
 _OWNER = f"""say owner "$(cat {OWNER} 2>/dev/null)"
 """
-# sshd takes as long for its answer as all else here. So it is asked only where some setting may differ from its own.
+# Querying sshd takes as long as everything else here, so it is done only if some setting may differ from the default.
 _FORWARDING = r"""
 if grep -rhis '^[[:space:]]*\(AllowTcpForwarding\|Include\)[[:space:]]' /etc/ssh | grep -qv '[[:space:]]/etc/ssh/'; then
   sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd)
@@ -70,10 +70,10 @@ _SYSTEMD = r"""
 """
 
 
-def looking(server_url: str = "") -> str:
-    """The script. With a server's URL, the host tries to reach it."""
+def inspection_script(server_url: str = "") -> str:
+    """The inspection script. With a server's URL, the host also tries to reach it."""
     return _script(
-        f"{_OWNER}{_FORWARDING}{asks(server_url)}\n",
+        f"{_OWNER}{_FORWARDING}{probe_command(server_url)}\n",
         VERSION,
         r"""
 set -- $(uname -sm)
@@ -90,10 +90,10 @@ say disk_kib "$(df -Pk /var/lib 2>/dev/null | awk 'NR==2 {print $4}')"
     )
 
 
-# The lines that every later step needs: how to become root, and whose the host is.
+# The lines that every later step needs: how to become root, and who owns the host.
 SHORT = _script(_OWNER)
 
-# What a head node needs to relay the calls of the hosts behind it.
+# An inspection of a head node, for relaying the calls of the hosts behind it.
 RELAYING = _script(
     _OWNER,
     rest=_SYSTEMD
@@ -108,7 +108,7 @@ done
 
 @dataclass(frozen=True)
 class HostReport:
-    """A host as the script found it. An empty value couldn't be determined."""
+    """The result of an inspection. An empty value couldn't be determined."""
 
     sudo: str = ""  # root, yes, password, missing
     kernel: str = ""
@@ -119,14 +119,14 @@ class HostReport:
     systemd: bool = False
     docker_client: bool = False
     docker: bool = False  # the engine answers
-    docker_says: str = ""  # why there is none
+    docker_error: str = ""  # why it doesn't
     disk_mib: int | None = None
     owner: str = ""
     forwarding: str = ""  # what sshd allows: yes, no, local, remote, all
-    seen_at: str = ""  # the address from which the login came: the server's, or the jump host's
-    reaches: bool = False  # the server, if it was to try
+    login_address: str = ""  # the address from which the login came: the server's, or the jump host's
+    reaches: bool = False  # it reaches the server, if that was tried
     proxyd: str = ""  # the path of systemd-socket-proxyd
-    whole: bool = False  # the script came to its end
+    complete: bool = False  # the script ran to its end
 
     @property
     def as_root(self) -> str:
@@ -134,7 +134,7 @@ class HostReport:
         return "" if self.sudo == "root" else "sudo -n"
 
 
-def report(text: str) -> HostReport:
+def parse_report(text: str) -> HostReport:
     lines = re.findall(r"^([a-z_]+)=(.*)$", text, re.MULTILINE)
     found = {name: value.strip()[:_MOST] for name, value in lines}
     return HostReport(
@@ -147,14 +147,14 @@ def report(text: str) -> HostReport:
         systemd=found.get("systemd") == "yes",
         docker_client=found.get("docker_client") == "yes",
         docker=bool(found.get("docker")),
-        docker_says=found.get("docker_says", ""),
+        docker_error=found.get("docker_says", ""),
         disk_mib=None if (kib := _number(found, "disk_kib")) is None else kib >> 10,
         owner=found.get("owner", ""),
         forwarding=found.get("forwarding", ""),
-        seen_at=found.get("seen_at", ""),
+        login_address=found.get("seen_at", ""),
         reaches=found.get("reaches") == "yes",
         proxyd=found.get("proxyd", ""),
-        whole="end" in found,
+        complete="end" in found,
     )
 
 
@@ -173,17 +173,17 @@ class Lack:
 
 
 def lacks(
-    seen: HostReport, user: str, owner: str, held: Lack | None = None, now: int | None = None
+    host: HostReport, user: str, owner: str, held: Lack | None = None, now: int | None = None
 ) -> tuple[Lack, ...]:
-    """Everything that keeps the agent of `owner` (installation/instance) off this host. `held`: what is known here of
-    another instance that has it. `now`: the server's clock, in seconds."""
-    return (*_lacks(seen, user), *taken(seen, owner, held), *_wrong_time(seen, now))
+    """Everything that prevents the agent of `owner` (installation/instance) from running on this host. `held`: details
+    of another instance that has the host. `now`: the server's clock, in seconds."""
+    return (*_lacks(host, user), *owned_by_others(host, owner, held), *_wrong_time(host, now))
 
 
-def taken(seen: HostReport, owner: str, held: Lack | None = None) -> Iterator[Lack]:
-    """That the host is somebody else's."""
-    if seen.owner and seen.owner != owner:
-        installation, _, instance = seen.owner.partition("/")
+def owned_by_others(host: HostReport, owner: str, held: Lack | None = None) -> Iterator[Lack]:
+    """The refusal of a host that belongs to another owner."""
+    if host.owner and host.owner != owner:
+        installation, _, instance = host.owner.partition("/")
         ours = installation == owner.partition("/")[0]
         where = (
             f"instance {instance} of this server" if ours else f"another dstack server (installation {installation})"
@@ -191,49 +191,49 @@ def taken(seen: HostReport, owner: str, held: Lack | None = None) -> Iterator[La
         yield held or Lack(f"it belongs to {where}", LEAVES)
 
 
-def _lacks(seen: HostReport, user: str) -> Iterator[Lack]:
-    if seen.kernel != "Linux":
-        yield Lack(f"it runs {seen.kernel or 'an unknown system'}", "use a Linux host")
-    if seen.arch not in ("x86_64", "amd64", "aarch64", "arm64"):
-        yield Lack(f"its CPU architecture is {seen.arch or 'unknown'}", "use a host with x86-64 or ARM64")
-    yield from basics(seen, user)
-    asked = seen.sudo in ("root", "yes")  # else it wasn't the engine that answered
-    if not seen.docker and (asked or not seen.docker_client):
-        yield _no_docker(seen)
-    if seen.forwarding == "no":
+def _lacks(host: HostReport, user: str) -> Iterator[Lack]:
+    if host.kernel != "Linux":
+        yield Lack(f"it runs {host.kernel or 'an unknown system'}", "use a Linux host")
+    if host.arch not in ("x86_64", "amd64", "aarch64", "arm64"):
+        yield Lack(f"its CPU architecture is {host.arch or 'unknown'}", "use a host with x86-64 or ARM64")
+    yield from basics(host, user)
+    tried = host.sudo in ("root", "yes")  # otherwise the engine couldn't be tried
+    if not host.docker and (tried or not host.docker_client):
+        yield _no_docker(host)
+    if host.forwarding == "no":
         mend = "set `AllowTcpForwarding yes` in /etc/ssh/sshd_config, then: sudo systemctl reload ssh"
         yield Lack("its SSH server forbids forwarding, which attaching to a run needs", mend)
-    if seen.disk_mib is not None and seen.disk_mib < LEAST_DISK_MIB:
-        yield Lack(f"only {seen.disk_mib} MiB are free under /var/lib", "free some space: at least 1 GiB is needed")
+    if host.disk_mib is not None and host.disk_mib < LEAST_DISK_MIB:
+        yield Lack(f"only {host.disk_mib} MiB are free under /var/lib", "free some space: at least 1 GiB is needed")
 
 
-def basics(seen: HostReport, user: str) -> Iterator[Lack]:
-    """What our scripts and units need anywhere."""
-    if seen.sudo == "missing":
+def basics(host: HostReport, user: str) -> Iterator[Lack]:
+    """What the host lacks for any of our scripts and units."""
+    if host.sudo == "missing":
         yield Lack(f"{user} isn't root and there is no sudo", "log in as root, or: apt-get install sudo")
-    elif seen.sudo == "password":
+    elif host.sudo == "password":
         rule = f"echo '{user} ALL=(ALL) NOPASSWD:ALL' | sudo tee /etc/sudoers.d/dstack"
         yield Lack(f"sudo asks {user} for a password", rule)
-    if not seen.systemd:
+    if not host.systemd:
         yield Lack("it wasn't booted with systemd", "use a host with systemd")
-    if _version(seen.python) < (3, 8):
-        has = f"its Python is {seen.python}, but 3.8 or newer is needed" if seen.python else "there is no Python 3"
+    if _version(host.python) < (3, 8):
+        has = f"its Python is {host.python}, but 3.8 or newer is needed" if host.python else "there is no Python 3"
         yield Lack(has, "sudo apt-get install -y python3")
 
 
-def _wrong_time(seen: HostReport, now: int | None) -> Iterator[Lack]:
-    """Logs and metrics carry the host's time."""
-    off = 0 if now is None or seen.clock is None else seen.clock - now
+def _wrong_time(host: HostReport, now: int | None) -> Iterator[Lack]:
+    """The refusal of a host whose clock is wrong: logs and metrics carry its time."""
+    off = 0 if now is None or host.clock is None else host.clock - now
     if abs(off) > MOST_OFF:
         which = "ahead of" if off > 0 else "behind"
-        minutes = round(abs(off) / 60)  # what passed between the two readings isn't the clock's fault
+        minutes = round(abs(off) / 60)  # some time passes between the two readings
         yield Lack(f"its clock is {minutes} minutes {which} the server's", "sudo timedatectl set-ntp true")
 
 
-def _no_docker(seen: HostReport) -> Lack:
-    if not seen.docker_client:
+def _no_docker(host: HostReport) -> Lack:
+    if not host.docker_client:
         return Lack("there is no Docker Engine", "curl -fsSL https://get.docker.com | sudo sh")
-    says = f" ({seen.docker_says})" if seen.docker_says else ""
+    says = f" ({host.docker_error})" if host.docker_error else ""
     return Lack(f"its Docker Engine doesn't answer{says}", "sudo systemctl enable --now docker")
 
 

@@ -1,11 +1,11 @@
-"""What is installed on a host, and how it is removed again. Every script can be repeated, even after one that was cut
-off, and removal works on a host that is only half set up. Scripts read nothing from the connection: if it breaks, half
-of what was sent would look like all of it.
+"""Scripts that install the agent on a host, and remove it again. Every script can be repeated, even after one that was
+interrupted, and removal works on a host that is only half set up. Scripts read nothing from the connection: if it
+broke, truncated input would look complete.
 
 | path | what |
 |---|---|
-| /var/lib/dstack | the agent's folder: its program, its credential, its tasks; `owner` says whose host it is |
-| /etc/systemd/system/dstack-agent.service | the unit that starts it, and starts it again |
+| /var/lib/dstack | the agent's folder: its program, its credential, its tasks; `owner` names the owner of the host |
+| /etc/systemd/system/dstack-agent.service | the unit that starts and restarts it |
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ PROGRAM = f"{HOME}/agent.pyz"
 TOKEN = f"{HOME}/bootstrap"
 
 SERVER = f"{HOME}/server"  # the address that the agent calls, reread when it can't be reached
-VIA = f"{HOME}/via"  # where its head node relays its calls, if it does
+VIA = f"{HOME}/via"  # the address at which its head node relays its calls, if it does
 
-# What `systemctl enable` makes. To have systemd make it costs a host ten times as much.
+# The link that `systemctl enable` makes. Having systemd make it costs a host ten times as much.
 WANTED = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 
-# A reload has systemd run all its generators, which costs a host more than all else here, and a unit that is new needs
-# none. One that an earlier attempt wanted may be known to systemd as it was then; and a systemd that is too old doesn't
-# notice that there is a new one.
+# A reload makes systemd run all its generators, which costs a host more than everything else here, and a new unit
+# doesn't need one. But systemd may have loaded an earlier attempt's unit, and old versions of systemd don't notice a
+# new unit.
 START = f"""
 if [ -L {WANTED} ]; then
   systemctl daemon-reload || exit
@@ -52,12 +52,12 @@ LOG_END = f"journalctl -u {UNIT} -n 5 -o cat --no-pager 2>/dev/null | tail -n 1"
 
 
 def claim(owner: str) -> str:
-    """Claims the host for the owner. If two servers try at once, only one of them creates the link."""
+    """Claims the host for the owner. If two servers try at once, only one of them succeeds in creating the link."""
     return claim_as(shlex.quote(owner))
 
 
 def claim_as(name: str) -> str:
-    """The same for an owner as a word of the shell."""
+    """The same, with the owner as an expression of the shell."""
     return f"""
 set -eu
 umask 077
@@ -71,13 +71,13 @@ rm -f {OWNER}.$$
 
 
 def unit(server_url: str, instance_id: str, *, leaves: bool = False) -> str:
-    """The unit file. Tasks have supervisors of their own, so a restart of the agent must not end them. Without a URL
-    the agent reads it from its folder. Its exit status 4 says that its instance has ended. `leaves`: the agent then
-    clears the host itself."""
+    """The unit file. Tasks have supervisors of their own, so a restart of the agent must not end them. Without a URL,
+    the agent reads it from its folder. Exit status 4 means that its instance has ended. `leaves`: the agent then clears
+    the host itself."""
     command = [
         "/usr/bin/env",
         "python3",
-        *("-I", "-S"),  # nothing of the host's own packages, whose search takes time
+        *("-I", "-S"),  # without the host's own packages, whose search takes time
         PROGRAM,
         *(("--server", server_url) if server_url else ()),
         *("--data", HOME),
@@ -121,7 +121,8 @@ def stop(owner: str) -> str:
 
 
 def clear(owner: str) -> str:
-    """Ends every task and deletes all that the agent and its tasks left. Does nothing on a host that isn't ours."""
+    """Ends every task and deletes everything that the agent and its tasks left. Does nothing on a host that isn't
+    ours."""
     return f"""
 set -eu
 [ -e {HOME} ] || exit 0
@@ -132,7 +133,7 @@ rm -rf {HOME}
 
 
 def evict(owner: str) -> str:
-    """Stops and clears what an owner left that has ended, and nothing of whoever came since."""
+    """Stops and clears what an ended owner left behind, unless the host has another owner by now."""
     return f"""
 [ "$(cat {OWNER} 2>/dev/null)" = {shlex.quote(owner)} ] || exit 0
 ({stop(owner)})
@@ -141,7 +142,8 @@ def evict(owner: str) -> str:
 
 
 def _unless_anothers(owner: str) -> str:
-    """The script looks itself: whatever was seen before, the host may have been cleared and claimed since."""
+    """Ends the script if the host belongs to another owner: it may have been cleared and claimed since the
+    inspection."""
     return f'if [ -e {OWNER} ] && [ "$(cat {OWNER})" != {shlex.quote(owner)} ]; then exit 0; fi'
 
 

@@ -1,4 +1,4 @@
-"""How to log in to a host: read from its fleet's spec, whose keys are unsealed for this and not kept."""
+"""The login to a host, read from its fleet's spec, whose keys are unsealed for this and not cached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a host is: it belongs to one fleet, and a refusal to add it to another names the fleet that has it."""
+"""The ownership of hosts: a host belongs to one fleet, and a refusal to add it to another one names that fleet."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from chalicelib.store.port import Store
 
 
 def ended(store: Store, owner: str, install_id: str) -> bool:
-    """Is that an instance of ours which was forgotten? What it left is in nobody's use."""
+    """Whether `owner` is a terminated instance of this installation, whose remains on the host are unused."""
     installation, _, instance_id = owner.partition("/")
     found = nouns.find(store, Instance, keys.instance(instance_id)) if installation == install_id else None
     return found is not None and found.status is InstanceStatus.terminated
 
 
 def held(store: Store, owner: str, install_id: str, project_id: str, fleet_id: str = "") -> Lack | None:
-    """What holds the host that `owner` (installation/instance) marks, for somebody who wants it for this fleet of this
-    project. None if it isn't ours or nothing is known of it. Of other projects nothing is told but that they exist."""
+    """Why a host that belongs to `owner` (installation/instance) can't join this fleet of this project. None if the
+    owner isn't an instance of this installation, or isn't known. Nothing about other projects is revealed."""
     installation, _, instance_id = owner.partition("/")
     if installation != install_id or not instance_id:
         return None

@@ -1,7 +1,7 @@
-"""What a host's own Python is asked: whether its container engine answers, and whether it reaches the server.
+"""Probes that run in a host's own Python: whether its container engine responds, and whether it reaches the server.
 
-Starting a process is most of what a question costs a host, and an engine's command line starts several. So both are
-asked by one short program. It says what it found as `look` does, a line each.
+Starting a process is most of a probe's cost, and an engine's command line starts several. So one short program does
+both. It prints its results like the inspection script, one line each.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import shlex
 from urllib.parse import urlsplit
 
-ENGINE = "/var/run/docker.sock"  # where the agent asks it, too
+ENGINE = "/var/run/docker.sock"  # the agent uses the same
 
-# `socket` would take as long as Python's own start, and to have a name of plain letters encoded half of that.
+# Importing `socket` would take as long as Python's own start, and encoding a plain name by IDNA half of that.
 _REACH = """
 import _socket, sys
 def connected(host, port):
@@ -44,7 +44,7 @@ def reach(host, port, name, call):
         sys.exit("no HTTP server answers there")
 """
 
-_ASK = f"""
+_PROBE = f"""
 import sys
 print("python=%d.%d" % sys.version_info[:2], flush=True)
 {_REACH}
@@ -68,20 +68,22 @@ if sys.argv[1:]:
 VERSION = """python3 -I -S -c 'import sys; print("python=%d.%d" % sys.version_info[:2])' 2>/dev/null"""
 
 
-def asks(server_url: str = "") -> str:
-    """A command that asks it all, and nothing of the server without a URL."""
-    return shlex.join(["python3", "-I", "-S", "-c", _ASK, *(_call(server_url) if server_url else ())]) + " 2>/dev/null"
+def probe_command(server_url: str = "") -> str:
+    """A command that runs all probes; the one for the server only with a URL."""
+    return (
+        shlex.join(["python3", "-I", "-S", "-c", _PROBE, *(_call(server_url) if server_url else ())]) + " 2>/dev/null"
+    )
 
 
 def reach(server_url: str, relay: str = "") -> str:
-    """Does the server answer from here, by the way that the agent takes? Any HTTP response will do, and the end of the
-    error output says why there is none. `relay`: where a head node passes calls on."""
+    """A command that succeeds if the server responds over the route that the agent uses. Any HTTP response will do; the
+    end of the error output says why there is none. `relay`: the address at which a head node relays calls."""
     program = f"{_REACH}reach(*sys.argv[1:])"
     return "exec " + shlex.join(["python3", "-I", "-S", "-c", program, *_call(server_url, relay)])
 
 
 def _call(server_url: str, relay: str = "") -> tuple[str, str, str, str]:
-    """Host and port to connect to, the name in the server's certificate, and what to say."""
+    """Host and port to connect to, the name in the server's certificate, and the request to send."""
     url = urlsplit(server_url)
     port = url.port or (443 if url.scheme == "https" else 80)
     host, _, via = relay.rpartition(":") if relay else (url.hostname or "", "", str(port))

@@ -1,7 +1,7 @@
-"""Connections that several share: opened by the first that asks, closed by the last that leaves.
+"""Shared connections: opened by their first user, closed by their last.
 
-All hosts behind one head node are reached through one login there. One for each would cost the head node and us more
-than all that is sent over it, and an SSH server refuses logins if many come at once (`MaxStartups`).
+All hosts behind one head node are reached through one login there. A login for each would cost the head node and us
+more than all the data sent over it, and SSH servers refuse logins if many come at once (`MaxStartups`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Closable)
 
 
 class SharedUse(Generic[T]):
-    """What one call of `take` gives; one call of `leave` gives it back."""
+    """A use of a shared connection: returned by `take`, ended by `leave`."""
 
     def __init__(self, opened: Callable[[], T]) -> None:
         self._opened, self._made, self.users = opened, Future[T](), 0
@@ -35,7 +35,7 @@ class SharedUse(Generic[T]):
             raise
 
     def wait(self) -> None:
-        """Until it is open. Raises what kept it from that."""
+        """Wait until it is open. Raises the error if that fails."""
         self._made.result()
 
     @property
@@ -57,8 +57,8 @@ class Shared(Generic[K, T]):
         self._shares: dict[K, SharedUse[T]] = {}
 
     def take(self, key: K, *, alone: bool = False) -> SharedUse[T]:
-        """A share of the connection, which is opened now if there is none. All who wait for it hear what went wrong.
-        `alone`: of one that nobody else gets."""
+        """Use the connection, which is opened now if there is none. An error is raised to all who wait for it. `alone`:
+        use a new connection that isn't shared."""
         with self._lock:
             share = self._shares.get(key)
             opens = alone or share is None or share.broken

@@ -1,7 +1,7 @@
-"""An authority that certifies hosts over ACME (RFC 8555), such as Let's Encrypt. The library `acme` speaks it.
+"""A certificate authority that speaks ACME (RFC 8555), such as Let's Encrypt, through the library `acme`.
 
-Each call is one step that first asks how far the order has come, so it may be repeated. Failures are translated into
-what they mean: not reached, wait, or refused.
+Each call is one step that first fetches the order's state, so it may be repeated. Failures are translated into errors
+that say whether to try again, to wait, or to give up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.instants import SECOND, retry_after
-from chalicelib.engine.authority import OrderState, Placed, Registered, Signed, Unregistered
+from chalicelib.engine.certificate_authority import (
+    AuthorityAccount,
+    OrderState,
+    PlacedOrder,
+    SignedCertificate,
+    Unregistered,
+)
 from chalicelib.errors import Gone, InvalidCredentials, Throttled, Transient, Unfit
 
 if TYPE_CHECKING:
@@ -29,8 +35,8 @@ _NO_ACCOUNT = frozenset({"externalAccountRequired", "badPublicKey", "badSignatur
 @dataclass(frozen=True)
 class Acme:
     directory: str
-    ca: str = field(default="", repr=False)  # PEM: whom to trust about the authority, besides those whom all trust
-    kid: str = ""  # with the key: of an account that the authority knows already (RFC 8555, 7.3.4)
+    ca: str = field(default="", repr=False)  # PEM certificates to trust for the authority, besides the public ones
+    kid: str = ""  # with `hmac_key`: binds to an existing account at the authority (RFC 8555, 7.3.4)
     hmac_key: str = field(default="", repr=False)
 
     def new_key(self) -> str:
@@ -44,7 +50,7 @@ class Acme:
     def register(self, key: str) -> str:
         from acme import errors, messages
 
-        with self._client(Registered(key)) as client:
+        with self._client(AuthorityAccount(key)) as client:
             bound = None
             if self.kid:
                 bound = messages.ExternalAccountBinding.from_data(
@@ -56,19 +62,19 @@ class Acme:
             except errors.ConflictError as there:
                 return str(there.location)
 
-    def order(self, account: Registered, host: str, key: str) -> Placed:
+    def order(self, account: AuthorityAccount, host: str, key: str) -> PlacedOrder:
         from acme import messages
 
         with self._client(account) as client:
-            made = client.new_order(_request(key, host))
-            (authorization,) = made.authorizations
+            placed = client.new_order(_request(key, host))
+            (authorization,) = placed.authorizations
             if authorization.body.status == messages.STATUS_VALID:
-                return Placed(made.uri)
+                return PlacedOrder(placed.uri)
             found = _http(authorization.body)
             answer = found.chall.validation(client.net.key)
-            return Placed(made.uri, found.uri, found.chall.encode("token"), answer)
+            return PlacedOrder(placed.uri, found.uri, found.chall.encode("token"), answer)
 
-    def answer(self, account: Registered, order: str) -> OrderState:
+    def answer(self, account: AuthorityAccount, order: str) -> OrderState:
         from acme import messages
 
         with self._client(account) as client:
@@ -77,29 +83,29 @@ class Acme:
                 found = _http(self._authorization(client, body))
                 if found.status == messages.STATUS_PENDING:
                     client.answer_challenge(found, found.chall.response(client.net.key))
-            return self._seen(client, body)
+            return self._state_of(client, body)
 
-    def look(self, account: Registered, order: str) -> OrderState:
+    def check(self, account: AuthorityAccount, order: str) -> OrderState:
         with self._client(account) as client:
-            return self._seen(client, self._order(client, order))
+            return self._state_of(client, self._order(client, order))
 
-    def collect(self, account: Registered, order: str, host: str, key: str) -> OrderState | Signed:
+    def collect(self, account: AuthorityAccount, order: str, host: str, key: str) -> OrderState | SignedCertificate:
         from acme import messages
 
         with self._client(account) as client:
             body = self._order(client, order)
             if body.status == messages.STATUS_READY:
                 csr = _request(key, host)
-                made = client.begin_finalization(messages.OrderResource(body=body, uri=order, csr_pem=csr))
-                return self._seen(client, made.body)
+                placed = client.begin_finalization(messages.OrderResource(body=body, uri=order, csr_pem=csr))
+                return self._state_of(client, placed.body)
             if body.status != messages.STATUS_VALID:
-                return self._seen(client, body)
+                return self._state_of(client, body)
             return _signed(self._post(client, body.certificate).text, key, host)
 
-    # --- how it is said ----------------------------------------------------------------------------------------------
+    # --- the protocol ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _client(self, account: Registered) -> Iterator[ClientV2]:
+    def _client(self, account: AuthorityAccount) -> Iterator[ClientV2]:
         import josepy
         import requests
         from acme import errors, messages
@@ -112,35 +118,35 @@ class Acme:
             net.account = messages.RegistrationResource(uri=account.url, body=messages.Registration())
         if self.ca:
             net.session.mount("https://", _trusting(self.ca))
-        answers: list[Any] = []
-        net.session.hooks["response"].append(lambda response, **_: answers.append(response))
+        responses: list[Any] = []
+        net.session.hooks["response"].append(lambda response, **_: responses.append(response))
         try:
             yield ClientV2(ClientV2.get_directory(self.directory, net), net)
         except messages.Error as error:
-            raise self._meant(error, answers[-1]) from error
+            raise self._translated(error, responses[-1]) from error
         except (requests.RequestException, errors.Error, josepy.errors.Error, KeyError, ValueError) as error:
-            said = str(error)[:300] or type(error).__name__
-            if answers and answers[-1].status_code == 404:
-                raise Gone(f"The certificate authority {self.directory} doesn't know {answers[-1].url}.") from error
+            text = str(error)[:300] or type(error).__name__
+            if responses and responses[-1].status_code == 404:
+                raise Gone(f"The certificate authority {self.directory} doesn't know {responses[-1].url}.") from error
             raise Transient(
-                f"The certificate authority {self.directory} doesn't answer as it should: {said}."
+                f"The certificate authority {self.directory} doesn't answer as it should: {text}."
             ) from error
         finally:
             net.session.close()
 
-    def _meant(self, error: Any, answer: Any) -> Exception:
-        said = f"The certificate authority {self.directory} refuses: {_said(error)}"
+    def _translated(self, error: Any, answer: Any) -> Exception:
+        text = f"The certificate authority {self.directory} refuses: {_text_of(error)}"
         if error.code == "rateLimited":
-            return Throttled(said, retry_after=_asked(answer.headers) or WAIT)
+            return Throttled(text, retry_after=_retry_after(answer.headers) or WAIT)
         if error.code in ("serverInternal", "badNonce"):
-            return Transient(said)
+            return Transient(text)
         if error.code == "accountDoesNotExist":
-            return Unregistered(said)
+            return Unregistered(text)
         if error.code in _NO_ACCOUNT or (error.code == "unauthorized" and not self.kid):
-            return InvalidCredentials(f"{said} Set DSTACK_ACME_EAB_KID and DSTACK_ACME_EAB_HMAC_KEY if it wants them.")
+            return InvalidCredentials(f"{text} Set DSTACK_ACME_EAB_KID and DSTACK_ACME_EAB_HMAC_KEY if it wants them.")
         if answer.status_code == 404:
-            return Gone(said)
-        return Unfit(said)
+            return Gone(text)
+        return Unfit(text)
 
     def _post(self, client: ClientV2, url: str) -> Any:
         return client.net.post(url, None, new_nonce_url=client.directory["newNonce"])
@@ -156,18 +162,20 @@ class Acme:
         (url,) = order.authorizations
         return messages.Authorization.from_json(self._post(client, url).json())
 
-    def _seen(self, client: ClientV2, order: Any) -> OrderState:
+    def _state_of(self, client: ClientV2, order: Any) -> OrderState:
         from acme import messages
 
         if order.status != messages.STATUS_INVALID:
             return OrderState(order.status.name)
         challenges = self._authorization(client, order).challenges
         errors = [order.error, *(each.error for each in challenges)]
-        return OrderState(order.status.name, next((_said(each) for each in reversed(errors) if each is not None), ""))
+        return OrderState(
+            order.status.name, next((_text_of(each) for each in reversed(errors) if each is not None), "")
+        )
 
 
 def _http(authorization: Any) -> Any:
-    """Its challenge that a file at the host answers."""
+    """The challenge that is answered by a file at the host."""
     from acme import challenges
 
     found = next((each for each in authorization.challenges if isinstance(each.chall, challenges.HTTP01)), None)
@@ -183,7 +191,7 @@ def _request(key: str, host: str) -> bytes:
     return csr
 
 
-def _signed(chain: str, key: str, host: str) -> Signed:
+def _signed(chain: str, key: str, host: str) -> SignedCertificate:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -193,16 +201,16 @@ def _signed(chain: str, key: str, host: str) -> Signed:
     if own.public_key() != load_pem_private_key(key.encode(), None).public_key():
         raise Gone(f"The certificate authority's certificate for {host} is for another key than the one that was sent.")
     since, until = (round(at.timestamp()) * SECOND for at in (own.not_valid_before_utc, own.not_valid_after_utc))
-    return Signed(chain, since, until)
+    return SignedCertificate(chain, since, until)
 
 
-def _said(error: Any) -> str:
+def _text_of(error: Any) -> str:
     text = str(error.detail or error.title or error.typ).strip()
     return text if text.endswith(".") else text + "."
 
 
-def _asked(headers: Any) -> float:
-    """The seconds in a `Retry-After`; 0: there is none that can be read."""
+def _retry_after(headers: Any) -> float:
+    """The seconds in a `Retry-After` header; 0 if there is no readable one."""
     return retry_after(headers.get("Retry-After", ""), round(time.time() * SECOND)) / SECOND
 
 

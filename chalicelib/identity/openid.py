@@ -1,8 +1,8 @@
 """An OpenID Connect provider. Authlib speaks OAuth and checks the claims; joserfc checks the signatures.
 
-What is used of the standards: discovery; the authorisation code with PKCE (RFC 7636) and a nonce; the device code (RFC
-8628); the provider's user info, because many leave names and groups out of their ID tokens. What the provider publishes
-is kept for an hour, and its keys are fetched again when it signs with an unknown one.
+These parts of the standards are used: discovery; the authorisation code with PKCE (RFC 7636) and a nonce; the device
+code (RFC 8628); the provider's user info, because many leave names and groups out of their ID tokens. The published
+configuration is cached for an hour, and the keys are fetched again when a token is signed with an unknown one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TIMEOUT = 10.0  # seconds for each call
-KEPT = 3600.0  # seconds that what a provider publishes is kept
-LEEWAY = 60  # seconds that its clock may be off
+CACHE_SECONDS = 3600.0  # for the configuration that a provider publishes
+LEEWAY = 60  # seconds that the provider's clock may be off
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _SIGNATURES = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
 _WAITING = ("authorization_pending", "slow_down")
@@ -38,7 +38,7 @@ class OpenId:
         self._published: tuple[float, Mapping[str, Any]] | None = None
         self._keys: Any = None
 
-    # --- what clients ask for ----------------------------------------------------------------------------------------
+    # --- signing on --------------------------------------------------------------------------------------------------
 
     def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
         with self._clear(), self._session(redirect_uri=redirect, code_challenge_method="S256") as session:
@@ -55,16 +55,16 @@ class OpenId:
     def device(self) -> DeviceCode:
         with self._clear(), self._session() as session:
             endpoint = self._endpoint("device_authorization_endpoint", "codes typed elsewhere")
-            asked = {"client_id": self.rules.client_id, "scope": " ".join(self.rules.scopes)}
-            answer = session.post(endpoint, data=asked, withhold_token=True, timeout=TIMEOUT)
-            said = self._json(answer)
+            fields = {"client_id": self.rules.client_id, "scope": " ".join(self.rules.scopes)}
+            answer = session.post(endpoint, data=fields, withhold_token=True, timeout=TIMEOUT)
+            body = self._json(answer)
             return DeviceCode(
-                device_code=str(said["device_code"]),
-                user_code=str(said["user_code"]),
-                address=str(said["verification_uri"]),
-                filled_address=str(said.get("verification_uri_complete") or ""),
-                interval=int(said.get("interval", 5)),
-                expires_in=int(said["expires_in"]),
+                device_code=str(body["device_code"]),
+                user_code=str(body["user_code"]),
+                address=str(body["verification_uri"]),
+                filled_address=str(body.get("verification_uri_complete") or ""),
+                interval=int(body.get("interval", 5)),
+                expires_in=int(body["expires_in"]),
             )
 
     def device_account(self, device_code: str) -> Mapping[str, Any] | None:
@@ -80,7 +80,7 @@ class OpenId:
                 raise
             return self._account(session, token, None)
 
-    # --- how it is checked -------------------------------------------------------------------------------------------
+    # --- checking an account -----------------------------------------------------------------------------------------
 
     def _account(self, session: Any, token: Mapping[str, Any], nonce: str | None) -> Mapping[str, Any]:
         if "id_token" not in token:
@@ -89,10 +89,10 @@ class OpenId:
         endpoint = self._discovered().get("userinfo_endpoint")
         if not endpoint:
             return claims
-        said = self._json(session.get(endpoint, timeout=TIMEOUT))
-        if said.get("sub") != claims["sub"]:
+        body = self._json(session.get(endpoint, timeout=TIMEOUT))
+        if body.get("sub") != claims["sub"]:
             raise Refused(f"The provider {self.rules.name} describes another account than the one that signed on.")
-        return together(claims, said)
+        return together(claims, body)
 
     def _checked(self, id_token: str, access_token: str, nonce: str | None) -> Mapping[str, Any]:
         from authlib.oidc.core import CodeIDToken
@@ -104,13 +104,13 @@ class OpenId:
         try:
             token = jwt.decode(id_token, self._key_set(), algorithms=algorithms)
         except (InvalidKeyIdError, ValueError):  # it signs with a new key
-            token = jwt.decode(id_token, self._key_set(anew=True), algorithms=algorithms)
-        wanted = {
+            token = jwt.decode(id_token, self._key_set(refresh=True), algorithms=algorithms)
+        expected = {
             "iss": {"essential": True, "value": self._discovered()["issuer"]},
             "aud": {"essential": True, "value": self.rules.client_id},
         }
         params = {"client_id": self.rules.client_id, "access_token": access_token, "nonce": nonce}
-        claims = CodeIDToken(token.claims, token.header, wanted, params)
+        claims = CodeIDToken(token.claims, token.header, expected, params)
         try:
             claims.validate(now=int(self._now()), leeway=LEEWAY)
         except ClaimError as error:
@@ -119,7 +119,7 @@ class OpenId:
             raise self._untrusted(f"its `{name}` {has}") from error
         return dict(claims)
 
-    # --- what it publishes -------------------------------------------------------------------------------------------
+    # --- the provider's configuration --------------------------------------------------------------------------------
 
     def _endpoint(self, name: str, what: str) -> str:
         found = self._discovered().get(name)
@@ -129,7 +129,7 @@ class OpenId:
 
     def _discovered(self) -> Mapping[str, Any]:
         with self._lock:
-            if self._published is None or self._published[0] + KEPT < self._now():
+            if self._published is None or self._published[0] + CACHE_SECONDS < self._now():
                 found = self._fetched(f"{self.rules.issuer.rstrip('/')}/.well-known/openid-configuration")
                 if str(found.get("issuer", "")).rstrip("/") != self.rules.issuer.rstrip("/"):
                     raise Refused(
@@ -139,12 +139,12 @@ class OpenId:
                 self._published, self._keys = (self._now(), found), None
             return self._published[1]
 
-    def _key_set(self, *, anew: bool = False) -> Any:
+    def _key_set(self, *, refresh: bool = False) -> Any:
         from joserfc.jwk import KeySet
 
         address = str(self._discovered()["jwks_uri"])
         with self._lock:
-            if self._keys is None or anew:
+            if self._keys is None or refresh:
                 self._keys = KeySet.import_key_set(self._fetched(address))
             return self._keys
 
@@ -158,9 +158,9 @@ class OpenId:
         if answer.headers.get("Content-Type", "").partition(";")[0].endswith("json"):
             found = answer.json()
         if not answer.ok or not isinstance(found, dict):
-            said = _said(found) if isinstance(found, dict) else ""
+            body = _text_of(found) if isinstance(found, dict) else ""
             kind = answer.headers.get("Content-Type") or "nothing"
-            what = said or (answer.reason if not answer.ok else f"with {kind[:60]} in place of JSON")
+            what = body or (answer.reason if not answer.ok else f"with {kind[:60]} in place of JSON")
             raise Refused(f"The provider {self.rules.name} answered {answer.status_code} {what} to {answer.url}.")
         return found
 
@@ -180,7 +180,7 @@ class OpenId:
 
     @contextmanager
     def _clear(self) -> Iterator[None]:
-        """Errors of libraries as sentences. None of them shows a token."""
+        """Translates the libraries' errors into readable ones. None of them contains a token."""
         import requests
         from authlib.integrations.base_client.errors import OAuthError
         from joserfc.errors import JoseError
@@ -192,8 +192,8 @@ class OpenId:
             kind = type(error).__name__
             raise Refused(f"The provider {name} can't be reached ({kind}).", hint="Try again later.") from error
         except OAuthError as error:
-            said = _said({"error": error.error, "error_description": error.description})
-            raise Refused(f"The provider {name} didn't let you sign on: {said}.", hint="Begin again.") from error
+            body = _text_of({"error": error.error, "error_description": error.description})
+            raise Refused(f"The provider {name} didn't let you sign on: {body}.", hint="Begin again.") from error
         except (JoseError, KeyError, ValueError) as error:
             raise self._untrusted(f"{type(error).__name__}: {error}") from error
 
@@ -204,11 +204,11 @@ class OpenId:
         )
 
 
-def _said(error: Mapping[str, Any]) -> str:
-    """A provider's error (RFC 6749): its code, by which it is found in documentation, and its own words, if any."""
+def _text_of(error: Mapping[str, Any]) -> str:
+    """A provider's error (RFC 6749): its code, for looking it up, and its description, if any."""
     return ": ".join(str(error[name])[:500] for name in ("error", "error_description") if error.get(name))
 
 
 def providers_of_accounts(rules: Iterable[SignOnProvider], clock: Clock) -> dict[str, SignsOn]:
-    """Those of an installation, by name."""
+    """An installation's sign-on providers, by name."""
     return {each.name: OpenId(each, now=lambda: clock.now() / SECOND) for each in rules}

@@ -103,7 +103,7 @@ class StoredAccounts:
             if not outer:
                 self._held.accounts = None
 
-    def look_again(self, *accounts: str) -> None:
+    def invalidate(self, *accounts: str) -> None:
         with self._lock:
             self._looked_at = None
         self._held.accounts = None

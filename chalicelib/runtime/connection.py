@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from chalicelib.runtime.connection_admission import Seats
 from chalicelib.serving.headers import MOST, MOST_LINES, one
-from chalicelib.serving.turns import PacedReader
+from chalicelib.serving.paced_reading import PacedReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import STATUS
 from chalicelib.domain.services import SERVER, Traffic
 from chalicelib.domain.serving import CallerVerdict, Served
-from chalicelib.runtime.relays import ReplicaRelays
+from chalicelib.runtime.replica_relays import ReplicaRelays
 from chalicelib.serving.door import Door, DoorSettings
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
@@ -59,7 +59,7 @@ def door_of(
         stored.report,
         now,
         settings=settings,
-        way=relays.way,
+        socket_path=relays.socket_path,
         connected=relays.connected,
         gone=relays.forget,
     )

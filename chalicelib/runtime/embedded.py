@@ -17,7 +17,7 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
-from chalicelib.engine.counters import Figures
+from chalicelib.engine.counters import Counters
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import StorageFull
 from chalicelib.runtime.asgi import Polls
@@ -25,14 +25,16 @@ from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.connection_admission import doors_share, most_connections
 from chalicelib.runtime.data_folder import kept_secret, templates_in
 from chalicelib.runtime.doors import GatewayNews, door_of, tell
-from chalicelib.runtime.left_running import left_running
-from chalicelib.runtime.loop import EffectPools, ReconcileLoop, Ticker
+from chalicelib.runtime.effect_pools import EffectPools
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.provider_threads import ProviderThreads
-from chalicelib.runtime.relays import ReplicaRelays
+from chalicelib.runtime.reconcile_loop import ReconcileLoop
+from chalicelib.runtime.replica_relays import ReplicaRelays
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
+from chalicelib.runtime.shutdown_message import shutdown_lines
 from chalicelib.runtime.streams import MOST, StreamBroker
+from chalicelib.runtime.ticker import Ticker
 from chalicelib.serving.door import DoorSettings
 from chalicelib.usecases.pace import EMBEDDED
 from chalicelib.usecases.services.traffic import opened
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
     from chalicelib.backends.accounts import Account
     from chalicelib.backends.simulated.cloud import FakeCloud
-    from chalicelib.engine.erasing import Erased
+    from chalicelib.engine.erase_unused import Erased
     from chalicelib.hosts.tunnels import Tunnels
     from chalicelib.store.port import Change
 
@@ -52,7 +54,7 @@ PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
 ERASE_EVERY = 600.0  # seconds between turns of erasing what nobody uses any more
 REFRESH_EVERY = 600.0  # seconds between refreshes of offers, if they hold so long: each costs a call, and no money
-LOGIN_KEPT = 10.0  # seconds that a login to a host waits for the next step there
+LOGIN_IDLE = 10.0  # seconds that a login to a host waits for the next step there
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; a slow one's come later
 RENEW_EVERY = 0.5  # seconds between writes of agents' promises: less than the room that those have
 ASK_AGAIN = 5.0  # seconds until a backend that couldn't answer, and never has, is asked again
@@ -73,23 +75,23 @@ class EmbeddedRoot(Root):
         from chalicelib.identity.openid import providers_of_accounts
         from chalicelib.runtime.accounts import StoredAccounts, providers
         from chalicelib.runtime.subscribers import Subscribers
+        from chalicelib.store.announcing_store import AnnouncingStore
         from chalicelib.store.blobs import FileBlobs
+        from chalicelib.store.deferred_writes import DeferredWrites
         from chalicelib.store.disk import used
         from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
         from chalicelib.store.sqlite import SqliteStore
-        from chalicelib.store.write_announcements import HeardStore
-        from chalicelib.store.write_batches import Gathered
         from chalicelib.usecases.agents.downloads import publish
         from chalicelib.usecases.operator.server_config import sealing_keys
 
         folder, self._database = settings.data_dir, SqliteStore(settings.data_dir / "plane.db")
         clock = clock or SystemClock(after=self._database.newest_event())
-        store = HeardStore(HistoryStore(self._database, settings.retention), self._heard)
+        store = AnnouncingStore(HistoryStore(self._database, settings.retention), self._heard)
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
         publish(blobs, program.read_bytes())
-        self.polls, self.figures = Polls(), Figures()
+        self.polls, self.counters = Polls(), Counters()
         self.effects, self.accounts = EffectPools(), ProviderThreads(lambda: self)
         self.gateway_news = GatewayNews(self.polls.ring)
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # a stream takes up to four
@@ -99,7 +101,7 @@ class EmbeddedRoot(Root):
         self.loop = ReconcileLoop(clock, store.next_due)
         seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
         known, clouds = providers(settings.catalog_file), self._clouds(settings, server_url, program)
-        self.renewals, self.refreshes = Gathered(store), Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
+        self.renewals, self.refreshes = DeferredWrites(store), Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
         super().__init__(
             Ports(
                 store=store,
@@ -111,14 +113,14 @@ class EmbeddedRoot(Root):
                 wake=self.loop.wake,
                 effects=self.effects,
                 account_work=self.accounts,
-                news=self.polls.ring,
+                notify_agents=self.polls.ring,
                 pace=EMBEDDED,
                 server_url=server_url,
                 clock=clock,
                 random_id=random_id,
                 random_token=random_token,
                 measure=partial(used, folder),
-                logins=SshLogins(keep=LOGIN_KEPT),
+                logins=SshLogins(keep_open=LOGIN_IDLE),
                 tunnels=self.tunnels,
                 limits=settings.limits,
                 images=settings.images,
@@ -127,7 +129,7 @@ class EmbeddedRoot(Root):
                 retention=settings.retention,
                 streams=self.streams,
                 rights=self._rights_changed,
-                figures=self.figures,
+                counters=self.counters,
                 renew=self.renewals.add,
                 templates=partial(templates_in, folder / "templates"),
                 authority=settings.authority.made(),
@@ -162,7 +164,7 @@ class EmbeddedRoot(Root):
             self.refreshes.wait_first(FIRST_OFFERS)  # or the first plans would have no offers
         services = opened(self.plane, SERVER)  # before a pass decides with what the last process had under way
         self.effects.start(self.executor.execute)
-        self.loop.start(self.figures.passes(self.reconciler.run))
+        self.loop.start(self.counters.passes(self.reconciler.run))
         self.door.changed(services, refresh=services)
         self.gateway_news.begin(self.plane)
         self.erasures.start()
@@ -179,7 +181,7 @@ class EmbeddedRoot(Root):
 
     def tunnel_wanted(self) -> None:
         if self._tunnels is not None:
-            self._tunnels.look()
+            self._tunnels.wake()
 
     def keep_catalog(self) -> None:
         """One turn: a refresh of what is due, or, at first and after a change, of all; and soon another of those for
@@ -210,7 +212,7 @@ class EmbeddedRoot(Root):
 
     def _rights_changed(self) -> None:
         self.door.rights_changed()
-        self.streams.look()
+        self.streams.check_rights()
         self.polls.ring_all()
 
     def _renew_all(self) -> None:
@@ -232,7 +234,7 @@ class EmbeddedRoot(Root):
         self.loop.stop()
         self.effects.stop()
         ended = self._cloud.switch_off() if self._cloud is not None else 0
-        return left_running(
+        return shutdown_lines(
             self.plane, ended=ended, simulated=self._cloud.facts.name if self._cloud is not None else ""
         )
 

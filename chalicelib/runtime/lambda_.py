@@ -26,8 +26,8 @@ from chalicelib.engine.ports import Clock
 from chalicelib.errors import Invalid
 from chalicelib.planning.machines.hosts import ON_PREM
 from chalicelib.runtime import telemetry
-from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
+from chalicelib.runtime.event_chains import EventChain
 from chalicelib.runtime.ports import Ports, nothing
 from chalicelib.runtime.provider_functions import PATIENCE, WAITED, Clients, ProviderFunctions, invoke
 from chalicelib.runtime.root import Root
@@ -37,8 +37,8 @@ from chalicelib.usecases.pace import PER_CALL
 
 if TYPE_CHECKING:
     from chalicelib.domain.state_changes import StateChange
-    from chalicelib.engine.authority import Authority
-    from chalicelib.engine.executions import Driving, Starting
+    from chalicelib.engine.certificate_authority import CertificateAuthority
+    from chalicelib.engine.executions import StartCalls, WorkflowCalls
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +63,14 @@ class LambdaRoot(Root):
         from chalicelib.store.seal import NoSealer, Sealer
 
         clients, clock = clients or Boto(settings.endpoint), clock or SystemClock()
-        chain = Chain(settings.longest_chain)
+        chain = EventChain(settings.longest_chain)
         workflows = StepFunctions(clients, settings.state_machines) if settings.state_machines else None
         work = ProviderFunctions(clients, settings.provider_functions, chain, _own_functions(settings))
         blobs = S3Blobs(settings.bucket, lambda: clients("s3"))
         store = HistoryStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
         logs = BlobLogs(store, blobs)
         seal: Sealer = Sealer(settings.master_key) if settings.master_key else NoSealer()
-        known = providers()
+        known, queue = providers(), settings.dead_letter_queue
         super().__init__(
             Ports(
                 store=store,
@@ -88,7 +88,7 @@ class LambdaRoot(Root):
                 effects=ExecutionEffects(workflows, work),
                 account_work=work,
                 workflows=workflows,
-                news=nobody_waits,
+                notify_agents=nobody_waits,
                 pace=PER_CALL.at(settings.sync_seconds),
                 server_url=settings.agent_url,
                 api_url=settings.api_url,
@@ -99,7 +99,7 @@ class LambdaRoot(Root):
                 logins=SshLogins() if settings.host_function else None,
                 tunnels=False,
                 serves=False,
-                aside=DeadLetters(clients, settings.aside_queue) if settings.aside_queue else nothing,
+                dead_letters=SqsDeadLetters(clients, queue) if queue else nothing,
                 count=partial(telemetry.count, settings.table),
                 bus=EventBus(clients, settings.bus) if settings.bus else None,
                 authority=_authority(settings.acme),
@@ -125,7 +125,7 @@ def _sign_on(text: str, clock: Clock) -> Mapping[str, SignsOn]:
     return providers_of_accounts(file.config.sign_on or (), clock)
 
 
-def _authority(text: str) -> Authority | None:
+def _authority(text: str) -> CertificateAuthority | None:
     """A mistake there must stop nothing but certificates."""
     try:
         return authority_in(text).made()
@@ -187,7 +187,7 @@ class WakeUps:
     """Wake-ups for the reconcile function. They follow a commit, so a failure here must not fail the request: what was
     committed is due, and the schedule finds it within a minute. `lost` counts the hints that couldn't be sent."""
 
-    def __init__(self, clients: Clients, function: str, chain: Chain) -> None:
+    def __init__(self, clients: Clients, function: str, chain: EventChain) -> None:
         self._clients, self._function, self._chain = clients, function, chain
         self.lost = 0
 
@@ -209,7 +209,7 @@ def nobody_waits(instance_ids: Iterable[str]) -> None:
     """No calls are held here: this root's agents call again by themselves."""
 
 
-class DeadLetters:
+class SqsDeadLetters:
     """What Lambda gave up: it puts the event there, with what it knows of its failure."""
 
     def __init__(self, clients: Clients, queue: str) -> None:
@@ -267,12 +267,12 @@ def refresh(root: Root, event: Mapping[str, Any]) -> list[str]:
     return root.refresh_accounts() if at is None else root.refresh_due(offers_turn(), at)
 
 
-def drive(driving: Driving | Starting, event: Mapping[str, Any]) -> dict[str, str]:
+def run_step(workflow_calls: WorkflowCalls | StartCalls, event: Mapping[str, Any]) -> dict[str, str]:
     """What a state of a workflow's state machine asks for. Raises the step's error under its class name."""
     from chalicelib.planning.kernel.executions import StepCall
 
     call = StepCall(event["step"], event["undo"], event.get("token", ""))
-    return dict(driving.call(event["workflow"], call))
+    return dict(workflow_calls.call(event["workflow"], call))
 
 
 def _own_functions(settings: LambdaSettings) -> dict[str, str]:

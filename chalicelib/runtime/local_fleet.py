@@ -115,7 +115,7 @@ def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks, hosts: 
     draft.record(EventType.created, fleet, detail="this machine")
     _add_hosts(plane, draft, fleet, range(hosts))
     pointer = nouns.pointer(keys.fleet_name(project.id, FLEET), fleet_id, version=version)
-    plane.door.take(NounsSnapshot(now, ()), draft.plan(), [pointer])
+    plane.committer.take(NounsSnapshot(now, ()), draft.plan(), [pointer])
 
 
 def _configuration(blocks: Blocks, hosts: int) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _joined(plane: Plane, fleet: Fleet, live: list[Instance], more: int) -> tupl
     draft, first = Draft(plane.clock.now()), fleet.next_instance_num
     draft.save(fleet.with_(next_instance_num=first + more))
     _add_hosts(plane, draft, fleet, range(first, first + more))
-    plane.door.take(NounsSnapshot(draft.now, (fleet,)), draft.plan())
+    plane.committer.take(NounsSnapshot(draft.now, (fleet,)), draft.plan())
     fleet_again = nouns.find(plane.store, Fleet, keys.fleet(fleet.id))
     assert fleet_again is not None, "it was just written"
     return fleet_again, _live(plane, fleet_again)
@@ -183,7 +183,7 @@ def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks,
     draft = Draft(plane.clock.now())
     for noun in (fleet.with_(spec_num=number), body, *resized):
         draft.save(noun)
-    plane.door.take(NounsSnapshot(draft.now, (fleet, *live)), draft.plan())
+    plane.committer.take(NounsSnapshot(draft.now, (fleet, *live)), draft.plan())
 
 
 def _split(instance: Instance, blocks: Blocks, here: Callable[[], Resources]) -> Instance:

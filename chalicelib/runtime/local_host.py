@@ -25,7 +25,7 @@ from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus
 from chalicelib.domain.offers import Resources
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project, User
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.planning.machines.instance import resources_of
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from chalicelib.runtime.chains import Chain
+from chalicelib.runtime.event_chains import EventChain
 from chalicelib.usecases.context import PlanePorts
 
 if TYPE_CHECKING:
-    from chalicelib.engine.authority import Authority
-    from chalicelib.engine.ports import Aside, Bus, Count, Effects, Executions
+    from chalicelib.engine.certificate_authority import CertificateAuthority
+    from chalicelib.engine.ports import Bus, Count, DeadLetterQueue, Effects, Executions
     from chalicelib.hosts.connection import HostLogins
 
 
@@ -39,9 +39,9 @@ class Ports(PlanePorts):
     given_install_id: str = ""  # made of the key               from the stack
     publishes: bool = True  # what answers agents has theirs    the deployment, and what buys machines
     tunnels: bool = True  #  carry hosts' calls over SSH        no connection lasts there
-    chain: Chain = field(default_factory=Chain)  # one process  events that ask for events
+    chain: EventChain = field(default_factory=EventChain)  # one process  events that ask for events
     workflows: Executions | None = None  # the passes drive them  executions of Step Functions
-    aside: Aside = nothing  # no event is given up              what Lambda gave up
+    dead_letters: DeadLetterQueue = nothing  # no event is given up              what Lambda gave up
     count: Count = uncounted  # the log alone                   metrics in CloudWatch
     bus: Bus | None = None  # webhooks and rules here           EventBridge
-    authority: Authority | None = None  # from the environment  from SSM
+    authority: CertificateAuthority | None = None  # from the environment  from SSM

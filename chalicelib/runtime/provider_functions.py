@@ -29,7 +29,7 @@ from chalicelib.domain.backends import type_and_project
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.errors import BackendError, Bug, DstackError, NotDeployed, Refused, Throttled, Transient
 from chalicelib.runtime import telemetry
-from chalicelib.runtime.chains import Chain
+from chalicelib.runtime.event_chains import EventChain
 
 if TYPE_CHECKING:
     from chalicelib.planning.kernel.plan import Effect
@@ -55,7 +55,7 @@ class ProviderFunctions:
         self,
         clients: Clients,
         functions: Mapping[str, str],
-        chain: Chain,
+        chain: EventChain,
         own: Mapping[str, str] | None = None,
         table: Mapping[str, Row] = BACKENDS,
     ) -> None:
@@ -144,7 +144,7 @@ def _done(root: Root, asked: Mapping[str, Any]) -> dict[str, Any]:
 
     if "sweep" in asked:
         swept = root.sweep(asked["sweep"])
-        return {"given_back": [f"{each.handle.kind} {each.handle.id}" for each in swept.given_back], "lost": swept.lost}
+        return {"given_back": [f"{each.handle.kind} {each.handle.id}" for each in swept.released], "lost": swept.lost}
     if "refresh" in asked:
         return {"awaited": root.refresh(asked["refresh"])}
     root.executor.execute(from_message(asked))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.backends import type_and_project
 from chalicelib.engine.ports import ConfigurationCheck
-from chalicelib.runtime.loop import FairPool
+from chalicelib.runtime.effect_pools import FairPool
 from chalicelib.runtime.provider_functions import PATIENCE, unanswered
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
     from chalicelib.domain.instances import Instance
     from chalicelib.domain.instants import Micros
-    from chalicelib.engine.erasing import Erased, Eraser
+    from chalicelib.engine.erase_unused import Erased, Eraser
     from chalicelib.engine.execute import Executor
-    from chalicelib.engine.executions import Driving, Starting
+    from chalicelib.engine.executions import StartCalls, WorkflowCalls
     from chalicelib.engine.load import Loader
     from chalicelib.engine.ports import ConfigurationCheck, Performer
     from chalicelib.engine.reconcile import Reconciler
@@ -53,12 +53,12 @@ class Root:
 
     @property
     def _joining(self) -> Joining:
-        from chalicelib.hosts.joining import HostJoining
+        from chalicelib.hosts.join_script import JoinScript
         from chalicelib.usecases.agents.downloads import served
 
         ports = self.ports
         program = (lambda: self._program) if ports.publishes else partial(served, ports.blobs)
-        return HostJoining(ports.store, ports.clock, self.install_id, ports.server_url, program)
+        return JoinScript(ports.store, ports.clock, self.install_id, ports.server_url, program)
 
     @cached_property
     def catalog(self) -> StoredCatalog:
@@ -75,7 +75,7 @@ class Root:
             ports.store,
             ports.clock,
             wake=ports.wake,
-            news=ports.news,
+            notify_agents=ports.notify_agents,
             effects=ports.effects,
             catalog=self.catalog,
             backends=ports.backends,
@@ -84,11 +84,11 @@ class Root:
 
     @cached_property
     def executor(self) -> Executor:
-        from chalicelib.engine.effects.acting import Acting
+        from chalicelib.engine.effects.context import EffectContext
         from chalicelib.engine.execute import Executor
 
         ports = self.ports
-        acting = Acting(
+        acting = EffectContext(
             ports.store,
             ports.clock,
             ports.backends,
@@ -101,19 +101,19 @@ class Root:
             seal=ports.seal,
             authority=ports.authority,
         )
-        return Executor(acting, self._load, wake=ports.wake, news=ports.news, figures=ports.figures)
+        return Executor(acting, self._load, wake=ports.wake, notify_agents=ports.notify_agents, counters=ports.counters)
 
     @cached_property
-    def driving(self) -> Driving:
-        from chalicelib.engine.executions import Driving
+    def workflow_calls(self) -> WorkflowCalls:
+        from chalicelib.engine.executions import WorkflowCalls
 
-        return Driving(self.executor)
+        return WorkflowCalls(self.executor)
 
     @cached_property
-    def starting(self) -> Starting:
-        from chalicelib.engine.executions import Starting
+    def start_calls(self) -> StartCalls:
+        from chalicelib.engine.executions import StartCalls
 
-        return Starting(self.executor, lambda units: self.reconciler.run(units, kinds=()))
+        return StartCalls(self.executor, lambda units: self.reconciler.run(units, kinds=()))
 
     def login_of(self, instance: Instance) -> HostLogin:
         from chalicelib.hosts.logins import login_of
@@ -126,7 +126,7 @@ class Root:
     @cached_property
     def _performers(self) -> Mapping[str, Performer]:
         from chalicelib.agent.program.build import build
-        from chalicelib.hosts.steps import HostSteps
+        from chalicelib.hosts.host_steps import HostSteps
         from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 
         ports = self.ports
@@ -141,7 +141,7 @@ class Root:
             ports.install_key,
             ports.server_url,
             build,
-            carries=ports.tunnels,
+            carries_calls=ports.tunnels,
             tunnel_wanted=self.tunnel_wanted,
         )
         return {ADD_HOST.name: hosts, REMOVE_HOST.name: hosts}
@@ -163,7 +163,7 @@ class Root:
 
     @cached_property
     def eraser(self) -> Eraser:
-        from chalicelib.engine.erasing import Eraser
+        from chalicelib.engine.erase_unused import Eraser
 
         ports = self.ports
         return Eraser(ports.store, ports.blobs, ports.logs, ports.clock, ports.retention)
@@ -185,24 +185,24 @@ class Root:
             raise NotDeployed("This stage has no bus.", hint="Deploy it with ARGS='--set Bus=on'.")
         return publish(Documents(self.ports.store), self.ports.bus, records)
 
-    def tell_set_aside(self) -> int:
+    def report_dead_letters(self) -> int:
         """Tell of each event that was given up. Returns how many there were."""
-        from chalicelib.engine.dead_letters import tell
+        from chalicelib.engine.dead_letters import report
 
-        return sum(tell(self.ports.store, self.ports.clock, message) for message in self.ports.aside())
+        return sum(report(self.ports.store, self.ports.clock, message) for message in self.ports.dead_letters())
 
     def erase(self) -> Erased:
         """One turn of erasing what nobody uses any more, and of bringing older records up to date."""
-        from chalicelib.engine.record_upgrades import Renewer
+        from chalicelib.engine.record_upgrades import RecordUpgrader
 
-        Renewer(self.ports.store, self.ports.seal, self.ports.clock).run()
+        RecordUpgrader(self.ports.store, self.ports.seal, self.ports.clock).run()
         return self.eraser.run()
 
-    def silent(self) -> list[str]:
+    def silent_units(self) -> list[str]:
         """Units to look at because an agent broke its promise to report."""
-        from chalicelib.engine.silent_agents import silent
+        from chalicelib.engine.silent_agents import silent_units
 
-        return silent(self.ports.store, self.ports.clock)
+        return silent_units(self.ports.store, self.ports.clock)
 
     # --- work on accounts, where their providers' SDKs are ------------------------------------------------------------
 
@@ -244,10 +244,10 @@ class Root:
     def _each(
         self, schedule: str, ask: Callable[[str], None], at: Micros | None, only: Sequence[str] | None = None
     ) -> list[str]:
-        from chalicelib.engine.turns import taken
+        from chalicelib.engine.schedule_turns import claim_turn
 
         accounts = [a.key for a in self.ports.backends.accounts() if only is None or a.key in only]
-        if not accounts or (at is not None and taken(self.ports.store, schedule, at)):
+        if not accounts or (at is not None and not claim_turn(self.ports.store, schedule, at)):
             return []  # without accounts, nothing is read or written
         first = (at or self.ports.clock.now()) // SECOND % len(accounts)  # or the same would always be last
         accounts = accounts[first:] + accounts[:first]

@@ -15,15 +15,15 @@ from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import DstackError
 from chalicelib.runtime.addresses import addresses_of, listen, local_end
-from chalicelib.runtime.announce import first_words
 from chalicelib.runtime.connection_admission import raise_descriptors
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here, resources_here
-from chalicelib.runtime.loop import Ticker
 from chalicelib.runtime.server_file import Followed, declared
 from chalicelib.runtime.settings import ServerSettings
+from chalicelib.runtime.startup_message import startup_lines
+from chalicelib.runtime.ticker import Ticker
 from chalicelib.runtime.web import WebServer
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
@@ -65,7 +65,7 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         following.start()
 
         def ready() -> None:
-            lines = first_words(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
+            lines = startup_lines(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
             print("\n".join([*lines, *filter(None, (found.note, found.warning, isolation))]), flush=True)
             if agents is not None:
                 agents.start()

@@ -16,12 +16,12 @@ from chalicelib.domain.owner import ANY
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid, NotDeployed
 from chalicelib.runtime.addresses import checked_url
-from chalicelib.runtime.chains import LONGEST
+from chalicelib.runtime.event_chains import LONGEST
 from chalicelib.usecases.context import JobImages, SizeLimits
 from chalicelib.usecases.pace import PER_CALL
 
 if TYPE_CHECKING:
-    from chalicelib.engine.authority import Authority
+    from chalicelib.engine.certificate_authority import CertificateAuthority
 
 DEFAULT_PORT = 3000
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
@@ -41,7 +41,7 @@ class AuthoritySettings:
     eab_kid: str = ""  # of an account that it gave
     eab_hmac_key: str = field(default="", repr=False)
 
-    def made(self) -> Authority:
+    def made(self) -> CertificateAuthority:
         from chalicelib.identity.acme import Acme
 
         return Acme(self.server, self.ca, self.eab_kid, self.eab_hmac_key)
@@ -177,7 +177,7 @@ class LambdaSettings:
     install_id: str = ""  # made of the install key, for functions without it
     provider_functions: Mapping[str, str] = field(default_factory=dict)  # of each artefact's functions.provider
     host_function: str | None = None  # of functions.bootstrap_host; without it nobody logs in to hosts
-    aside_queue: str | None = None  # the URL of the queue where Lambda puts the events that it gave up
+    dead_letter_queue: str | None = None  # the URL of the queue where Lambda puts the events that it gave up
     bus: str | None = None  # state changes are announced there, if it is on
     state_machines: Mapping[str, str] = field(default_factory=dict)  # ARN of each workflow's
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
@@ -216,7 +216,7 @@ class LambdaSettings:
             install_id="" if id_ == ANY else id_,
             provider_functions=told.get("provider_functions") or {},
             host_function=told.get("host_function"),
-            aside_queue=told.get("aside_queue"),
+            dead_letter_queue=told.get("aside_queue"),
             bus=told.get("bus") or None,
             state_machines=told.get("state_machines") or {},
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),

@@ -56,11 +56,11 @@ class ExecutionEffects:
         self._executions, self._others = executions, others
 
     def submit(self, effect: Effect) -> None:
-        from chalicelib.engine.effects.executions import say
+        from chalicelib.engine.effects.executions import send
         from chalicelib.planning.kernel.executions import AnswerExecution, StartExecution
 
         if isinstance(effect, StartExecution | AnswerExecution):
             if self._executions is not None:
-                say(self._executions, effect)
+                send(self._executions, effect)
         else:
             self._others.submit(effect)

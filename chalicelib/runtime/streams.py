@@ -2,13 +2,13 @@
 
 A client's request becomes a ticket, which the next sync of the job's host carries to its agent; the agent dials, and
 the two connections become WebSockets, each of which passes on what the other sends. A stream has no task and no thread,
-and of what is under way it holds no more than the two connections' buffers: whoever doesn't read stops the other side.
+and buffers no more than its two connections do: a side that doesn't read stops the other one.
 
-A thread asks whether each stream's user still has the right to it, whenever somebody's rights have changed and now and
-then besides, and those that haven't end.
+A thread checks whether each stream's user still has the right to it, periodically and whenever somebody's rights have
+changed; streams without a right are ended.
 
-There are only so many streams, and one user has at most three quarters of them. A client waits some seconds for the
-agent, and a ticket lives a little longer.
+The number of streams is limited, and one user may have at most three quarters of them. A client waits some seconds for
+the agent, and a ticket is valid a little longer.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from chalicelib.errors import Forbidden, Refused
 
 log = logging.getLogger(__name__)
 MOST = 4000
-MOST_PASSED = 256  # orders of gateways that wait for one agent
+MOST_PASSED = 256  # orders from gateways that wait for one agent
 PATIENCE = 15.0  # seconds that a client waits for the agent
 TICKET_SECONDS = 30.0
-AGAIN = 0.4  # seconds after which a ticket that nobody has used is told once more: the response may have been lost
+RESEND_AFTER = 0.4  # seconds after which an unused ticket is sent once more: the response may have been lost
 CLOSE_SECONDS = 60.0  # for the rest of what was sent, after one side has ended
 PING_EVERY = 30.0  # seconds: less than proxies and NATs allow a silent connection
-RIGHTS_EVERY = 30.0  # seconds between two looks at who may still have their streams
+CHECK_RIGHTS_EVERY = 30.0  # seconds between two checks of the users' rights to their streams
 _NO_TICKET = "This ticket isn't valid for a stream, or no longer is"
-SILENCE = 600.0  # seconds without a byte or a pong after which a side is gone; one that doesn't read can't answer pings
+SILENCE = 600.0  # seconds without a byte or a pong after which a side counts as lost
 
 
 class StreamWire(Protocol):
-    """A client's or an agent's connection, whose request was read and not answered."""
+    """A client's or an agent's connection whose request has been read but not answered."""
 
     def upgrade(self, head: bytes, end: StreamEnd) -> None:
-        """Send this response; from now on all that arrives is the end's."""
+        """Send this response; from now on everything that arrives goes to the end."""
 
     def write(self, data: bytes) -> None: ...
 
     def hold(self, hold: bool) -> None:
-        """Read nothing more for now, or go on."""
+        """Pause reading, or resume it."""
 
     def close(self) -> None:
         """Close once all has been sent."""
 
     def leave(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once, even with data under way."""
 
 
 @dataclass(eq=False)
-class _Open:
+class _Stream:
     """A stream from its request to its last byte."""
 
     id: str
@@ -67,10 +67,10 @@ class _Open:
     user: str
     ticket: str
     order: Mapping[str, Any]
-    may: Callable[[], bool]
+    permitted: Callable[[], bool]
     opened: float
     plain: bool = False  # the client's connection is no WebSocket
-    told: float = float("-inf")
+    sent_at: float = float("-inf")
     claimed: bool = False
     here: asyncio.Event = field(default_factory=asyncio.Event)  # the client waits on the event loop
     client: tuple[StreamWire, bytes] | None = None  # with the head of the response that it waits for
@@ -79,7 +79,8 @@ class _Open:
 
 
 class StreamBroker:
-    """`open`, `orders` and `claim` are called from any thread, `waiting` and `meet` on the event loop."""
+    """All streams. `open`, `orders`, `pass_on` and `claim` may be called from any thread, `wait` and `meet` on the
+    event loop."""
 
     def __init__(
         self,
@@ -87,16 +88,16 @@ class StreamBroker:
         random_token: Callable[[], str],
         most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
-        aside: Callable[[Callable[[], list[_Open]]], Awaitable[list[_Open]]] = asyncio.to_thread,
+        in_thread: Callable[[Callable[[], list[_Stream]]], Awaitable[list[_Stream]]] = asyncio.to_thread,
     ) -> None:
-        """`aside`: does what may take a while."""
-        self._aside = aside
+        """`in_thread`: runs a call that may block."""
+        self._in_thread = in_thread
         self._loop: asyncio.AbstractEventLoop | None = None  # that of the streams; unknown before there is one
-        self._next_look: asyncio.TimerHandle | asyncio.Task[None] | None = None
-        self._looks_again = False  # something changed during the look that is under way
+        self._next_check: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._check_again = False  # rights changed during the check that is under way
         self._random_id, self._random_token, self._most, self._clock = random_id, random_token, most, clock
         self._lock = threading.Lock()
-        self._streams: dict[str, _Open] = {}
+        self._streams: dict[str, _Stream] = {}
         self._of_user: Counter[str] = Counter()
         self._passed: dict[str, deque[tuple[float, Mapping[str, Any]]]] = {}  # orders of gateways, by instance
 
@@ -106,7 +107,13 @@ class StreamBroker:
     # --- tickets, on any thread ---------------------------------------------------------------------------------------
 
     def open(
-        self, instance_id: str, user: str, order: Mapping[str, Any], may: Callable[[], bool], *, plain: bool = False
+        self,
+        instance_id: str,
+        user: str,
+        order: Mapping[str, Any],
+        permitted: Callable[[], bool],
+        *,
+        plain: bool = False,
     ) -> str:
         """The id of a new stream that waits for its agent. `plain`: the client's connection is no WebSocket, it carries
         the bytes as they are. Raises Refused where there are too many."""
@@ -118,45 +125,45 @@ class StreamBroker:
                 whose = "you have" if len(self._streams) < self._most else "the server has"
                 raise Refused(f"There are too many streams: {whose} all that are allowed.", hint="Close some first.")
             ticket = f"{instance_id}.{self._random_token()}"
-            made = _Open(self._random_id(), instance_id, user, ticket, order, may, now, plain)
-            self._streams[made.id] = made
+            stream = _Stream(self._random_id(), instance_id, user, ticket, order, permitted, now, plain)
+            self._streams[stream.id] = stream
             self._of_user[user] += 1
-        return made.id
+        return stream.id
 
     def orders(self, instance_id: str) -> list[dict[str, Any]]:
-        """What this instance's agent should dial: for its next response."""
+        """The streams that this instance's agent should dial, for its next response."""
         now = self._clock()
         with self._lock:
             found = [dict(order) for at, order in self._passed.pop(instance_id, ()) if now - at < TICKET_SECONDS]
             for each in self._streams.values():
-                due = not each.claimed and now - each.told >= AGAIN and now - each.opened < TICKET_SECONDS
+                due = not each.claimed and now - each.sent_at >= RESEND_AFTER and now - each.opened < TICKET_SECONDS
                 if due and each.instance_id == instance_id:
-                    each.told = now
+                    each.sent_at = now
                     found.append({"id": each.id, "ticket": each.ticket, **each.order})
         return found
 
     def pass_on(self, instance_id: str, order: Mapping[str, Any]) -> None:
-        """This instance's agent should dial a gateway. It is told once: a gateway asks again for what doesn't come."""
+        """Have this instance's agent dial a gateway. The order is sent once: a gateway repeats its request itself."""
         with self._lock:
             waiting = self._passed.setdefault(instance_id, deque(maxlen=MOST_PASSED))
             waiting.append((self._clock(), order))
 
     def claim(self, stream_id: str, ticket: str) -> None:
-        """The agent is here. A ticket is good once. Raises Forbidden."""
+        """Admit an agent that dials. A ticket is valid once. Raises Forbidden."""
         with self._lock:
             found = self._streams.get(stream_id)
             good = found is not None and hmac.compare_digest(found.ticket.encode(), ticket.encode())
             if found is None or not good or found.claimed or self._clock() - found.opened >= TICKET_SECONDS:
                 raise Forbidden(_NO_TICKET)
             found.claimed = True
-        if not self._still_may(found):  # not since it was asked for
+        if not self._is_permitted(found):  # the right was lost since the stream was opened
             raise Forbidden(_NO_TICKET)
 
-    def _forgotten(self, each: _Open, now: float) -> bool:
-        """Its client was gone before it began to wait."""
+    def _forgotten(self, each: _Stream, now: float) -> bool:
+        """Whether its client left before it began to wait."""
         return each.client is None and now - each.opened >= TICKET_SECONDS
 
-    def _drop(self, stream: _Open) -> None:
+    def _drop(self, stream: _Stream) -> None:
         if self._streams.pop(stream.id, None) is not None:
             self._of_user[stream.user] -= 1
             if not self._of_user[stream.user]:
@@ -165,7 +172,7 @@ class StreamBroker:
     # --- connections, on the event loop -------------------------------------------------------------------------------
 
     async def wait(self, stream_id: str, wire: StreamWire, head: bytes, patience: float = PATIENCE) -> bool:
-        """Has the agent come in time? Then the client's connection is a stream, and not ours any more."""
+        """Wait for the agent. True: it came in time, and the client's connection belongs to the stream now."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return False
@@ -181,11 +188,11 @@ class StreamBroker:
         return True
 
     async def meet(self, stream_id: str, wire: StreamWire, head: bytes) -> bool:
-        """Join an agent that has claimed the stream to its client; False if that has left."""
+        """Connect an agent that has claimed the stream to its client. False: the client has left."""
         stream = self._streams.get(stream_id)
         if stream is None:
             return False
-        with suppress(TimeoutError):  # soon: the client's task is about to say that it is here, or has been ended
+        with suppress(TimeoutError):  # short: the client's task is about to set `here`, or has ended
             await asyncio.wait_for(stream.here.wait(), PATIENCE)
         client = stream.client
         if stream.id not in self._streams or client is None:
@@ -194,62 +201,62 @@ class StreamBroker:
         stream.met.set()
         self._loop = asyncio.get_running_loop()
         stream.pair = StreamPair(client, (wire, head), lambda: self._ended(stream), plain=stream.plain)
-        self._look_later()
+        self._schedule_check()
         return True
 
-    def look(self) -> None:
-        """Somebody may have lost a right: look now. From any thread."""
+    def check_rights(self) -> None:
+        """Check now, because somebody may have lost a right. May be called from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._look_soon)
+            self._loop.call_soon_threadsafe(self._check_soon)
 
-    def _look_soon(self) -> None:
-        if isinstance(self._next_look, asyncio.Task):
-            self._looks_again = True  # it may have read the rights already
+    def _check_soon(self) -> None:
+        if isinstance(self._next_check, asyncio.Task):
+            self._check_again = True  # it may have read the rights already
         elif self._streams:
-            if self._next_look is not None:
-                self._next_look.cancel()
-            self._look_now()
+            if self._next_check is not None:
+                self._next_check.cancel()
+            self._start_check()
 
-    def _look_later(self) -> None:
-        if self._next_look is None and self._streams:
-            self._next_look = asyncio.get_running_loop().call_later(RIGHTS_EVERY, self._look_now)
+    def _schedule_check(self) -> None:
+        if self._next_check is None and self._streams:
+            self._next_check = asyncio.get_running_loop().call_later(CHECK_RIGHTS_EVERY, self._start_check)
 
-    def _look_now(self) -> None:
-        self._next_look = asyncio.create_task(self._look())
+    def _start_check(self) -> None:
+        self._next_check = asyncio.create_task(self._check())
 
-    async def _look(self) -> None:
-        """End the streams of those who have lost the right."""
+    async def _check(self) -> None:
+        """End the streams of users who have lost the right."""
         try:
-            for each in await self._aside(self._lost):
+            for each in await self._in_thread(self._revoked):
                 if each.pair is not None:
                     each.pair.leave("you may reach this job no longer")
         except Exception:
-            log.exception("looking at who may keep their streams failed; trying again")
-        self._next_look = None
-        if self._looks_again:
-            self._looks_again = False
-            self._look_now()
+            log.exception("checking the rights to streams failed; trying again")
+        self._next_check = None
+        if self._check_again:
+            self._check_again = False
+            self._start_check()
         else:
-            self._look_later()
+            self._schedule_check()
 
-    def _lost(self) -> list[_Open]:
-        return [each for each in list(self._streams.values()) if each.pair is not None and not self._still_may(each)]
+    def _revoked(self) -> list[_Stream]:
+        return [each for each in list(self._streams.values()) if each.pair is not None and not self._is_permitted(each)]
 
-    def _still_may(self, stream: _Open) -> bool:
-        """One about which nothing can be learnt goes on until the next look, and keeps none from theirs."""
+    def _is_permitted(self, stream: _Stream) -> bool:
+        """A stream whose right can't be determined goes on until the next check, and doesn't affect the others."""
         try:
-            return stream.may()
+            return stream.permitted()
         except Exception:
-            log.exception("looking at whether stream %s may go on failed; trying again", stream.id)
+            log.exception("checking the right to stream %s failed; trying again", stream.id)
             return True
 
-    def _ended(self, stream: _Open) -> None:
+    def _ended(self, stream: _Stream) -> None:
         with self._lock:
             self._drop(stream)
 
 
 class StreamPair:
-    """The two ends of a stream. Whatever ends one ends the other, and then nothing is left."""
+    """The two ends of a stream. When one ends, the other is ended too."""
 
     def __init__(
         self,
@@ -273,7 +280,7 @@ class StreamPair:
         return self._loop.time()
 
     def closing(self) -> None:
-        """One side has ended: what was sent may still arrive, for so long."""
+        """One side has ended: bytes that were sent may still arrive for CLOSE_SECONDS."""
         if self._deadline is None and self._ends:
             self._deadline = self._loop.call_later(CLOSE_SECONDS, self.cut)
 
@@ -300,62 +307,62 @@ class StreamPair:
 
 
 class StreamEnd:
-    """One side of a stream: what its connection's callbacks do."""
+    """One side of a stream: handles the events of its connection."""
 
     other: StreamEnd
     wire: StreamWire  # its connection, once that is upgraded
-    hears: Callable[[], None] | None = None  # called whenever something has come
+    on_data: Callable[[], None] | None = None  # called whenever data has arrived
 
     def __init__(self, pair: StreamPair, name: str) -> None:
         self._pair, self._name, self._peer = pair, name, Peer(client=False)
-        self._full = self._gone = self._held = False  # it doesn't read; it is no more; we don't read it
-        self._heard = pair.now()
+        self._full = self._gone = self._held = False  # its peer reads too slowly; it is lost; we have paused reading it
+        self._last_received = pair.now()
 
     def received(self, data: bytes) -> None:
-        self._heard = self._pair.now()
-        if self.hears is not None:
-            self.hears()
+        self._last_received = self._pair.now()
+        if self.on_data is not None:
+            self.on_data()
         parts, back = self._peer.receive(data)
         if parts:
             self.other.send(b"".join(parts))
         if back and (self._peer.closed or not self._full):
             self.wire.write(back)
         if self._peer.closed is not None:
-            said = Closed(LEAVING, f"the {self._name} broke the protocol") if self._peer.broke else self._peer.closed
+            frame = Closed(LEAVING, f"the {self._name} broke the protocol") if self._peer.broke else self._peer.closed
             self.wire.close()
-            self.other.finish(said)
+            self.other.finish(frame)
 
     def send(self, part: bytes) -> None:
         if not (self._gone or self._peer.closing):
             self.wire.write(self._peer.message(part))
 
-    def finish(self, said: Closed) -> None:
-        """The other side is done: say so, after all that it sent."""
+    def finish(self, frame: Closed) -> None:
+        """The other side is done: send the close frame after everything that it sent."""
         if not self._gone and not self._peer.closing:
-            self.wire.write(self._peer.close(*said))
+            self.wire.write(self._peer.close(*frame))
             self._pair.closing()
-            if self._held:  # it has to be heard to be known to have closed
+            if self._held:  # its own close frame has to be read
                 self._hold(False)
 
     def full(self, full: bool) -> None:
-        """It doesn't read what it gets, or does so again."""
+        """Its peer reads too slowly, or has caught up."""
         self._full = full
         self.other._hold(full)
 
     def _hold(self, hold: bool) -> None:
         if not self._gone:
             self._held = hold and not self._peer.closing
-            self._heard = self._pair.now()
+            self._last_received = self._pair.now()
             self.wire.hold(self._held)
 
     def ping(self) -> None:
-        if not self._held and self._pair.now() - self._heard >= SILENCE:
+        if not self._held and self._pair.now() - self._last_received >= SILENCE:
             self.wire.leave()
         elif not self._full and not self._peer.closing:
             self.wire.write(self._peer.ping())
 
     def leave(self, reason: str) -> None:
-        """This server ends it."""
+        """End it from this server."""
         self.finish(Closed(LEAVING, reason))
 
     def lost(self) -> None:
@@ -367,7 +374,7 @@ class StreamEnd:
 
 
 class PlainEnd(StreamEnd):
-    """A side that is no WebSocket. It ends with its connection, and says nothing about why."""
+    """A side that is no WebSocket. It ends by closing its connection, without a reason."""
 
     def received(self, data: bytes) -> None:
         self.other.send(data)
@@ -376,7 +383,7 @@ class PlainEnd(StreamEnd):
         if not self._gone:
             self.wire.write(part)
 
-    def finish(self, said: Closed) -> None:
+    def finish(self, frame: Closed) -> None:
         if not self._gone:
             self.wire.close()
             self._pair.closing()
@@ -386,4 +393,4 @@ class PlainEnd(StreamEnd):
             self.wire.hold(hold)
 
     def ping(self) -> None:
-        """Both ends of its connection are on this machine."""
+        """Do nothing: both ends of its connection are on this machine."""

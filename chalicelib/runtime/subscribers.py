@@ -13,7 +13,7 @@ from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
 from chalicelib.engine.ports import Feed
 from chalicelib.engine.subscriptions import EventFollower
-from chalicelib.runtime.loop import Ticker
+from chalicelib.runtime.ticker import Ticker
 from chalicelib.runtime.webhooks import Send, sender
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
@@ -44,32 +44,32 @@ class Subscribers:
             if name not in self._followed:
                 follower = self.follower(name, one)
                 follower.begin()
-                ticker = Ticker(EVERY, follower.look, at_once=True)
+                ticker = Ticker(EVERY, follower.deliver_due, at_once=True)
                 self._followed[name] = (one, ticker)
                 ticker.start()
 
     def follower(self, name: str, one: Subscriber) -> EventFollower:
         plane = self._plane()
         if isinstance(one, WebhookConfig):
-            meant, deliver = one.events.has, sender(one, plane.clock, self._send)
+            concerns, deliver = one.events.has, sender(one, plane.clock, self._send)
         else:
-            meant, deliver = partial(_concerns, one), partial(_order, plane, one)
-        return EventFollower(name, plane.store, self._feed, plane.clock, meant, deliver)
+            concerns, deliver = partial(_concerns, one), partial(_order, plane, one)
+        return EventFollower(name, plane.store, self._feed, plane.clock, concerns, deliver)
 
     def settled(self) -> int:
         """The place in the feed that everybody has passed."""
-        return min((one.cursor for one in self._kept()), default=self._feed.feed_end())
+        return min((one.cursor for one in self._subscriptions()), default=self._feed.feed_end())
 
     def stop(self) -> None:
         for _, ticker in self._followed.values():
             ticker.stop()
 
     def _forget(self, wanted: set[str]) -> None:
-        gone = [one for one in self._kept() if one.name not in wanted]
-        if gone:
-            self._plane().store.commit([Delete(nouns.key_of(one)) for one in gone])
+        unused = [one for one in self._subscriptions() if one.name not in wanted]
+        if unused:
+            self._plane().store.commit([Delete(nouns.key_of(one)) for one in unused])
 
-    def _kept(self) -> list[Subscription]:
+    def _subscriptions(self) -> list[Subscription]:
         found = all_of(self._plane().store, "main", keys.SUBSCRIPTIONS)
         return [nouns.read(Subscription, record) for record in found]
 

@@ -17,7 +17,7 @@ from chalicelib.engine.log_context import ids
 
 UNITS_FAILED = "UnitsFailed"  # of a pass: each is tried again, and has an event
 EFFECTS_FAILED = "EffectsFailed"  # calls to a provider that raised what nobody expected: Lambda repeats them
-SET_ASIDE = "SetAside"  # events that Lambda gave up
+DEAD_LETTERS = "SetAside"  # events that Lambda gave up; alarms know the metric by this name
 
 
 def structure_logs(root: logging.Logger | None = None, level: int = logging.INFO) -> None:

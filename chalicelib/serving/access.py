@@ -1,8 +1,8 @@
-"""Who may use a service: a member of its project, by the token that they use for everything else, or by one for this.
+"""Who may use a service: members of its project, with their own token or with one that was made for the service.
 
-Verdicts are remembered for a while, under a hash of the token, because most callers call again; whoever opens the door
-tells it when rights have changed, and without that a revoked token is good for a minute at most. A token's own end is
-kept to the instant.
+Verdicts are cached for a while, under a hash of the token, because most callers call again. The server clears the cache
+when rights change; even without that, a revoked token is accepted for a minute at most. A token's own expiry applies to
+the instant.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from chalicelib.serving.headers import one
 from chalicelib.serving.ports import MemberRights
 
 T = TypeVar("T")
-GOOD, BAD = 60.0, 5.0  # seconds that a verdict is believed
-MOST = 10_000  # verdicts that are remembered
+GOOD, BAD = 60.0, 5.0  # seconds for which a verdict is cached
+MOST = 10_000  # cached verdicts
 LONGEST = 4096  # bytes of a token
 
 
 def bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The token of the request; empty: there is none that could be judged."""
+    """The token of the request; empty if there is none, or none that could be valid."""
     scheme, _, token = (one(headers, b"authorization") or b"").partition(b" ")
     good = scheme.lower() == b"bearer" and len(token) <= LONGEST and token.isascii()
     return token.strip().decode("ascii") if good else ""
@@ -35,24 +35,24 @@ class ServiceAccess:
     def __init__(
         self,
         rights: MemberRights,
-        aside: Callable[[Callable[[], CallerVerdict]], Awaitable[CallerVerdict]],
+        in_thread: Callable[[Callable[[], CallerVerdict]], Awaitable[CallerVerdict]],
         clock: Callable[[], float],
     ) -> None:
-        self._rights, self._aside, self._clock = rights, aside, clock
+        self._rights, self._in_thread, self._clock = rights, in_thread, clock
         self._verdicts: OrderedDict[tuple[bytes, str, str], tuple[bool, float]] = OrderedDict()
-        self._round = 0  # moves on when rights have changed: what was judged before isn't remembered
+        self._round = 0  # counts changes of rights: verdicts on older rights aren't cached
 
     def known(self, token: str, project: str, run: str) -> bool | None:
-        """The verdict, if it is remembered."""
+        """The cached verdict; None if there is none."""
         found = self._verdicts.get(self._key(token, project, run))
         return None if found is None or found[1] <= self._clock() else found[0]
 
     async def judge(self, token: str, project: str, run: str = "") -> bool:
-        """Empty `run`: may they use all services of the project?"""
+        """Whether the caller may use the service. Empty `run`: all services of the project."""
         if (known := self.known(token, project, run)) is not None:
             return known
         began, asked = self._round, self._clock()
-        verdict = await self._aside(lambda: self._rights.member(token, project, run))
+        verdict = await self._in_thread(lambda: self._rights.member(token, project, run))
         if began == self._round:
             key = self._key(token, project, run)
             self._verdicts[key] = verdict.allowed, asked + _lasts(verdict)
@@ -62,7 +62,7 @@ class ServiceAccess:
         return verdict.allowed
 
     def changed(self) -> None:
-        """Somebody's rights may be others now."""
+        """Drop all verdicts, because somebody's rights may have changed."""
         self._round += 1
         self._verdicts.clear()
 
@@ -72,7 +72,7 @@ class ServiceAccess:
 
 
 def _lasts(verdict: CallerVerdict) -> float:
-    """For how many seconds it is believed, from when it was asked for."""
+    """The seconds for which a verdict is cached, counted from its request."""
     if not verdict.allowed:
         return BAD
     return GOOD if verdict.ends_in is None else min(GOOD, verdict.ends_in)

@@ -1,11 +1,11 @@
-"""A few fields of a request's body, read from its beginning while it comes in.
+"""Reads a few fields from the beginning of a request's body while it arrives.
 
-The body goes on unchanged, so nothing here builds a value from it: a reader looks for the fields that it was asked for
-and stops at the last of them. It keeps what it has read, to be sent on first, and looks at each byte once, however
-small the pieces are in which somebody sends them. In a body that isn't what it claims to be, it finds nothing.
+The body is passed on unchanged, so nothing here builds values from it: a reader searches for the given fields and stops
+at the last of them. It buffers what it has read, to be sent on first, and scans each byte once, however small the
+pieces are. In a malformed body it finds nothing.
 
-A megabyte of signs takes a second or two, so a reader takes a number of steps at a time: whoever feeds it lets others
-have their turn in between.
+A megabyte of punctuation takes a second or two, so a reader does a limited number of steps per call, and the caller
+lets other work run in between.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol
 
 MOST = 1024 * 1024  # bytes of a body that are read for its fields
 LONGEST = 4096  # bytes of a field, as it is written
-STEPS = 4000  # signs that are read at a time: in two milliseconds
+STEPS = 4000  # tokens that are read at a time: in two milliseconds
 PARTS = 100  # of a form, among which the fields must be; read at most …
 PARTS_AT_ONCE = 10  # … so many at a time
 
@@ -31,24 +31,24 @@ class BodyFields(Protocol):
     """Reads fields from pieces of a body."""
 
     found: dict[str, str]
-    held: bytearray  # all that it was given
-    behind: bool  # is some of that still to be read? Then it is to be fed again, with nothing
+    held: bytearray  # everything that was fed
+    behind: bool  # whether some of that is still to be read, by feeding an empty piece
 
     def feed(self, piece: bytes) -> bool:
-        """Is there nothing more to look for?"""
+        """Read on. True: there is nothing more to search for."""
         ...
 
 
 class JsonHead:
-    """Fields with texts at the top level of a JSON object; of two with one name the first counts."""
+    """Reads string fields at the top level of a JSON object; of two with the same name, the first counts."""
 
     def __init__(self, *names: str) -> None:
         self.found: dict[str, str] = {}
         self.held = bytearray()
         self.behind = False
         self._names = frozenset(names)
-        self._at = 0  # what lies before was looked at
-        self._text: int | None = None  # where the text begins that `_at` is in
+        self._at = 0  # everything before this index was scanned
+        self._text: int | None = None  # where the string begins that `_at` is in
         self._depth = 0
         self._field = ""  # the last name at the top level
         self._is_value = False  # between a colon and a comma there
@@ -63,14 +63,14 @@ class JsonHead:
         return self._over
 
     def _step(self) -> bool:
-        """Go to the next sign that matters; False if it hasn't come yet."""
+        """Advance to the next significant token; False if it hasn't arrived yet."""
         within = self._text is not None
         sign = (_IN_TEXT if within else _SIGN if self._depth < 2 else _SIGN_WITHIN).search(self.held, self._at)
         if sign is None:
             self._at = len(self.held)
             return False
         if sign[0] == b"\\":
-            if sign.end() == len(self.held):  # what it escapes hasn't come yet
+            if sign.end() == len(self.held):  # the escaped character hasn't arrived yet
                 self._at = sign.start()
                 return False
             self._at = sign.end() + 1
@@ -106,12 +106,12 @@ class JsonHead:
 def _plain(written: bytes) -> str:
     try:
         return str(json.loads(written))
-    except ValueError:  # no UTF-8, or no such escape: whoever gets the body will say so
+    except ValueError:  # invalid UTF-8 or an invalid escape: the model server will report it
         return ""
 
 
 class FormHead:
-    """Fields of a form that is sent in parts (`multipart/form-data`)."""
+    """Reads fields of a form in parts (`multipart/form-data`)."""
 
     def __init__(self, content_type: str, *names: str) -> None:
         self.found: dict[str, str] = {}
@@ -135,7 +135,7 @@ class FormHead:
         return self._parts >= PARTS or self.found.keys() == self._names
 
     def _step(self) -> bool:
-        """Go on by one part; False if its end hasn't come yet."""
+        """Advance by one part; False if its end hasn't arrived yet."""
         line = self.held.find(self._line, self._at)
         if line < 0:
             self._at = max(self._at, len(self.held) - len(self._line))
@@ -153,7 +153,7 @@ class FormHead:
 
 
 def _boundary(content_type: str) -> bytes:
-    """What stands between the parts; of a form that doesn't say, something that no body has."""
+    """The delimiter of the parts; if the header doesn't declare one, a text that no body contains."""
     message = Message()
     message["content-type"] = content_type
     return (message.get_boundary() or "\r\n").encode()

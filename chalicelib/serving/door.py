@@ -1,7 +1,7 @@
-"""The door itself: judges a request, finds it a replica, passes it on, and counts it.
+"""The door: authorises a request, finds a replica for it, passes it on, and counts it.
 
-Everything happens on the event loop and waits for nobody but the client and the replica. What has to look into the
-store does so on threads of the door's own, and what it found is remembered until something changes.
+Everything runs on the event loop and waits only for the client and the replica. Reads of the store are made on the
+door's own threads, and their results are cached until something changes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from chalicelib.domain.serving import Served, ServedReplica
 from chalicelib.serving import cross_origin, limits, problems, routing, websockets
 from chalicelib.serving import headers as heads
 from chalicelib.serving.access import ServiceAccess, bearer
-from chalicelib.serving.catalog import ServiceCatalog
-from chalicelib.serving.choosing import ATTEMPTS, KEPT, REPEATABLE, Balancer
+from chalicelib.serving.balancer import ATTEMPTS, MOST_RETAINED, REPEATABLE, Balancer
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.exchange import CONNECT_BRIEFLY, CONNECT_SECONDS, Body, Exchange, Room
 from chalicelib.serving.forward import ReplicaConnections
+from chalicelib.serving.model_index import ModelIndex
 from chalicelib.serving.model_requests import PREFIX as MODELS
 from chalicelib.serving.model_requests import ModelRequest, ModelRequests, by_path
-from chalicelib.serving.ports import Connected, Gone, MemberRights, Receive, Report, Scope, Services, Way
+from chalicelib.serving.ports import Connected, MemberRights, Receive, ReplicaGone, Report, Scope, Services, SocketPath
 from chalicelib.serving.problems import Unanswered
 from chalicelib.serving.refreshing import ServiceFollower
 from chalicelib.serving.reporting import TrafficReporter
@@ -45,7 +45,7 @@ THREADS = 2
 @dataclass(frozen=True)
 class DoorSettings:
     domain: str = routing.DOMAIN
-    proto: str = "http"  # how clients reach the server, where something before it does TLS
+    proto: str = "http"  # the scheme by which clients reach the server: https behind a proxy that terminates TLS
     most: int = 4000  # requests under way at once: each needs a connection to a replica
     hold: float = HOLD
 
@@ -55,7 +55,8 @@ async def _assume_connected(replica: ServedReplica, seconds: float) -> bool:
 
 
 class Door:
-    """`now`: the time of day in microseconds. `bind` must be called on the event loop before anything else there."""
+    """Serves requests to services. `now` returns the time in microseconds. `bind` must be called on the event loop
+    before any other method there."""
 
     def __init__(
         self,
@@ -65,11 +66,12 @@ class Door:
         now: Callable[[], Micros],
         *,
         settings: DoorSettings = DoorSettings(),
-        way: Way = lambda replica: "",
+        socket_path: SocketPath = lambda replica: "",
         connected: Connected = _assume_connected,
-        gone: Gone = lambda job_id: None,
+        gone: ReplicaGone = lambda job_id: None,
     ) -> None:
-        self._now, self._settings, self._way, self._connected, self._gone = now, settings, way, connected, gone
+        self._now, self._settings, self._socket_path = now, settings, socket_path
+        self._connected, self._gone = connected, gone
         self._loop: asyncio.AbstractEventLoop | None = None
         self._to_refresh: set[str] = set()  # runs, once it is bound
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="door")
@@ -77,16 +79,16 @@ class Door:
         self._services = services
         self._directory = Directory(services, self._in_background, self._looked_up)
         self._access = ServiceAccess(rights, self._in_background, time.monotonic)
-        self._replicas = ReplicaConnections(way)
-        self._catalog = ServiceCatalog(services, self._directory, self._in_background)
-        self._models = ModelRequests(self._catalog, self._admit, self._pass_on)
+        self._replicas = ReplicaConnections(socket_path)
+        self._model_index = ModelIndex(services, self._directory, self._in_background)
+        self._models = ModelRequests(self._model_index, self._admit, self._pass_on)
         self._reporter = TrafficReporter(report, self._counts, self._balancer.under_way, now, self._in_background)
         self._finder = ReplicaFinder(
             self._directory, self._balancer, self._counts, now, self._reporter.hurry, settings.hold
         )
-        self._follower = ServiceFollower(self._directory.look_again, self._replica_gone, self._counts.gone)
-        self._room = Room(KEPT)
-        self._ids, self._began = count(), os.urandom(6).hex()  # of requests
+        self._follower = ServiceFollower(self._directory.refresh, self._replica_gone, self._counts.gone)
+        self._copies = Room(MOST_RETAINED)
+        self._ids, self._id_prefix = count(), os.urandom(6).hex()  # of requests
         self._busy = 0
 
     # --- called by the server that opened it --------------------------------------------------------------------------
@@ -103,7 +105,7 @@ class Door:
         return self._loop
 
     def place(self, scope: Scope) -> routing.ServicePath | ModelRequest | None:
-        """Where this request goes, if it is one for a service."""
+        """The destination of this request; None if it isn't for a service."""
         path: bytes = scope.get("raw_path") or b"/"
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         if (found := routing.by_host(host.decode("latin-1"), self._settings.domain, path)) is not None:
@@ -113,19 +115,19 @@ class Door:
         return (routing.by_path(path) or routing.NOWHERE) if path.startswith(routing.PREFIX) else None
 
     def changed(self, run_ids: Iterable[str], *, refresh: Iterable[str] = ()) -> None:
-        """These runs are others now; those of `refresh` at least must be read, though nobody may ask for them. From any
-        thread."""
+        """Take note that these runs have changed. Those of `refresh` are read even without a request for them. May be
+        called from any thread."""
         at_once = tuple(refresh)
         if self._loop is None:
             self._to_refresh.update(at_once)
         self._call(self._changed, tuple(run_ids), at_once)
 
     def rights_changed(self) -> None:
-        """From any thread."""
+        """Forget all verdicts about callers. May be called from any thread."""
         self._call(self._access.changed)
 
     def close(self) -> None:
-        """Let nobody wait any more: the server is stopping. From any thread."""
+        """Refuse the requests that wait, because the server is stopping. May be called from any thread."""
         self._call(self._finder.close)
 
     def _call(self, what: Callable[..., None], *given: object) -> None:
@@ -133,13 +135,13 @@ class Door:
             self._loop.call_soon_threadsafe(what, *given)
 
     async def closed(self) -> None:
-        """Everything has ended: a last report, and nothing stays open. On the event loop."""
+        """Send a last report and close everything, once all requests have ended. On the event loop."""
         await self._reporter.finish()
         self._replicas.close()
         self._threads.shutdown(wait=False)
 
     def pending_traffic(self) -> list[Traffic]:
-        """What there is to report. On the event loop."""
+        """The traffic that hasn't been reported yet. On the event loop."""
         return self._reporter.pending()
 
     async def _in_background(self, work: Callable[[], T]) -> T:
@@ -147,7 +149,7 @@ class Door:
 
     def _changed(self, run_ids: tuple[str, ...], refresh: tuple[str, ...]) -> None:
         self._directory.changed(run_ids)
-        self._catalog.changed(run_ids)
+        self._model_index.changed(run_ids)
         self._follower.changed(run_ids, refresh)
 
     def _looked_up(self, service: Served) -> None:
@@ -162,7 +164,7 @@ class Door:
     # --- a request ------------------------------------------------------------------------------------------------
 
     async def serve(self, place: routing.ServicePath | ModelRequest, scope: Scope, receive: Receive) -> None:
-        """Answer a request that `place` is of."""
+        """Answer a request to `place`."""
         exchange = Exchange(scope, receive)
         task = asyncio.current_task()
         assert task is not None
@@ -190,14 +192,14 @@ class Door:
             if isinstance(place, ModelRequest):
                 await self._models.serve(place, exchange, query)
                 return
-            service = await self._found(place, exchange, query)
+            service = await self._resolve_service(place, exchange, query)
             if service is not None:
                 await self._pass_on(service, place, exchange, query)
         except problems.HttpProblem as problem:
-            openai = isinstance(place, ModelRequest) or self._of_openai(place)
+            openai = isinstance(place, ModelRequest) or self._is_openai(place)
             await exchange.refuse(problem, openai=openai)
 
-    def _of_openai(self, place: routing.ServicePath) -> bool:
+    def _is_openai(self, place: routing.ServicePath) -> bool:
         return problems.of_openai(self._directory.peek((place.project, place.run)), place.rest)
 
     @staticmethod
@@ -209,8 +211,8 @@ class Door:
         if heads.size(exchange.headers) > heads.MOST:
             raise problems.header_too_large(heads.MOST)
 
-    async def _found(self, place: routing.ServicePath, exchange: Exchange, query: bytes) -> Served | None:
-        """The service, once the caller may use it. None: the request has been answered."""
+    async def _resolve_service(self, place: routing.ServicePath, exchange: Exchange, query: bytes) -> Served | None:
+        """The service, if the caller may use it. None: the request has been answered."""
         if place.whole[:1] != b"/":
             raise problems.no_path()
         if not place.rest:
@@ -221,25 +223,25 @@ class Door:
             raise problems.climbing()
         name = place.project, place.run
         service = await self._service(name) if place.run else None
-        closed = service is None or service.auth  # whoever has no token can't know which of them it is
+        closed = service is None or service.auth  # the two look alike to a caller without a token
         if exchange.header("origin") and (closed or (service is not None and service.model is not None)):
             exchange.added = cross_origin.READABLE
-            if cross_origin.asks_first(exchange):
+            if cross_origin.is_preflight(exchange):
                 await cross_origin.allow(exchange)
                 return None
         if service is None:
             if place.run:
-                await self._admit(place.project, exchange)  # whoever may not know what there is learns nothing
+                await self._admit(place.project, exchange)  # only members may learn which services exist
             there = await self._in_background(lambda: self._services.elsewhere(*name)) if place.run else ""
             raise problems.elsewhere(place.run, there) if there else problems.unknown(place.project, place.run)
         if service.auth:
             await self._admit(service.project_name, exchange, service.run_name)
         if service.model is None:
-            exchange.added = ()  # what the application answers is its own matter
+            exchange.added = ()  # the application decides about its own responses
         return service
 
     def _next_id(self) -> str:
-        return f"{self._began}{next(self._ids):012x}"
+        return f"{self._id_prefix}{next(self._ids):012x}"
 
     async def _service(self, name: tuple[str, str]) -> Served | None:
         return self._directory.peek(name) or await self._directory.find(name)
@@ -268,20 +270,20 @@ class Door:
         forwarded = _ForwardedRequest(place, path + b"?" + query if query else path, raw, request_id)
         tail = Tail() if service.model is not None else None
         if tail is not None:
-            exchange.hearers.append(tail)
+            exchange.observers.append(tail)
         self._busy += 1
-        self._counts.came(service.run_id, self._now())
+        self._counts.begins(service.run_id, self._now())
         try:
             self._reporter.busy()
-            if websockets.asked(exchange.method, exchange.headers):
+            if websockets.is_upgrade_request(exchange.method, exchange.headers):
                 await self._tunnel(service, forwarded, exchange)
             else:
                 await self._exchange(service, forwarded, exchange)
         finally:
             self._busy -= 1
             if tail is not None and (tokens := tail.tokens()) is not None:
-                self._counts.took(service.run_id, tokens)
-            self._counts.went(service.run_id, self._now())
+                self._counts.add_tokens(service.run_id, tokens)
+            self._counts.ends(service.run_id, self._now())
 
     def _limit(self, service: Served, path: bytes, exchange: Exchange) -> None:
         if not service.rate_limits:
@@ -295,8 +297,8 @@ class Door:
             raise problems.too_many(math.ceil(wait / SECOND))
 
     async def _exchange(self, service: Served, forwarded: _ForwardedRequest, exchange: Exchange) -> None:
-        """A plain request: to one replica after the other, until one answers."""
-        body = Body(exchange, service.body, REPEATABLE, self._room)
+        """Pass on a plain request, to one replica after the other until one answers."""
+        body = Body(exchange, service.body, REPEATABLE, self._copies)
         try:
             while not await self._attempt(service, forwarded, exchange, body):
                 pass
@@ -304,7 +306,7 @@ class Door:
             body.forget()
 
     async def _attempt(self, service: Served, forwarded: _ForwardedRequest, exchange: Exchange, body: Body) -> bool:
-        """Has a replica answered?"""
+        """Try one replica. True: it has answered."""
         replica = await self._finder.find(service.run_id, forwarded.name, exchange, forwarded.tried)
         self._balancer.begins(replica.job_id)
         try:
@@ -322,41 +324,41 @@ class Door:
                 response.release()
             return True
         except Unanswered as failed:
-            self._failed(forwarded, replica, failed, again=body.kept)
+            self._failed(forwarded, replica, failed, again=body.retained)
             return False
         finally:
             self._ends(service.run_id, replica.job_id)
 
     async def _reached(self, service: Served, replica: ServedReplica, forwarded: _ForwardedRequest) -> float:
-        """The seconds that a connection to the replica may take. Raises Unanswered if its host gives no sign while
-        another replica stands by: nothing has been sent yet."""
-        if not self._balancer.others(service, replica, forwarded.tried):
+        """The seconds that a connection to the replica may take. Raises Unanswered if its host doesn't respond and
+        there is another replica: nothing has been sent yet."""
+        if not self._balancer.has_alternative(service, replica, forwarded.tried):
             return CONNECT_SECONDS
         if not replica.address and not await self._connected(replica, CONNECT_BRIEFLY):
             raise Unanswered(problems.unreachable())
         return CONNECT_BRIEFLY
 
     def _failed(self, forwarded: _ForwardedRequest, replica: ServedReplica, failed: Unanswered, *, again: bool) -> None:
-        """Raises Problem if it can't be sent again, or has been often enough."""
+        """Record a failed attempt. Raises HttpProblem if the request can't be sent again, or all attempts are used."""
         self._balancer.failed(replica.job_id, time.monotonic())
         forwarded.tried.append(replica.job_id)
         if not again or len(forwarded.tried) >= ATTEMPTS:
             raise failed.problem from failed
 
     async def _tunnel(self, service: Served, forwarded: _ForwardedRequest, exchange: Exchange) -> None:
-        """A request for a WebSocket: it is under way until that ends."""
+        """Pass on a request for a WebSocket, which is under way until the WebSocket ends."""
         while True:
             replica = await self._finder.find(service.run_id, forwarded.name, exchange, forwarded.tried)
             self._balancer.begins(replica.job_id)
             over = asyncio.Event()
             try:
                 patience = await self._reached(service, replica, forwarded)
-                tunnel = await websockets.connect(replica, self._way, over.set, patience)
+                tunnel = await websockets.connect(replica, self._socket_path, over.set, patience)
                 try:
-                    answer = await tunnel.ask(websockets.request(forwarded.target, forwarded.headers))
+                    answer = await tunnel.send_request(websockets.request(forwarded.target, forwarded.headers))
                     self._balancer.answered(replica.job_id)
                     if answer.status == 101:
-                        exchange.wire.lost = None  # the tunnel hears of it, and ends in its own time
+                        exchange.wire.lost = None  # the tunnel handles a lost connection itself
                         prefix = forwarded.place.prefix
                         head = websockets.welcome(answer, forwarded.request_id, replica.job_id, prefix)
                         tunnel.join(exchange.wire, head)
@@ -383,7 +385,7 @@ class Door:
 
 @dataclass
 class _ForwardedRequest:
-    """A request on its way."""
+    """A request as it is sent to replicas."""
 
     place: routing.ServicePath
     target: bytes

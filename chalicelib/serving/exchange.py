@@ -1,4 +1,4 @@
-"""One request of a client, and its response, on their connection."""
+"""A client's request and its response on their connection."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from chalicelib.serving.headers import one
-from chalicelib.serving.ports import Hears, Receive, Scope, Wire
+from chalicelib.serving.ports import Receive, ResponseObserver, Scope, Wire
 from chalicelib.serving.problems import ClientGone, HttpProblem, too_large
 
 IDLE = 300.0  # seconds without a byte, from either side
 CONNECT_SECONDS = 10.0  # until a replica has accepted a connection …
 CONNECT_BRIEFLY = 1.0  # … if another one stands by
-CLOSE_SECONDS = 30.0  # for what is still to be sent on a connection that ends
+CLOSE_SECONDS = 30.0  # for bytes still to be sent on a connection that ends
 
 
 class Exchange:
@@ -27,10 +27,10 @@ class Exchange:
         self.announced = self._announced()  # bytes of the body; None: it comes in chunks
         self.whole = self.announced == 0  # has the body been read to its end?
         self.begun = self.ended = False  # the response
-        self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers that every response to it gets that has none such
+        self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers to add to the response where it lacks them
         self.only = ""  # the job that must answer; empty: any replica may
-        self.hearers: list[Hears] = []  # of the response
-        self._read, self._was_whole = b"", False  # what was read of the body, to be read again
+        self.observers: list[ResponseObserver] = []  # of the response
+        self._read, self._was_whole = b"", False  # bytes of the body that were read and will be read again
 
     def _announced(self) -> int | None:
         names = [name for name, _ in self.headers]
@@ -40,11 +40,11 @@ class Exchange:
         return int(text) if text.isdigit() and len(text) < 20 else 0  # the parser has refused anything else
 
     def header(self, name: str) -> str:
-        """For comparing: what the client sent, or an empty string."""
+        """The header's value, or an empty string. For comparisons only."""
         return (one(self.headers, name.encode()) or b"").decode("latin-1")
 
     async def piece(self) -> bytes:
-        """The next bytes of the body; none at its end. Raises Left."""
+        """The next bytes of the body; none at its end. Raises ClientGone."""
         if self._read:
             part, self._read, self.whole = self._read, b"", self._was_whole
             return part
@@ -59,11 +59,11 @@ class Exchange:
 
     @property
     def read(self) -> int:
-        """Bytes of the body that were read already and still wait here."""
+        """The number of the body's bytes that were read in advance."""
         return len(self._read)
 
     def unread(self, data: bytes) -> None:
-        """This much of the body is read again."""
+        """Return these bytes of the body, so that they are read again."""
         if data:
             self._read, self._was_whole, self.whole = data, self.whole, False
 
@@ -71,18 +71,18 @@ class Exchange:
         """`goes_on`: more follows at once."""
         self.begun = True
         headers = [*headers, *(each for each in self.added if all(each[0] != name for name, _ in headers))]
-        for each in self.hearers:
+        for each in self.observers:
             each.begins(status, headers)
         self.wire.begin(status, headers, goes_on=goes_on)
 
     async def write(self, part: bytes, *, last: bool = False) -> None:
         self.ended = last
-        for each in self.hearers:
+        for each in self.observers:
             each.part(part)
         await self.wire.part(part, last=last)
 
     async def answer(self, status: int, headers: list[tuple[str, str]], body: bytes = b"") -> None:
-        """A whole response of ours."""
+        """Send a complete response of the door's own."""
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
         if status != 204:
             raw.append((b"content-length", str(len(body)).encode()))
@@ -97,7 +97,7 @@ class Exchange:
         await self.answer(problem.status, headers, problem.body(openai=openai))
 
     async def break_off(self) -> None:
-        """The response ends here, and the client must see that it isn't whole."""
+        """End the response so that the client sees that it is incomplete."""
         self.wire.close()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -109,37 +109,37 @@ class Exchange:
 
 @dataclass
 class Room:
-    """For copies of bodies, of all requests together."""
+    """The memory for copies of bodies, shared by all requests."""
 
     left: int  # bytes
 
 
 class Body:
-    """The body of a request, passed on as it comes, with a copy of it as long as that is small and there is room."""
+    """The body of a request, streamed to the replica. A copy is retained while it is small and there is room."""
 
-    def __init__(self, exchange: Exchange, limit: int, kept: int, room: Room) -> None:
-        self._exchange, self._limit, self._most_kept, self._room = exchange, limit, kept, room
+    def __init__(self, exchange: Exchange, limit: int, retained: int, room: Room) -> None:
+        self._exchange, self._limit, self._most_retained, self._room = exchange, limit, retained, room
         self._copy: list[bytes] | None = []
         self._size = 0
 
     @property
     def announced(self) -> int | None:
-        """Its bytes; None: it comes in chunks."""
+        """Its length in bytes; None if it is chunked."""
         return self._exchange.announced
 
     @property
-    def kept(self) -> bool:
-        """Can all of it that has been read be sent again?"""
+    def retained(self) -> bool:
+        """Whether everything that was read can be sent again."""
         return self._copy is not None
 
     def forget(self) -> None:
-        """It won't be sent again."""
+        """Drop the copy: the body won't be sent again."""
         if self._copy is not None:
             self._room.left += sum(map(len, self._copy))
             self._copy = None
 
     async def start(self) -> bytes | None:
-        """The whole body, if it has arrived together with its head; it needn't be streamed then."""
+        """The whole body, if it has arrived together with the head and needn't be streamed."""
         if self._exchange.whole or self._size:
             return b"".join(self._copy) if self._exchange.whole and self._copy is not None else None
         if self._exchange.announced is None or self._exchange.announced > min(65536, self._room.left):
@@ -148,7 +148,7 @@ class Body:
         return b"".join(self._copy or ()) if self._exchange.whole else None
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """From its beginning, if it is repeated."""
+        """The pieces of the body, from its beginning if it is sent again."""
         for part in tuple(self._copy or ()):
             yield part
         while part := await self._next():
@@ -162,6 +162,6 @@ class Body:
         if self._copy is not None and part:
             self._copy.append(part)
             self._room.left -= len(part)
-            if self._size > self._most_kept or self._room.left < 0:
+            if self._size > self._most_retained or self._room.left < 0:
                 self.forget()
         return part

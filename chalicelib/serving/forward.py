@@ -1,6 +1,6 @@
-"""A request goes to a replica and its response comes back: as they come, and never more of them than a buffer holds.
+"""Passing requests to replicas and responses back, as a stream that never takes more memory than a buffer.
 
-Most requests are here as a whole when they go on; the body of any other follows as it comes (`upstream.py`).
+Most requests have arrived completely when they are passed on; other bodies are streamed (`upstream.py`).
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Callable
 
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.serving import problems
-from chalicelib.serving.choosing import REPEATABLE
+from chalicelib.serving.balancer import REPEATABLE
 from chalicelib.serving.exchange import Body, Exchange
 from chalicelib.serving.headers import Raw, back
 from chalicelib.serving.problems import Unanswered
 from chalicelib.serving.upstream import AnswerCutShort, Place, Upstream, Upstreams, begun, framed, written
 
-_UNFIT = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # what no header's value may have; the parsers let it through
+_UNFIT = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # invalid in header values, though the parsers accept them
 
 
 class ReplicaConnections:
-    """The ways to all replicas. Used on the event loop."""
+    """The connections to all replicas. Used on the event loop."""
 
-    def __init__(self, way: Callable[[ServedReplica], str]) -> None:
-        self._way = way
+    def __init__(self, socket_path: Callable[[ServedReplica], str]) -> None:
+        self._socket_path = socket_path
         self._upstreams = Upstreams()
 
     async def request(
@@ -35,34 +35,37 @@ class ReplicaConnections:
         body: Body,
         patience: float,
     ) -> Upstream:
-        """The response, of which only the head is sure to be here. Raises Unanswered, or what stopped the body."""
+        """The response, of which at least the head has arrived. Raises Unanswered, or the error that stopped the
+        body."""
         _check(headers)
-        place: Place = (replica.address, replica.port) if replica.address else self._way(replica)
+        place: Place = (replica.address, replica.port) if replica.address else self._socket_path(replica)
         if not place:
             raise Unanswered(problems.unreachable())
         whole = await body.start()
         if whole is not None:
-            return await self._upstreams.ask(place, method, written(method, target, headers, whole), patience=patience)
+            return await self._upstreams.send_request(
+                place, method, written(method, target, headers, whole), patience=patience
+            )
         announced = body.announced
         head, rest = begun(method, target, headers, announced), framed(body.pieces(), announced)
         afresh = announced is None or announced > REPEATABLE
-        return await self._upstreams.ask(place, method, head, rest, afresh=afresh, patience=patience)
+        return await self._upstreams.send_request(place, method, head, rest, afresh=afresh, patience=patience)
 
     async def give_back(
         self, response: Upstream, exchange: Exchange, request_id: str, replica: str, prefix: str
     ) -> None:
-        """The response to the client, each part as soon as it is here. `prefix`: of the service's paths."""
+        """Pass the response to the client, each part as soon as it arrives. `prefix`: of the service's paths."""
         if not _is_answer(response):
             raise problems.no_answer()
         headers = back(response.raw_headers, request_id, replica, prefix)
         without = exchange.method == "HEAD" or response.status in (204, 304)
         if without and exchange.method != "HEAD":
             headers = [each for each in headers if each[0] != b"content-length"]
-        exchange.begin(response.status, headers, goes_on=without or response.follows)
+        exchange.begin(response.status, headers, goes_on=without or response.has_body)
         try:
             while not without and (part := await response.part()):
                 await exchange.write(part, last=response.ended)
-        except AnswerCutShort:  # half of it is with the client already
+        except AnswerCutShort:  # the client has part of it already
             await exchange.break_off()
             return
         if not exchange.ended:
@@ -82,7 +85,7 @@ def _check(headers: Raw) -> None:
 
 
 def _is_answer(response: Upstream) -> bool:
-    """Can it be passed on as HTTP? A switch to another protocol, for which nobody has asked, can't."""
+    """Whether it can be passed on as HTTP. A switch to another protocol that wasn't requested can't."""
     if not 200 <= response.status < 600:
         return False
     return _UNFIT.search(b"".join([value for _, value in response.raw_headers])) is None

@@ -1,9 +1,9 @@
-"""What happens to headers on their way: those of one hop stay behind, and who asked, and where, is added.
+"""How headers are rewritten: hop-by-hop headers are dropped, and headers about the caller and the address are added.
 
-What a client says about itself is never passed off as ours: `X-Forwarded-Proto`, `-Host` and `-Prefix` are written
-anew, in `X-Forwarded-For` our word is the last, and the others of `OURS` stay behind. So do they, and those that frame
-a message, where they are spelled with a `_`, which many applications read as a `-`. Where the door has judged the
-caller's token, the application gets no token: it could use it against whoever sent it.
+A client can't forge what the door says about it: `X-Forwarded-Proto`, `-Host` and `-Prefix` are replaced, the door's
+entry is the last in `X-Forwarded-For`, and the other headers of `OURS` are dropped. They, and headers that frame a
+message, are also dropped when spelled with a `_`, which many applications read as a `-`. Where the door has checked the
+caller's token, the application doesn't get it: it could impersonate the caller.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 Raw = Iterable[tuple[bytes, bytes]]  # names in lower case
 
 MOST = 16 * 1024  # bytes of a request's headers
-MOST_LINES = 128  # of them
-FRAME = frozenset((b"host", b"content-length", b"transfer-encoding"))  # no `Connection` removes these
+MOST_LINES = 128  # of a request's headers
+FRAME = frozenset((b"host", b"content-length", b"transfer-encoding"))  # `Connection` can't remove these
 _HOP = (
     b"connection",
     b"keep-alive",
@@ -29,7 +29,7 @@ _HOP = (
     b"http2-settings",
     b"expect",
 )
-OURS = (  # what says who asked, and how: proxies', so never a client's
+OURS = (  # who sent the request, and how: only proxies may set these
     b"forwarded",
     b"x-forwarded-for",
     b"x-forwarded-proto",
@@ -52,7 +52,7 @@ OURS = (  # what says who asked, and how: proxies', so never a client's
 
 
 def spellings(name: bytes) -> list[bytes]:
-    """As many applications read it: with a `_` for some `-`."""
+    """All spellings that many applications read as this name: with a `_` in place of some `-`."""
     first, *words = name.split(b"-")
     found = [first]
     for word in words:
@@ -61,15 +61,15 @@ def spellings(name: bytes) -> list[bytes]:
 
 
 _SPELT = frozenset(each for name in (*_HOP, *OURS) for each in spellings(name)) | {b"content_length"}
-_LEFT, _JUDGED = _SPELT, _SPELT | {b"authorization"}  # made once: this is on every request's way
-_LEFT_BACK = frozenset(_HOP) | {b"x-request-id", b"x-replica"}  # of a response: those are ours
+_DROPPED, _DROPPED_IF_JUDGED = _SPELT, _SPELT | {b"authorization"}
+_DROPPED_BACK = frozenset(_HOP) | {b"x-request-id", b"x-replica"}  # of a response: the door sets the last two
 _NONE: frozenset[bytes] = frozenset()
 _ID = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")
 LONGEST_ID = 128
 
 
 class Origin(NamedTuple):
-    """Who asked, and how."""
+    """Who sent a request, and how."""
 
     address: str
     proto: str
@@ -84,14 +84,15 @@ def size(headers: Raw) -> int:
 
 
 def one(headers: Raw, name: bytes) -> bytes | None:
-    """The value of a header that may come once. Twice: none, because two readers would each take another."""
+    """The value of a header that may occur once; None if it occurs twice, because two readers might differ in which one
+    they take."""
     found = [value for key, value in headers if key == name]
     return found[0] if len(found) == 1 else None
 
 
 def listed(headers: Raw) -> frozenset[bytes]:
-    """The headers that `Connection` declares to be of this hop. Whoever names one that frames the message, or says
-    where it goes, has made it another message for the next reader: those stay."""
+    """The headers that `Connection` declares to be hop-by-hop, except those that frame the message or name its host:
+    dropping them would turn it into another message for the next reader."""
     values = [value for key, value in headers if key == b"connection"]
     if not values:
         return _NONE
@@ -99,39 +100,39 @@ def listed(headers: Raw) -> frozenset[bytes]:
 
 
 def request_id(headers: Raw, otherwise: Callable[[], str]) -> str:
-    """The client's own id for its request, if that is fit to be repeated."""
+    """The client's own id for its request, if it is well-formed, else `otherwise()`."""
     given = one(headers, b"x-request-id")
     good = given and len(given) <= LONGEST_ID and _ID.issuperset(given)
     return given.decode("ascii") if given and good else otherwise()
 
 
 def onward(headers: Raw, origin: Origin, *, judged: bool) -> list[tuple[bytes, bytes]]:
-    """What a replica gets. `judged`: the door has looked at the caller's token."""
+    """The headers for the replica. `judged`: the door has checked the caller's token."""
     headers = list(headers)
-    left = _JUDGED if judged else _LEFT
+    dropped = _DROPPED_IF_JUDGED if judged else _DROPPED
     if named := listed(headers):
-        left |= named
-    kept = [each for each in headers if each[0] not in left]
+        dropped |= named
+    passed = [each for each in headers if each[0] not in dropped]
     before = [value for name, value in headers if name == b"x-forwarded-for"]
-    kept.append((b"x-forwarded-for", b", ".join((*before, origin.address.encode()))))
-    kept.append((b"x-forwarded-proto", origin.proto.encode()))
-    kept.append((b"x-forwarded-host", origin.host.encode("latin-1")))
+    passed.append((b"x-forwarded-for", b", ".join((*before, origin.address.encode()))))
+    passed.append((b"x-forwarded-proto", origin.proto.encode()))
+    passed.append((b"x-forwarded-host", origin.host.encode("latin-1")))
     if origin.prefix:
-        kept.append((b"x-forwarded-prefix", origin.prefix.encode()))
-    kept.append((b"x-request-id", origin.request_id.encode()))
-    return kept
+        passed.append((b"x-forwarded-prefix", origin.prefix.encode()))
+    passed.append((b"x-request-id", origin.request_id.encode()))
+    return passed
 
 
 def back(headers: Raw, request_id: str, replica: str, prefix: str = "") -> list[tuple[bytes, bytes]]:
-    """What the client gets of a replica's response. `prefix`: of the service's paths, where it has no host."""
+    """The headers for the client, from a replica's response. `prefix`: of the service's paths, if it has no host."""
     headers = [(name.lower(), value) for name, value in headers]
-    left = _LEFT_BACK
+    dropped = _DROPPED_BACK
     if named := listed(headers):
-        left |= named
-    kept = [each for each in headers if each[0] not in left]
-    if any(name == b"set-cookie" for name, _ in kept):
-        kept = list(_with_scoped(kept, prefix.encode()))
-    return [*kept, (b"x-request-id", request_id.encode()), (b"x-replica", replica.encode())]
+        dropped |= named
+    passed = [each for each in headers if each[0] not in dropped]
+    if any(name == b"set-cookie" for name, _ in passed):
+        passed = list(_with_scoped(passed, prefix.encode()))
+    return [*passed, (b"x-request-id", request_id.encode()), (b"x-replica", replica.encode())]
 
 
 def _with_scoped(headers: Raw, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -143,17 +144,16 @@ def _with_scoped(headers: Raw, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def scoped(cookie: bytes, prefix: bytes) -> bytes:
-    """A cookie as only this service gets it back: for no other host and, below a prefix, for no other path. Empty: it
-    can't be had there."""
+    """A cookie restricted to this service: to its host and, under a prefix, to its path. Empty: that is impossible."""
     first, *attributes = cookie.split(b";")
     named = [(each.partition(b"=")[0].strip().lower(), each) for each in attributes]
-    kept = [first, *(each for name, each in named if name not in ((b"domain", b"path") if prefix else (b"domain",)))]
+    parts = [first, *(each for name, each in named if name not in ((b"domain", b"path") if prefix else (b"domain",)))]
     if not prefix:
-        return b";".join(kept)
+        return b";".join(parts)
     if first.lstrip().lower().startswith(b"__host-"):
-        return b""  # which is for all paths of a host
+        return b""  # browsers accept it only for all paths of a host
     paths = [each.partition(b"=")[2].strip() for name, each in named if name == b"path"]
     if paths and paths[-1].startswith(b"/"):
         inside = paths[-1] == prefix or paths[-1].startswith(prefix + b"/")
-        kept.append(b" Path=" + (paths[-1] if inside else prefix + paths[-1]))
-    return b";".join(kept)
+        parts.append(b" Path=" + (paths[-1] if inside else prefix + paths[-1]))
+    return b";".join(parts)

@@ -1,8 +1,9 @@
-"""How many requests a client may send: one number a client, the time at which it will have been quiet enough.
+"""Rate limits for a service's clients, by the generic cell rate algorithm.
 
-The generic cell rate algorithm: each request that passes moves that time one interval on, and the next may come while
-it is no further ahead than the burst allows. Of all limits of a service, the one with the longest prefix counts, alone.
-Prefixes are compared with the path as applications read it, so that no spelling of a path has a limit of its own.
+One number is stored for each client, its theoretical arrival time. Each admitted request moves it on by one interval;
+a request is admitted while it isn't further ahead than the burst allows. Only the limit with the longest matching
+prefix applies. Prefixes are compared with the path as applications read it, so another spelling of a path doesn't get
+around a limit.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from collections.abc import Callable, Sequence
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
 
-MOST = 100_000  # clients that are remembered
-LONGEST = 64  # characters of what tells them apart
+MOST = 100_000  # clients with a stored time
+LONGEST = 64  # characters of a client's key; longer ones are hashed
 
 
 def applying(limits: Sequence[RateLimit], path: bytes) -> RateLimit | None:
-    """The limit of a path, as `routing.read` gives it."""
+    """The limit that applies to a path as returned by `routing.read`."""
     fits = [limit for limit in limits if path.startswith(limit.prefix.encode())]
     return max(fits, key=lambda limit: len(limit.prefix), default=None)
 
 
 def client(limit: RateLimit, address: str, header: Callable[[str], str]) -> str:
-    """Whom a limit counts: an address, or the value of a header. Requests without that header count as one client.
-    Long values are remembered by a hash, or clients would fill the memory with them."""
+    """The client that a limit counts: an address, or the value of a header. Requests without that header count as one
+    client. Long values are hashed, so that clients can't fill the memory."""
     key = limit.key
     if not isinstance(key, HeaderPartitioningKey):
         return address
@@ -44,7 +45,7 @@ class Limiter:
         return len(self._quiet_at)
 
     def admit(self, service: str, limit: RateLimit, who: str, now: Micros) -> Micros:
-        """How long this client has to wait until a request passes; 0: this one passes, and counts."""
+        """The time that this client has to wait before a request is admitted; 0: this one is admitted and counted."""
         key, interval = (service, limit.prefix, who), max(1, round(SECOND / limit.rps))
         ahead = limit.burst * interval
         quiet_at = max(now, self._quiet_at.get(key, now))
@@ -56,7 +57,7 @@ class Limiter:
         return 0
 
     def _forget(self, now: Micros) -> None:
-        """Those who have been quiet long enough are as good as unknown. If there is none, those who will be soonest."""
+        """Drop the clients whose time has passed; if they are too few, also those whose time comes next."""
         self._quiet_at = {key: at for key, at in self._quiet_at.items() if at > now}
         excess = len(self._quiet_at) - self._most * 3 // 4
         if excess > 0:

@@ -1,7 +1,7 @@
-"""Requests to the one address of all models of a project: judged here, and then passed on like any other request.
+"""Requests to the common address of a project's models: authorised here, and then passed on like any other request.
 
-Only members may ask, whether the services want tokens or not: the list of its models is the project's own. Browsers may
-call from any page, as they may call OpenAI.
+Only members may send them, even to services that need no token: the list of models belongs to the project. Browsers may
+call from any page, as with OpenAI's API.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from chalicelib.domain.serving import Served
 from chalicelib.serving import cross_origin, models, problems, routing
 from chalicelib.serving.body_fields import MOST
-from chalicelib.serving.catalog import ServiceCatalog
 from chalicelib.serving.exchange import Exchange
-from chalicelib.serving.turns import next_turn
+from chalicelib.serving.model_index import ModelIndex
+from chalicelib.serving.paced_reading import next_turn
 
 PREFIX = b"/proxy/models/"
 _NAMED = re.compile(rb"/proxy/models/([A-Za-z0-9_-]{1,100})(?:/(.*))?", re.DOTALL)
@@ -31,32 +31,32 @@ PassOn = Callable[[Served, routing.ServicePath, Exchange, bytes], Awaitable[None
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The models of a project, and the path below them as it was sent."""
+    """A request to a project's models: the path below their address, as it was sent."""
 
     project: str
     rest: bytes
 
 
 def by_path(path: bytes) -> ModelRequest | None:
-    """None: this isn't the address of a project's models."""
+    """The request that a path means; None if it isn't under the address of a project's models."""
     found = _NAMED.fullmatch(path)
     return None if found is None else ModelRequest(found[1].decode(), found[2] or b"")
 
 
 class ModelRequests:
-    """`admit` raises Problem for callers who may not use a project; `pass_on` sends a request to a service's replica.
-    `draw` is a random number from [0, 1)."""
+    """Serves requests to models. `admit` raises HttpProblem for callers who may not use a project; `pass_on` sends a
+    request to a service's replica. `draw` returns a random number from [0, 1)."""
 
     def __init__(
-        self, catalog: ServiceCatalog, admit: Admit, pass_on: PassOn, draw: Callable[[], float] = random.random
+        self, model_index: ModelIndex, admit: Admit, pass_on: PassOn, draw: Callable[[], float] = random.random
     ) -> None:
-        self.catalog = catalog
+        self.model_index = model_index
         self._admit, self._pass_on, self._draw = admit, pass_on, draw
         self._makers = models.Makers()
 
     async def serve(self, asked: ModelRequest, exchange: Exchange, query: bytes) -> None:
-        """Raises Problem."""
-        if cross_origin.asks_first(exchange):
+        """Answer the request. Raises HttpProblem."""
+        if cross_origin.is_preflight(exchange):
             await cross_origin.allow(exchange)
             return
         exchange.added = cross_origin.READABLE
@@ -64,7 +64,7 @@ class ModelRequests:
             raise problems.climbing()
         await self._admit(asked.project, exchange)
         question = models.read(exchange.method, asked.rest.decode("latin-1"))
-        services = await self.catalog.of(asked.project)
+        services = await self.model_index.of(asked.project)
         if isinstance(question, models.ModelListing | models.One):
             await exchange.answer(200, _JSON, json.dumps(models.listing(services, question)).encode())
             return
@@ -78,7 +78,7 @@ class ModelRequests:
         await self._pass_on(service.with_(auth=True), place, exchange, query)  # the token was judged here
 
     async def _called(self, services: list[Served], project: str, call: models.ModelCall, exchange: Exchange) -> Served:
-        """The service for a request that names its model in its body, of which no more is read than that takes."""
+        """The service for a request whose body names the model. No more of the body is read than is needed for that."""
         head = call.head(exchange.header("content-type"))
         over = False
         while not over and len(head.held) < MOST and (part := await exchange.piece()):
@@ -96,12 +96,12 @@ class ModelRequests:
         if call.makes:
             if before := head.found.get("previous_response_id"):
                 service, exchange.only = self._makers.replica(candidates, project, before)
-            exchange.hearers.append(_Made(self._makers, service))
+            exchange.observers.append(_IdRecorder(self._makers, service))
         return service
 
 
-class _Made:
-    """Hears a response go by, and remembers which replica made what."""
+class _IdRecorder:
+    """Observes a response, and records which replica made it under its id."""
 
     def __init__(self, makers: models.Makers, service: Served) -> None:
         self._makers, self._service = makers, service

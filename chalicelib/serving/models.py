@@ -1,9 +1,9 @@
-"""One address for all models of a project: which service a request is for.
+"""Which service a request to the common address of a project's models is for.
 
-Clients of OpenAI's API are given `/proxy/models/<project>` and name a model in each request. Of the request only that
-name is read, and it goes on to a replica of a service that serves it, byte for byte: what a model server understands
-beyond OpenAI's fields is between it and its client. A response that a model server keeps (`responses/<id>`) is known by
-the one replica that made it, so the door remembers which that was.
+Clients of OpenAI's API use `/proxy/models/<project>` as their base URL and name a model in each request. Only that name
+is read; the request goes byte for byte to a replica of a service with that model, so that model servers may support
+fields beyond OpenAI's. A response that a model server stores (`responses/<id>`) exists only at the replica that made
+it, so the door remembers which replica that is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from chalicelib.serving.problems import HttpProblem
 
 JSON_CALLS = ("chat/completions", "completions", "embeddings", "responses", "rerank", "audio/speech")
 FORM_CALLS = ("audio/transcriptions", "audio/translations")  # a form with the model's name and a recording
-KEPT = 20_000  # responses whose replica is remembered
+SIZE = 20_000  # responses whose replica is remembered
 MENTIONED = 20  # models that an error lists
 
 _ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,255}")
@@ -31,12 +31,12 @@ FIRST_ID = 16 * 1024  # bytes of an answer in which its id must be
 
 @dataclass(frozen=True)
 class ModelListing:
-    """`models`: all that there are."""
+    """`models`: the list of all models."""
 
 
 @dataclass(frozen=True)
 class One:
-    """`models/<name>`."""
+    """`models/<name>`: one model."""
 
     name: str
 
@@ -50,7 +50,7 @@ class ModelCall:
 
     @property
     def makes(self) -> bool:
-        """Does its answer get an id by which it can be asked for later?"""
+        """Whether its response gets an id by which it can be requested later."""
         return self.path == "responses"
 
     def head(self, content_type: str) -> BodyFields:
@@ -71,8 +71,8 @@ Ask = ModelListing | One | ModelCall | Stored
 
 
 def read(method: str, path: str) -> Ask:
-    """What is asked for. `path` is what follows the project, as it was sent; `v1/` before it is taken for granted.
-    Raises Problem."""
+    """The request that a method and a path mean. `path`: the part after the project, as it was sent, with or without
+    `v1/`. Raises HttpProblem."""
     path = path.removeprefix("v1/")
     asked, methods = _ask(path)
     if asked is None:
@@ -106,7 +106,7 @@ def names(services: Iterable[Served]) -> list[str]:
 
 
 def listing(services: Sequence[Served], asked: ModelListing | One) -> dict[str, object]:
-    """The answer to a question about models, in OpenAI's shape. Raises Problem."""
+    """The response to a request for models, in OpenAI's format. Raises HttpProblem."""
     known: dict[str, dict[str, object]] = {}
     for each in sorted(services, key=lambda one: one.since):
         if (model := each.model) is not None:
@@ -121,7 +121,7 @@ def listing(services: Sequence[Served], asked: ModelListing | One) -> dict[str, 
 
 
 def nobody(services: Sequence[Served], name: str) -> HttpProblem:
-    """Nobody serves a model of this name."""
+    """The error for a model that no service serves."""
     there = names(services)
     more = f" and {len(there) - MENTIONED} more" if len(there) > MENTIONED else ""
     listed = ", ".join(f"`{each}`" for each in there[:MENTIONED])
@@ -132,10 +132,10 @@ def nobody(services: Sequence[Served], name: str) -> HttpProblem:
 
 
 def wanted(services: Sequence[Served], call: ModelCall, head: BodyFields, whole: bool) -> str:
-    """The name of the model; `whole` if the body is no longer than what was read.
+    """The name of the requested model. `whole`: the body has been read to its end.
 
-    A body may have its pictures before the name. If the project has one model only, there is no question which. Raises
-    Problem.
+    A body may have images before the name. If the project has only one model, the name isn't needed. Raises
+    HttpProblem.
     """
     if name := head.found.get("model"):
         return name
@@ -152,9 +152,9 @@ def wanted(services: Sequence[Served], call: ModelCall, head: BodyFields, whole:
 
 
 def chosen(candidates: Sequence[Served], draw: float) -> Served:
-    """One of the services with a model of the same name, as often as it has ready replicas. `draw` is from [0, 1).
+    """One of the services that serve the same model, weighted by ready replicas. `draw` is from [0, 1).
 
-    If none is ready, the request waits at the one that has the most on the way.
+    If none is ready, the request waits for the service with the most replicas.
     """
     weights = [sum(one.ready and not one.draining for one in each.replicas) for each in candidates]
     point = int(draw * sum(weights))
@@ -166,20 +166,20 @@ def chosen(candidates: Sequence[Served], draw: float) -> Served:
 
 
 def target(service: Served, path: str) -> str:
-    """The path at the replica: under the prefix of the model's API."""
+    """The path at the replica, under the prefix of the model's API."""
     prefix = service.model.prefix if service.model is not None else ""
     return f"/{prefix.strip('/')}/{path}" if prefix.strip("/") else f"/{path}"
 
 
 def made(beginning: bytes) -> str:
-    """The id of a response, from the beginning of the answer that made it: JSON, or events that carry it."""
+    """The id of a stored response, read from the beginning of its JSON or its events; empty if there is none."""
     found = _MADE.search(beginning)
     return found[1].decode(errors="replace") if found else ""
 
 
 @dataclass(frozen=True)
 class Maker:
-    """Who made a response."""
+    """The replica that made a response."""
 
     project: str
     run_id: str
@@ -187,10 +187,10 @@ class Maker:
 
 
 class Makers:
-    """Which replica made which response: the latest `KEPT`, since the door was opened."""
+    """The replicas that made the latest `size` responses since the door was opened."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, size: int = SIZE) -> None:
+        self._size = size
         self._known: OrderedDict[tuple[str, str], Maker] = OrderedDict()
 
     def remember(self, response: str, maker: Maker) -> None:
@@ -198,17 +198,17 @@ class Makers:
             return
         self._known[maker.project, response] = maker
         self._known.move_to_end((maker.project, response))
-        if len(self._known) > self._kept:
+        if len(self._known) > self._size:
             self._known.popitem(last=False)
 
     def replica(self, services: Sequence[Served], project: str, response: str) -> tuple[Served, str]:
-        """The service and the job of the replica that made it. Raises Problem."""
+        """The service and the job of the replica that made this response. Raises HttpProblem."""
         maker = self._known.get((project, response))
         if maker is None:
-            hint = f"the latest {self._kept} are, since the server started"
+            hint = f"the latest {self._size} are, since the server started"
             raise HttpProblem(404, f"The response `{response}` isn't known here: {hint}.", "response_not_found")
         for each in services:
             if each.run_id == maker.run_id and any(one.job_id == maker.job_id and one.ready for one in each.replicas):
                 return each, maker.job_id
-        text = f"The replica that made the response `{response}` is gone, and what it kept with it."
+        text = f"The replica that made the response `{response}` is gone, and the response with it."
         raise HttpProblem(404, text, "response_not_found")

@@ -1,4 +1,4 @@
-"""What a door needs of whoever opens it. Calls marked so may wait for a disk, and are made on threads."""
+"""The protocols between a door and the server that opens it. Calls marked "on a thread" may block."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from chalicelib.domain.serving import CallerVerdict, Served, ServedReplica
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Way = Callable[[ServedReplica], str]  # where a replica without an address is reached: a unix socket; empty: nowhere
-Connected = Callable[[ServedReplica, float], Awaitable[bool]]  # does its agent give a sign within so many seconds?
-Gone = Callable[[str], None]  # this job is no replica of a service any more
+# The unix socket at which a replica without an address is reached; empty: there is none.
+SocketPath = Callable[[ServedReplica], str]
+Connected = Callable[[ServedReplica, float], Awaitable[bool]]  # whether its agent responds within this many seconds
+ReplicaGone = Callable[[str], None]  # called with a job that is no replica of a service any more
 Report = Callable[[Sequence[Traffic]], None]  # on a thread
 
 
@@ -22,10 +23,10 @@ class Services(Protocol):
         """The live service of this name. On a thread."""
 
     def elsewhere(self, project: str, run: str) -> str:
-        """The address of the live service of this name that has another door; empty: there is none. On a thread."""
+        """The address of the live service of this name behind another door; empty if there is none. On a thread."""
 
     def of(self, run_id: str) -> Served | None:
-        """The same by its run. On a thread."""
+        """The live service of this run. On a thread."""
 
     def with_models(self, project: str) -> Sequence[Served]:
         """All live services of this project that have a model. On a thread."""
@@ -33,12 +34,12 @@ class Services(Protocol):
 
 class MemberRights(Protocol):
     def member(self, token: str, project: str, run: str) -> CallerVerdict:
-        """Is this the token of a member of the project, or of a global admin, or one of theirs for this service? Empty
-        `run`: for all of the project's. On a thread."""
+        """Whether this is the token of a member of the project or of a global admin, or a token that one of them made
+        for this service. Empty `run`: for all services of the project. On a thread."""
 
 
-class Hears(Protocol):
-    """Somebody whom a response passes by."""
+class ResponseObserver(Protocol):
+    """Reads a response while it is passed on."""
 
     def begins(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None: ...
 
@@ -46,25 +47,25 @@ class Hears(Protocol):
 
 
 class UpgradedEnd(Protocol):
-    """What a connection is, once it isn't HTTP any more."""
+    """The owner of a connection that has been upgraded from HTTP."""
 
     wire: Any
 
     def received(self, data: bytes) -> None: ...
 
     def full(self, full: bool) -> None:
-        """The connection's own side doesn't read what it gets, or does so again."""
+        """The connection's peer reads too slowly, or has caught up."""
 
     def lost(self) -> None: ...
 
     def leave(self, reason: str) -> None:
-        """The server ends it."""
+        """End it from the server."""
 
 
 class Wire(Protocol):
     """The client's connection."""
 
-    lost: Callable[[], object] | None  # called once the connection has gone
+    lost: Callable[[], object] | None  # called once the connection is lost
 
     def recognised(self) -> None:
         """The caller's token was accepted."""
@@ -73,13 +74,13 @@ class Wire(Protocol):
         """The response's status and headers, their names in lower case. `goes_on`: more follows at once."""
 
     async def part(self, part: bytes, *, last: bool) -> None:
-        """More of the response's body. Waits while the client has much to read."""
+        """Send more of the response's body. Waits while the client reads too slowly."""
 
     def unhurried(self) -> None:
-        """The request's body is passed on as it comes, however long that takes."""
+        """Lift the time limit for the request's body, which is streamed from now on."""
 
     def leave(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once, even with data under way."""
 
     def upgrade(self, head: bytes, end: UpgradedEnd) -> None:
         """Answer the request with this; from now on the connection belongs to `end`."""
@@ -87,7 +88,7 @@ class Wire(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def hold(self, hold: bool) -> None:
-        """Read nothing more for now, or go on."""
+        """Pause reading, or resume it."""
 
     def close(self) -> None:
         """Close once all has been sent."""

@@ -1,7 +1,7 @@
-"""What a client gets when the application gives no answer: JSON that says what happened and how to fix it.
+"""The errors that a door sends in place of an application's response: JSON that says what happened and how to fix it.
 
-Clients of OpenAI's API read errors in that API's shape, so a request under a model's prefix is answered in it; all
-others get the shape of this server's API.
+Clients of OpenAI's API expect its error format, so requests under a model's prefix get that one; all others get the
+format of this server's API.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ OPENAI = b"/v1/"
 
 
 class ClientGone(Exception):
-    """The client has gone."""
+    """The client has closed its connection."""
 
 
 class Unanswered(Exception):
-    """No byte of a response has come from a replica, so the request may go to another."""
+    """A replica has sent no byte of a response, so the request may be sent to another one."""
 
     def __init__(self, problem: HttpProblem) -> None:
         self.problem = problem
@@ -42,7 +42,7 @@ class HttpProblem(Exception):
 
 
 def of_openai(service: Served | None, rest: bytes) -> bool:
-    """Is this a request whose client expects OpenAI's errors?"""
+    """Whether the client of this request expects OpenAI's error format."""
     if rest.startswith(OPENAI):
         return True
     return service is not None and service.model is not None and rest.startswith(service.model.prefix.encode() + b"/")
@@ -68,7 +68,7 @@ def elsewhere(run: str, address: str) -> HttpProblem:
 
 
 def no_path() -> HttpProblem:
-    """Whoever put it behind a replica's address would make another address of both."""
+    """Refuses a target that, appended to a replica's address, would form another address."""
     return HttpProblem(400, "The request's target isn't a path: it must begin with `/`.", "invalid_path")
 
 
@@ -94,7 +94,7 @@ def too_large(most: int) -> HttpProblem:
 
 
 def not_allowed(*, given: bool) -> HttpProblem:
-    """The same whether there is such a service or not: nobody learns names by trying them."""
+    """The same error whether the service exists or not, so that names can't be found by trying."""
     if not given:
         text = "There is no such service, or it needs a token: send yours as `Authorization: Bearer <token>`."
     else:
@@ -123,7 +123,7 @@ def no_replica(why: str) -> HttpProblem:
 
 
 def off() -> HttpProblem:
-    text = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
+    text = "This service has no replicas, as configured. Its owner can apply it with another `replicas`."
     return HttpProblem(503, text, "no_replica")
 
 

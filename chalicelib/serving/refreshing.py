@@ -1,6 +1,6 @@
-"""A door follows the services that it has looked up: which replicas they have, and which are replicas no more.
+"""Follows the services that a door has looked up, and reports replicas and services that are gone.
 
-All of it is used on the event loop.
+Everything here is used on the event loop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 
 
 class ServiceFollower:
-    """`find` reads a run's service, None if it is none any more. `gone` is called for each job that is no replica any
-    more, and `ended` for each run that is no service any more, before."""
+    """`find` reads a run's service, or None if it isn't one any more. `gone` is called for each job that isn't a
+    replica any more; `ended`, before that, for each run that isn't a service any more."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class ServiceFollower:
         self._read_again: set[str] = set()  # runs that changed meanwhile
 
     def changed(self, run_ids: Iterable[str], refresh: Iterable[str]) -> None:
-        """These runs are others now. Those of `refresh` are read at once, and so are those that were looked up."""
+        """These runs have changed: read those of `refresh`, and those that were looked up before."""
         for run_id in {*refresh, *(run_id for run_id in run_ids if run_id in self._replicas)}:
             self.refresh(run_id)
 
     def refresh(self, run_id: str) -> None:
-        """One read at a time: all that changes meanwhile is seen by the next one."""
+        """Read the run's service. Only one read at a time: another one follows if it changes meanwhile."""
         if run_id in self._reading:
             self._read_again.add(run_id)
             return

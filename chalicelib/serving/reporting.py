@@ -1,6 +1,6 @@
-"""When a door reports what it has seen of its services: every ten seconds while it is busy, and soon when it is urgent.
+"""When a door reports the traffic of its services: every ten seconds while it is busy, and soon if something is urgent.
 
-All of it is used on the event loop; the report itself is made on a thread.
+Everything here is used on the event loop; the report itself is made on a thread.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from chalicelib.serving.traffic_counts import Counts
 
 log = logging.getLogger(__name__)
 
-SOON = 0.05  # seconds after which something urgent is reported: what happens meanwhile goes with it
-AGAIN = 1.0  # seconds between two such reports
+SOON = 0.05  # seconds until an urgent report, which includes everything that happens meanwhile
+AGAIN = 1.0  # seconds between two urgent reports
 
 
 class TrafficReporter:
-    """`under_way`: requests by job, as they are at the moment."""
+    """Sends the reports. `under_way`: the current number of requests by job."""
 
     def __init__(
         self,
@@ -40,24 +40,24 @@ class TrafficReporter:
         self._reporting: asyncio.Task[None] | None = None
 
     def hurry(self) -> None:
-        """Report what is urgent, if anything is, soon. Called whenever something may have become so, and after each
-        report: what became so meanwhile mustn't wait for the next one."""
+        """Report soon if something is urgent. Called whenever something may have become urgent, and after each report
+        for what became urgent meanwhile."""
         if self._soon is None and self._counts.urgent:
             loop = asyncio.get_running_loop()
             pause = max(SOON, self._urgent_at + AGAIN - loop.time())
             self._soon = loop.call_later(pause, self._report_urgent)
 
     def busy(self) -> None:
-        """While there are requests there is a report every ten seconds."""
+        """Schedule a report, because there are requests."""
         if self._tick is None:
             self._tick = asyncio.get_running_loop().call_later(BUCKET / SECOND, self._report_all)
 
     def pending(self, *, urgent: bool = False) -> list[Traffic]:
-        """What there is to report, which counts as reported."""
+        """The traffic to report. It counts as reported from now on."""
         return self._counts.report(self._under_way, self._now(), urgent=urgent)
 
     async def finish(self) -> None:
-        """A last report; none comes after it."""
+        """Send a last report."""
         for timer in (self._tick, self._soon):
             if timer is not None:
                 timer.cancel()

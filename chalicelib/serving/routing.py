@@ -1,9 +1,8 @@
-"""Which service a request is for, from its path or its host, and which path goes on to a replica.
+"""Which service a request is for, by its path or its host, and which path is passed on to the replica.
 
 A service has two addresses: `/proxy/services/<project>/<run>/…` on the server's own host, and a host of its own,
-`<run>.<project>.<domain>`. Paths are read as they were sent and go on as they were sent: whoever decodes a path and
-encodes it again has changed it. Only those that climb (`..`, however it is written) are refused, because servers
-disagree about where they lead.
+`<run>.<project>.<domain>`. Paths are passed on exactly as they were sent, because decoding and encoding would change
+them. Only paths with a segment `.` or `..`, in any spelling, are refused: servers disagree about where they lead.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ROUTED = re.compile(rb"/(?:v1/.+|generate|chat/completions|health)", re.DOTALL)
 
 
 class ServicePath(NamedTuple):
-    """A service by its names, and the path there: `whole` as it was sent, `rest` without the service's own prefix."""
+    """A service by its names, and the path: `whole` as it was sent, `rest` without the service's prefix."""
 
     project: str
     run: str
@@ -30,11 +29,11 @@ class ServicePath(NamedTuple):
     prefix: str = ""  # empty for a host of its own
 
 
-NOWHERE = ServicePath("", "", b"/", b"/")  # under our prefix, but no path of a service
+NOWHERE = ServicePath("", "", b"/", b"/")  # under the prefix of services, but not the path of one
 
 
 def by_path(path: bytes) -> ServicePath | None:
-    """The service of a path; None: it is none of a service. An empty `rest`: only the slash at its end is missing."""
+    """The service of a path; None if it isn't one of a service. An empty `rest`: only the final slash is missing."""
     if not path.startswith(PREFIX):
         return None
     found = _NAMED.fullmatch(path)
@@ -45,7 +44,7 @@ def by_path(path: bytes) -> ServicePath | None:
 
 
 def by_host(host: str, domain: str, path: bytes) -> ServicePath | None:
-    """The service of a `Host` header; None: that isn't the host of a service."""
+    """The service of a `Host` header; None if it isn't the host of a service."""
     name = host.lower().partition(":")[0].removesuffix(".")
     if not name.endswith(domain) or not name.endswith(f".{domain}"):
         return None
@@ -56,16 +55,16 @@ def by_host(host: str, domain: str, path: bytes) -> ServicePath | None:
 
 
 def climbs(path: bytes) -> bool:
-    """Has it a segment `.` or `..`, in any spelling?"""
+    """Whether it has a segment `.` or `..`, in any spelling."""
     return (b"." in path or b"%2" in path) and _CLIMBS.search(path) is not None
 
 
 def through_router(path: bytes) -> bool:
-    """May this path of a service behind a router be asked for from outside? Its others are for its operator."""
+    """Whether clients may request this path of a service behind a router. The others are for its operator."""
     return _ROUTED.fullmatch(path) is not None
 
 
 def read(path: bytes) -> bytes:
-    """The path as applications read it: decoded, and with single slashes. For comparing prefixes only."""
+    """The path as applications read it: decoded, with single slashes. Only for comparing prefixes."""
     decoded = unquote_to_bytes(path) if b"%" in path else path
     return re.sub(rb"/{2,}", b"/", decoded) if b"//" in decoded else decoded

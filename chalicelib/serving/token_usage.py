@@ -1,7 +1,7 @@
-"""How many tokens an answer took, as its model server says at the end of it.
+"""The token usage of a model's response, which the model server reports at its end.
 
-Only the last few kilobytes are kept while an answer passes by. A model server that doesn't say, because its client
-didn't ask (`stream_options.include_usage`), leaves the number unknown: nothing is added to anybody's request.
+Only the last few kilobytes of a response are buffered. If the model server doesn't report it, because the client didn't
+request that (`stream_options.include_usage`), the usage stays unknown: the door adds nothing to requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Tokens:
 
 
 class Tail:
-    """Hears an answer go by, and keeps its end."""
+    """Observes a response, and buffers its end."""
 
     def __init__(self) -> None:
         self._good, self._end = False, b""
@@ -40,7 +40,7 @@ class Tail:
         for found in reversed(list(_USAGE.finditer(self._end))):
             try:
                 usage, _ = _DECODER.raw_decode(self._end[found.end() :].decode(errors="replace"))
-            except (ValueError, RecursionError):  # cut off, or not of a model server
+            except (ValueError, RecursionError):  # cut off, or not a model server's
                 continue
             prompt, completion = _count(usage, "prompt", "input"), _count(usage, "completion", "output")
             if prompt is not None:

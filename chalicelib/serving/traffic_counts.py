@@ -1,8 +1,8 @@
-"""What a door has seen of its services, in buckets of ten seconds, and when it says so.
+"""The traffic of a door's services, counted in buckets of ten seconds; autoscaling is based on it.
 
-The planner scales by it. A request counts if a replica got it or should have; for as long as it is held or under way
-it makes the service busy. A service is reported now and then while it is busy, once more when it has become quiet, and
-at once when somebody begins to wait, or when a replica that is to be stopped has nothing under way any more.
+A request counts if a replica got it or should have; while it is held or under way, the service is busy. A service is
+reported periodically while it is busy and once more when it becomes quiet; it is reported at once when a request begins
+to wait, and when a draining replica has no requests left.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from chalicelib.serving.token_usage import Tokens
 
 @dataclass
 class Tally:
-    """One service."""
+    """The traffic of one service."""
 
     run_id: str
-    since: Micros  # the last change of what is under way or held; up to it `area` is right
+    since: Micros  # the last change of the requests under way or held, until which `area` is computed
     requests: int = 0  # of the current bucket
-    area: float = 0.0  # microseconds that its requests have been there, together
+    area: float = 0.0  # microseconds that all requests of the bucket have taken, in total
     under_way: int = 0
     held: int = 0
     prompt_tokens: int = 0
@@ -51,7 +51,7 @@ class Tally:
             self.buckets.popleft()
 
     def so_far(self) -> Bucket | None:
-        """The current bucket, as far as it goes."""
+        """The current bucket, up to now."""
         if not (self.requests or self.area):
             return None
         start = self.since - self.since % BUCKET
@@ -59,12 +59,12 @@ class Tally:
 
 
 class Counts:
-    """All services of a door. `now` is in microseconds."""
+    """The traffic of all services of a door. `now` is in microseconds."""
 
     def __init__(self, door: str) -> None:
         self._door = door
         self._tallies: dict[str, Tally] = {}
-        self._urgent: set[str] = set()  # runs of which something must be told at once
+        self._urgent: set[str] = set()  # runs that must be reported at once
 
     def __len__(self) -> int:
         return len(self._tallies)
@@ -84,30 +84,30 @@ class Counts:
         tally.pass_to(now)
         return tally
 
-    def came(self, run_id: str, now: Micros) -> None:
-        """A request that a replica should get: from now on it is under way."""
+    def begins(self, run_id: str, now: Micros) -> None:
+        """Count a request, which is under way from now on."""
         tally = self._of(run_id, now)
         tally.requests += 1
         tally.under_way += 1
 
-    def went(self, run_id: str, now: Micros) -> None:
+    def ends(self, run_id: str, now: Micros) -> None:
         self._of(run_id, now).under_way -= 1
 
-    def took(self, run_id: str, tokens: Tokens) -> None:
-        """An answer of its model ends, which says how many."""
+    def add_tokens(self, run_id: str, tokens: Tokens) -> None:
+        """Add the tokens of a response."""
         if (tally := self._tallies.get(run_id)) is not None:
             tally.prompt_tokens += tokens.prompt
             tally.completion_tokens += tokens.completion
 
-    def waits(self, run_id: str, now: Micros) -> None:
-        """It is held instead."""
+    def hold(self, run_id: str, now: Micros) -> None:
+        """A request under way begins to wait for a replica."""
         tally = self._of(run_id, now)
         tally.under_way -= 1
         tally.held += 1
         if tally.held == 1:
             self._urgent.add(run_id)
 
-    def waited(self, run_id: str, now: Micros) -> None:
+    def resume(self, run_id: str, now: Micros) -> None:
         tally = self._of(run_id, now)
         tally.held -= 1
         tally.under_way += 1
@@ -117,7 +117,7 @@ class Counts:
         return 0 if tally is None else tally.held
 
     def looked_up(self, service: Served, under_way: Mapping[str, int], now: Micros) -> None:
-        """Its replicas are known anew: those that drain and have nothing under way are let go."""
+        """Take the service's current replicas. Draining ones without requests may be stopped, which is urgent."""
         draining = frozenset(each.job_id for each in service.replicas if each.draining)
         tally = self._tallies.get(service.run_id)
         if tally is None and not draining:
@@ -134,7 +134,7 @@ class Counts:
             self._urgent.add(run_id)
 
     def gone(self, run_id: str) -> None:
-        """The service is no more. What is still under way is counted to its end."""
+        """The service has ended. Requests that are still under way are counted to their end."""
         tally = self._tallies.get(run_id)
         if tally is None:
             return
@@ -144,20 +144,19 @@ class Counts:
             del self._tallies[run_id]
 
     def report(self, under_way: Counter[str], now: Micros, *, urgent: bool = False) -> list[Traffic]:
-        """What is to be said of each service, or of those about which it is urgent only. What has been quiet for as
-        long as anybody looks back is forgotten with it."""
-        told = []
+        """The traffic of each service, or only of the urgent ones. Services without recent traffic are forgotten."""
+        reports = []
         for tally in list(self._tallies.values()):
             if urgent and tally.run_id not in self._urgent:
                 continue
             tally.pass_to(now)
             self._urgent.discard(tally.run_id)
-            told.append(self._told(tally, under_way, now))
+            reports.append(self._traffic_of(tally, under_way, now))
             if not tally.busy and not tally.buckets and not tally.requests and not tally.draining:
                 del self._tallies[tally.run_id]
-        return told
+        return reports
 
-    def _told(self, tally: Tally, under_way: Counter[str], now: Micros) -> Traffic:
+    def _traffic_of(self, tally: Tally, under_way: Counter[str], now: Micros) -> Traffic:
         current = tally.so_far()
         return Traffic(
             run_id=tally.run_id,

@@ -1,9 +1,9 @@
-"""Connections to replicas: a request goes out, and a parser reads its answer straight from the connection.
+"""Connections to replicas: sending a request, and parsing its response straight from the connection.
 
-Nearly all requests are here as a whole when they go on, and are one write. The body of any other follows as it comes,
-while its answer may be coming back already. Where a body ends is our own word, never the client's, and a connection
-whose request wasn't sent to its end is never used again. Nothing here repeats, follows, unpacks or keeps anything: an
-answer goes on as it came.
+Nearly all requests have arrived completely when they are passed on, and are sent in one write. Other bodies are
+streamed, while the response may already arrive. The door frames each body itself, whatever the client declared, and a
+connection whose request wasn't sent to its end is never used again. Responses are passed on unchanged: nothing here
+retries, follows redirects, decompresses or caches.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from chalicelib.serving import problems
 from chalicelib.serving.exchange import CONNECT_SECONDS, IDLE
 from chalicelib.serving.headers import MOST as MOST_LINE
 from chalicelib.serving.headers import Raw
+from chalicelib.serving.paced_reading import PacedReader
 from chalicelib.serving.problems import ClientGone, HttpProblem, Unanswered
-from chalicelib.serving.turns import PacedReader
 
-KEPT_SECONDS = 30.0  # that a connection to a replica is kept for the next request
-BUFFER = 64 * 1024  # bytes of an answer that wait for the client
-MOST_HEAD = 4 * MOST_LINE  # bytes of an answer's headers, those of early hints included, and of its trailers
-MOST_PLACES = 1000  # for which connections were kept
+IDLE_SECONDS = 30.0  # for which an idle connection to a replica stays open for the next request
+BUFFER = 64 * 1024  # bytes of a response that are buffered for the client
+MOST_HEAD = 4 * MOST_LINE  # bytes of a response's headers, including those of early hints, and of its trailers
+MOST_PLACES = 1000  # addresses with a list of idle connections
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 
@@ -32,69 +32,69 @@ Place = str | tuple[str, int]  # a unix socket, or an address and a port
 
 
 class AnswerCutShort(Exception):
-    """The answer ended before its end."""
+    """The response broke off."""
 
 
 class Upstream(asyncio.Protocol):
-    """One connection. It carries one request after the other, and holds the answer to the last of them."""
+    """One connection. It carries one request after the other, and holds the response to the latest."""
 
     transport: asyncio.Transport
     status: int
     raw_headers: list[tuple[bytes, bytes]]
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, kept: list[Upstream]) -> None:
-        """`kept`: where it waits for its next request."""
-        self._loop, self._kept = loop, kept
+    def __init__(self, loop: asyncio.AbstractEventLoop, idle: list[Upstream]) -> None:
+        """`idle`: the list of connections that wait for their next request."""
+        self._loop, self._idle = loop, idle
         self._parser: httptools.HttpResponseParser | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._heard = loop.time()  # when something last happened
-        self._held = self._gone = self._moves = False
+        self._last_activity = loop.time()  # when something was last sent or received
+        self._held = self._lost_connection = self._moves = False
         self._failure: Exception | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._sending: asyncio.Task[None] | None = None  # of a body that is still on its way
-        self._turns = PacedReader(loop, self._feed, self._hold)
+        self._sending: asyncio.Task[None] | None = None  # sends a streamed body
+        self._reader = PacedReader(loop, self._feed, self._hold)
 
     # --- one request and its answer -----------------------------------------------------------------------------------
 
-    async def ask(self, method: str, request: bytes, body: AsyncIterator[bytes] | None = None) -> None:
-        """Returns once the answer's head is here; `body` may be on its way for longer. Raises Unanswered or Problem, or
-        what stopped the body."""
-        self._bodiless = method == "HEAD"  # which its answer doesn't tell
+    async def send_request(self, method: str, request: bytes, body: AsyncIterator[bytes] | None = None) -> None:
+        """Send a request and wait for the response's head; sending `body` may take longer. Raises Unanswered,
+        HttpProblem, or the error that stopped the body."""
+        self._bodiless = method == "HEAD"  # the response itself doesn't show that
         self.status, self.raw_headers = 0, []
-        self._headed = self._whole = self._keeps = False
-        self._head_bytes = self._size = 0  # since its beginning, or since the last of its body; of the body, here
+        self._headed = self._whole = self._keep_alive = False
+        self._head_bytes = self._size = 0  # bytes of headers since the last part of a body; buffered bytes of the body
         self._parts: list[bytes] = []
         self._failure = None
-        self._parser, self._heard = httptools.HttpResponseParser(self), self._loop.time()
+        self._parser, self._last_activity = httptools.HttpResponseParser(self), self._loop.time()
         self.transport.write(request)
         self._sending = None if body is None else self._loop.create_task(self._send(body))
         while not self._headed:
             if self._failure is not None:
                 raise self._failure
-            await self._news()
+            await self._wait_for_data()
 
     async def _send(self, body: AsyncIterator[bytes]) -> None:
         try:
             async for part in body:
                 await self._writable.wait()
-                if self._gone:
+                if self._lost_connection:
                     return
-                self._heard = self._loop.time()
+                self._last_activity = self._loop.time()
                 self.transport.write(part)
-        except (HttpProblem, ClientGone, TimeoutError) as problem:  # the client's fault: whoever asked gets it
+        except (HttpProblem, ClientGone, TimeoutError) as problem:  # the client's fault: raised to the caller
             self._fail(problem)
             self.transport.abort()
 
     @property
-    def follows(self) -> bool:
-        """Is some of the body, or its end, here already?"""
+    def has_body(self) -> bool:
+        """Whether some of the body, or its end, has arrived."""
         return self._whole or bool(self._parts)
 
     @property
     def ended(self) -> bool:
-        """Has all of the body been handed out?"""
+        """Whether the whole body has been returned by `part`."""
         return self._whole and not self._parts
 
     async def part(self) -> bytes:
@@ -104,32 +104,32 @@ class Upstream(asyncio.Protocol):
                 return b""
             if self._failure is not None:
                 raise AnswerCutShort from self._failure
-            await self._news()
+            await self._wait_for_data()
         found = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts, self._size = [], 0
         if self._held:
-            self._held, self._heard = False, self._loop.time()
+            self._held, self._last_activity = False, self._loop.time()
             self._hold(False)
         return found
 
     def release(self) -> None:
-        """The request is over, one way or the other."""
-        self._parser, self._heard = None, self._loop.time()
+        """The request is over: make the connection available for the next one, or close it."""
+        self._parser, self._last_activity = None, self._loop.time()
         sent = self._sending is None or self._sending.done()
-        if self.ended and self._keeps and sent and not self._gone and not self._turns.waiting:
-            self._kept.append(self)
+        if self.ended and self._keep_alive and sent and not self._lost_connection and not self._reader.waiting:
+            self._idle.append(self)
             return
-        self._turns.drop()
+        self._reader.drop()
         self.transport.abort()
         if self._sending is not None:
             self._sending.cancel()
 
     async def stopped(self) -> None:
-        """Nothing more is taken of the body, so that another attempt may begin with it anew."""
+        """Wait until nothing more is read from the body, so that another attempt may start it again."""
         if self._sending is not None:
             await asyncio.wait((self._sending,))
 
-    async def _news(self) -> None:
+    async def _wait_for_data(self) -> None:
         self._waiter = self._loop.create_future()
         await self._waiter
 
@@ -138,18 +138,18 @@ class Upstream(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _fail(self, failure: Exception) -> None:
-        self._keeps = False
+        self._keep_alive = False
         if not self._whole and self._failure is None:
             self._failure = failure
         self._wake()
 
-    def _look(self) -> None:
-        """One timer for as long as the connection is there."""
-        if self._held:  # it is the client who doesn't read, which others watch
-            self._heard = self._loop.time()
-        left = self._heard + (KEPT_SECONDS if self._parser is None else IDLE) - self._loop.time()
+    def _check_idle(self) -> None:
+        """Close the connection if nothing has happened for too long. One timer for its whole lifetime."""
+        if self._held:  # the client doesn't read, which its own connection watches
+            self._last_activity = self._loop.time()
+        left = self._last_activity + (IDLE_SECONDS if self._parser is None else IDLE) - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(min(left, KEPT_SECONDS), self._look)
+            self._timer = self._loop.call_later(min(left, IDLE_SECONDS), self._check_idle)
             return
         if self._parser is not None:
             self._fail(problems.too_slow(IDLE))
@@ -158,8 +158,8 @@ class Upstream(asyncio.Protocol):
     # --- what the event loop calls ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
-        self._timer = self._loop.call_later(KEPT_SECONDS, self._look)
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's doesn't inherit from it
+        self._timer = self._loop.call_later(IDLE_SECONDS, self._check_idle)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -168,20 +168,20 @@ class Upstream(asyncio.Protocol):
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        self._turns.received(data)
+        self._reader.received(data)
 
     def _hold(self, hold: bool) -> None:
-        """Read nothing more for now, or go on, unless something else is in the way."""
+        """Pause reading, or resume it unless there is another reason to pause."""
         if hold:
             self.transport.pause_reading()
-        elif not (self._held or self._turns.waiting or self._gone or self.transport.is_closing()):
+        elif not (self._held or self._reader.waiting or self._lost_connection or self.transport.is_closing()):
             self.transport.resume_reading()
 
     def _feed(self, data: bytes) -> bool:
-        if self._parser is None or self._failure is not None:  # nobody has asked for anything, or wants it any more
+        if self._parser is None or self._failure is not None:  # no response is expected, or none any more
             self.transport.abort()
             return False
-        self._heard, self._moves = self._loop.time(), False
+        self._last_activity, self._moves = self._loop.time(), False
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -196,23 +196,23 @@ class Upstream(asyncio.Protocol):
         return self._failure is None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gone = True
+        self._lost_connection = True
         self._writable.set()
-        self._turns.afterwards(lambda: self._lost(exc))
+        self._reader.afterwards(lambda: self._lost(exc))
 
     def _lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self in self._kept:
-            self._kept.remove(self)
+        if self in self._idle:
+            self._idle.remove(self)
         if self._parser is None:
             return
         if exc is None and self._headed and self._failure is None and not self._sized():
-            self._whole = True  # its end is the connection's
+            self._whole = True  # the end of the connection is the end of the body
         self._fail(Unanswered(problems.unanswered()))
 
     def _sized(self) -> bool:
-        """Does the answer's head say where its body ends?"""
+        """Whether the response's head declares where its body ends."""
         return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.raw_headers)
 
     # --- what the parser calls ----------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Upstream(asyncio.Protocol):
         assert self._parser is not None
         self.status = self._parser.get_status_code()
         if 100 <= self.status < 200 and self.status != 101:
-            self.raw_headers = []  # hints: the answer is yet to come
+            self.raw_headers = []  # early hints: the response is yet to come
             return
         self._headed = self._moves = True
         if self._bodiless:
@@ -247,16 +247,16 @@ class Upstream(asyncio.Protocol):
     def on_message_complete(self) -> None:
         assert self._parser is not None
         if self._headed:
-            self._whole, self._keeps = True, self._parser.should_keep_alive()
+            self._whole, self._keep_alive = True, self._parser.should_keep_alive()
 
 
 class Upstreams:
-    """The connections to all replicas. On the event loop."""
+    """The connections to all replicas. Used on the event loop."""
 
     def __init__(self) -> None:
-        self._kept: dict[Place, list[Upstream]] = {}
+        self._idle: dict[Place, list[Upstream]] = {}
 
-    async def ask(
+    async def send_request(
         self,
         place: Place,
         method: str,
@@ -266,52 +266,53 @@ class Upstreams:
         afresh: bool = False,
         patience: float = CONNECT_SECONDS,
     ) -> Upstream:
-        """The answer, of which only the head is sure to be here. `afresh`: over no connection that may just be closing.
-        `patience`: seconds for a connection. Raises Unanswered or Problem, or what stopped the body."""
-        kept = self._kept.setdefault(place, [])
-        upstream = kept.pop() if kept and not afresh else await self._connected(place, kept, patience)
+        """The response, of which at least the head has arrived. `afresh`: over a new connection, because an idle one
+        may just be closing. `patience`: seconds for connecting. Raises Unanswered, HttpProblem, or the error that
+        stopped the body."""
+        idle = self._idle.setdefault(place, [])
+        upstream = idle.pop() if idle and not afresh else await self._connected(place, idle, patience)
         try:
-            await upstream.ask(method, request, body)
+            await upstream.send_request(method, request, body)
         except BaseException:
             upstream.release()
             await upstream.stopped()
             raise
         return upstream
 
-    async def _connected(self, place: Place, kept: list[Upstream], patience: float) -> Upstream:
-        if len(self._kept) > MOST_PLACES:
-            self._kept = {each: waiting for each, waiting in self._kept.items() if waiting or waiting is kept}
+    async def _connected(self, place: Place, idle: list[Upstream], patience: float) -> Upstream:
+        if len(self._idle) > MOST_PLACES:
+            self._idle = {each: waiting for each, waiting in self._idle.items() if waiting or waiting is idle}
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(patience):
                 if isinstance(place, str):
-                    _, upstream = await loop.create_unix_connection(lambda: Upstream(loop, kept), place)
+                    _, upstream = await loop.create_unix_connection(lambda: Upstream(loop, idle), place)
                 else:
-                    _, upstream = await loop.create_connection(lambda: Upstream(loop, kept), *place)
+                    _, upstream = await loop.create_connection(lambda: Upstream(loop, idle), *place)
         except (OSError, TimeoutError) as error:
             raise Unanswered(problems.unreachable()) from error
         return upstream
 
     def close(self) -> None:
-        for kept in self._kept.values():
-            for upstream in tuple(kept):
+        for idle in self._idle.values():
+            for upstream in tuple(idle):
                 upstream.transport.abort()
 
 
 def written(method: str, target: bytes, headers: Raw, body: bytes) -> bytes:
-    """A request as it is sent, with a body that is here."""
-    said = any(name == b"content-length" for name, _ in headers)
-    return _head(method, target, headers, b"content-length: %d" % len(body) if body or said else b"") + body
+    """A request with its whole body, as it is sent."""
+    declared = any(name == b"content-length" for name, _ in headers)
+    return _head(method, target, headers, b"content-length: %d" % len(body) if body or declared else b"") + body
 
 
 def begun(method: str, target: bytes, headers: Raw, announced: int | None) -> bytes:
-    """The beginning of a request whose body follows: so many bytes, or in chunks."""
+    """The head of a request whose body is streamed: `announced` bytes, or in chunks if None."""
     frame = b"transfer-encoding: chunked" if announced is None else b"content-length: %d" % announced
     return _head(method, target, headers, frame)
 
 
 def _head(method: str, target: bytes, headers: Raw, frame: bytes) -> bytes:
-    """With our own word on where the body ends: another reader must not find another end."""
+    """A request's head, with framing headers of our own: no reader may find another end of the body."""
     lines = [b"%b %b HTTP/1.1" % (method.encode(), target)]
     lines += [name + b": " + value for name, value in headers if name not in _FRAMING]
     if frame:
@@ -320,7 +321,7 @@ def _head(method: str, target: bytes, headers: Raw, frame: bytes) -> bytes:
 
 
 async def framed(pieces: AsyncIterator[bytes], announced: int | None) -> AsyncIterator[bytes]:
-    """A body as it is sent behind `begun`. Raises ClientGone if it isn't as long as was announced."""
+    """A body as it is sent after `begun`. Raises ClientGone if its length differs from the announced one."""
     left = announced
     async for part in pieces:
         if left is None:

@@ -1,4 +1,4 @@
-"""Which replica gets a request, and the wait for one while none is ready."""
+"""Finding the replica for a request, and waiting for one while none is ready."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.serving import Served, ServedReplica
 from chalicelib.serving import headers as heads
 from chalicelib.serving import problems
-from chalicelib.serving.choosing import Balancer
+from chalicelib.serving.balancer import Balancer
 from chalicelib.serving.directory import Directory, Name
 from chalicelib.serving.exchange import Exchange
 from chalicelib.serving.traffic_counts import Counts
 
 HOLD = 30.0  # seconds that a request waits for a replica
 MOST_HELD, MOST_HELD_BYTES = 1000, 64 * 2**20  # of one service
-BUFFERED = 65536  # bytes of a request's body that are held with it, at most
+BUFFERED = 65536  # bytes of a request's body that are buffered while it waits, at most
 
 
 class ReplicaFinder:
-    """Used on the event loop. `hold`: seconds that a request may wait; `hurry` is called when one begins to."""
+    """Used on the event loop. `hold`: seconds that a request may wait; `hurry` is called when one begins to wait."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class ReplicaFinder:
         self._closing = False
 
     def close(self) -> None:
-        """Nobody waits any more: the server is stopping."""
+        """End all waits: the server is stopping."""
         self._closing = True
         self._directory.wake_all()
 
     async def find(self, run_id: str, name: Name, exchange: Exchange, tried: Collection[str]) -> ServedReplica:
-        """The one to ask next. Waits for one if none is ready. `tried`: the jobs of those that were asked."""
+        """The replica to try next. Waits for one if none is ready. `tried`: the jobs of those that were tried."""
         known = self._directory.peek(name) or await self._directory.find(name)
         if known is None or known.run_id != run_id:
             raise problems.unknown(*name)
@@ -55,7 +55,7 @@ class ReplicaFinder:
 
     async def _wait(self, run_id: str, name: Name, exchange: Exchange, tried: Collection[str]) -> ServedReplica:
         size = self._admit(run_id, exchange)
-        self._counts.waits(run_id, self._now())
+        self._counts.hold(run_id, self._now())
         self._hurry()
         try:
             async with asyncio.timeout(self._hold):
@@ -63,13 +63,13 @@ class ReplicaFinder:
         except TimeoutError:
             raise problems.no_replica(f"the request waited {self._hold:g} s for one") from None
         finally:
-            self._counts.waited(run_id, self._now())
+            self._counts.resume(run_id, self._now())
             self._held_bytes[run_id] -= size
             if not self._held_bytes[run_id]:
                 del self._held_bytes[run_id]
 
     def _admit(self, run_id: str, exchange: Exchange) -> int:
-        """Returns the bytes that are held with it."""
+        """Let a request wait, and return the bytes that it holds meanwhile. Raises HttpProblem if too many wait."""
         body = BUFFERED if exchange.announced is None else min(exchange.announced, BUFFERED)
         size = heads.size(exchange.headers) + body + exchange.read
         held = self._held_bytes.get(run_id, 0)

@@ -1,8 +1,8 @@
-"""A WebSocket through the door: once both sides have agreed on it, bytes, which nobody here reads.
+"""WebSockets through the door: after the upgrade, bytes are passed on unread.
 
-The client's request goes on as it is, and the replica's answer comes back as it is. From then on each side's bytes go
-to the other, and whoever doesn't read what it gets stops the other from sending. Whatever ends one side ends the other,
-after all that was sent before.
+The client's request and the replica's response are passed on as they are. From then on each side's bytes go to the
+other, and a side that doesn't read stops the other from sending. When one side ends, the other is ended after
+everything that was sent before.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from chalicelib.serving.ports import Wire
 from chalicelib.serving.problems import Unanswered
 
 HEAD_SECONDS = 60.0  # for the replica's answer to the request
-BUFFER = 128 * 1024  # bytes for one side from which on the other isn't read
-MOST_REFUSAL = 64 * 1024  # bytes of an answer that isn't an upgrade
+BUFFER = 128 * 1024  # unsent bytes to one side at which reading from the other pauses
+MOST_REFUSAL = 64 * 1024  # bytes of a response that isn't an upgrade
 
 
-def asked(method: str, headers: Raw) -> bool:
-    """Is this a request for a WebSocket? One with a body, or that asks for several protocols, is a request as any."""
+def is_upgrade_request(method: str, headers: Raw) -> bool:
+    """Whether this is a request for a WebSocket. One with a body, or for several protocols, is an ordinary request."""
     upgrade = (one(headers, b"upgrade") or b"").lower()
-    bare = (one(headers, b"content-length") or b"0") == b"0" and one(headers, b"transfer-encoding") is None
-    return method == "GET" and upgrade == b"websocket" and b"upgrade" in listed(headers) and bare
+    no_body = (one(headers, b"content-length") or b"0") == b"0" and one(headers, b"transfer-encoding") is None
+    return method == "GET" and upgrade == b"websocket" and b"upgrade" in listed(headers) and no_body
 
 
 @dataclass
 class UpgradeAnswer:
-    """What the replica says to the request: its head and, if it refuses, a body."""
+    """The replica's response to the request: its head and, if it refuses, a body."""
 
     status: int = 0
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytearray = field(default_factory=bytearray)
     whole: bool = False
 
-    # what the parser calls
+    # called by the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value))
@@ -57,9 +57,9 @@ class UpgradeAnswer:
 
 
 class WebSocketTunnel(asyncio.Protocol):
-    """The connection to the replica, and, once it is upgraded, what the client's connection belongs to."""
+    """The connection to the replica; after the upgrade, also the owner of the client's connection."""
 
-    read_seconds = IDLE  # for either side to read some of what it gets
+    read_seconds = IDLE  # for either side to resume reading
     wire: Wire
     _transport: asyncio.Transport
 
@@ -72,18 +72,18 @@ class WebSocketTunnel(asyncio.Protocol):
         self._size = 0
         self._upgraded = self._gone = self._client_gone = False
         self._early = b""
-        self._full: dict[str, asyncio.TimerHandle] = {}  # who doesn't read what it gets, and when that ends it
+        self._full: dict[str, asyncio.TimerHandle] = {}  # sides that don't read, and the timer that ends the tunnel
 
     # --- the replica's side: what asyncio calls -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's doesn't inherit from it
         self._transport.set_write_buffer_limits(high=BUFFER)
 
     def data_received(self, data: bytes) -> None:
         if self._upgraded:
             self.wire.write(data)
-        elif self._answered.done():  # between the answer and its way to the client
+        elif self._answered.done():  # the response hasn't been passed to the client yet
             self._early += data
         else:
             self._head(data)
@@ -118,12 +118,12 @@ class WebSocketTunnel(asyncio.Protocol):
     def pause_writing(self) -> None:
         if self._upgraded and not self._client_gone:
             self.wire.hold(True)
-            self._waits_for("replica", True)
+            self._set_stalled("replica", True)
 
     def resume_writing(self) -> None:
         if self._upgraded and not self._client_gone:
             self.wire.hold(False)
-            self._waits_for("replica", False)
+            self._set_stalled("replica", False)
 
     # --- the client's side: what its connection calls -------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class WebSocketTunnel(asyncio.Protocol):
 
     def full(self, full: bool) -> None:
         if not self._gone:
-            self._waits_for("client", full)
+            self._set_stalled("client", full)
             if full:
                 self._transport.pause_reading()
             else:
@@ -146,15 +146,17 @@ class WebSocketTunnel(asyncio.Protocol):
             self._over(self._transport.abort)
 
     def leave(self, reason: str) -> None:
-        """The server is stopping: a WebSocket's own way of saying so is the application's."""
+        """Close the client's connection, because the server is stopping. Close frames are the application's
+        business."""
         self.wire.leave()
 
-    def _waits_for(self, whom: str, full: bool) -> None:
-        """Who doesn't read keeps the other from being heard, so nobody would ever notice that both have gone."""
-        if (before := self._full.pop(whom, None)) is not None:
+    def _set_stalled(self, side: str, full: bool) -> None:
+        """Watch a side that has stopped reading: while reading from the other is paused, a lost connection isn't
+        seen."""
+        if (before := self._full.pop(side, None)) is not None:
             before.cancel()
         if full:
-            self._full[whom] = self._loop.call_later(self.read_seconds, self._cut)
+            self._full[side] = self._loop.call_later(self.read_seconds, self._cut)
 
     def _cut(self) -> None:
         self._transport.abort()
@@ -162,8 +164,8 @@ class WebSocketTunnel(asyncio.Protocol):
 
     # --- from one to the other ------------------------------------------------------------------------------------
 
-    async def ask(self, head: bytes) -> UpgradeAnswer:
-        """The replica's answer to this request. Raises Unanswered."""
+    async def send_request(self, head: bytes) -> UpgradeAnswer:
+        """The replica's response to this request. Raises Unanswered or HttpProblem."""
         self._transport.write(head)
         try:
             return await asyncio.wait_for(self._answered, HEAD_SECONDS)
@@ -171,7 +173,7 @@ class WebSocketTunnel(asyncio.Protocol):
             raise problems.too_slow(HEAD_SECONDS) from None
 
     def join(self, wire: Wire, head: bytes) -> None:
-        """Both have agreed: the client gets this head, and then whatever comes."""
+        """Complete the upgrade: the client gets this head, and then the replica's bytes."""
         self._upgraded = True
         wire.upgrade(head, self)
         if self._early:
@@ -181,7 +183,7 @@ class WebSocketTunnel(asyncio.Protocol):
             self._finish()
 
     def drop(self) -> None:
-        """It isn't needed, unless it has been joined."""
+        """Close the connection unless it has been upgraded."""
         if not self._upgraded:
             self._transport.abort()
 
@@ -192,28 +194,28 @@ class WebSocketTunnel(asyncio.Protocol):
             self._transport.abort()
 
     def _finish(self) -> None:
-        """The replica is done: so is the client, once it has got everything."""
+        """The replica has ended: close the client's connection once everything has been sent."""
         if not self._client_gone:
             self.wire.close()
             self._over(self.wire.leave)
 
     def _over(self, cut: Callable[[], None]) -> None:
-        """One side has gone: the other has some time for the rest."""
-        for whom in tuple(self._full):
-            self._waits_for(whom, False)
+        """One side has ended: the other gets some time to receive the rest."""
+        for side in tuple(self._full):
+            self._set_stalled(side, False)
         self._loop.call_later(CLOSE_SECONDS, cut)
         self._ended()
 
 
 async def connect(
     replica: ServedReplica,
-    way: Callable[[ServedReplica], str],
+    socket_path: Callable[[ServedReplica], str],
     ended: Callable[[], None],
     patience: float = CONNECT_SECONDS,
 ) -> WebSocketTunnel:
-    """A connection of its own to a replica. Raises Unanswered. `ended` is called after `join`, once or twice."""
+    """A new connection to a replica. Raises Unanswered. `ended` is called after `join`, once or twice."""
     loop = asyncio.get_running_loop()
-    path = "" if replica.address else way(replica)
+    path = "" if replica.address else socket_path(replica)
     try:
         async with asyncio.timeout(patience):
             if path:
@@ -226,7 +228,7 @@ async def connect(
 
 
 def request(target: bytes, headers: Raw) -> bytes:
-    """The head of the request, with `headers` as any request has them."""
+    """The head of the request for a WebSocket."""
     lines = [b"GET " + target + b" HTTP/1.1"]
     lines += [name + b": " + value for name, value in headers if name != b"content-length"]
     lines += [b"connection: Upgrade", b"upgrade: websocket"]

@@ -1,7 +1,7 @@
-"""Blobs: what is too large for a record. Each has a name, and is written and read whole.
+"""Blobs: data that is too large for a record. Each has a name, and is written and read as a whole.
 
-Names are paths of plain words, the same for files and for S3, so that nothing that works embedded is refused in AWS.
-They are checked here because parts of them come from outside.
+Names are simple paths, with the same rules for files and for S3, so that a name that works embedded also works in AWS.
+They are checked here because parts of them come from clients.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chalicelib.store.disk import disk_error, make_folder, sync_folder
 _NAME = re.compile(r"(?!\.)[\w@=+.-]+(/(?!\.)[\w@=+.-]+)*", re.ASCII)
 _DRAFT = re.compile(r"\.[0-9a-f]{16}")
 _MAX_NAME = 512
-_AT_ONCE = 1000  # objects that one request to S3 deletes
+_AT_ONCE = 1000  # objects that one request to S3 can delete
 
 
 class Blobs(Protocol):
@@ -40,7 +40,7 @@ class Blobs(Protocol):
         """The same names, each with the time of its last `put`."""
 
     def tidy(self, before: Micros) -> None:
-        """Delete the remains of writes that broke off before this time: they are no blobs, but take up space."""
+        """Delete the remains of writes that were interrupted before this time: they aren't blobs, but take up space."""
 
 
 def checked(name: str) -> str:
@@ -53,7 +53,8 @@ def checked(name: str) -> str:
 
 
 class FileBlobs:
-    """One file per blob under `root`, written beside its path and moved there, so that nobody sees half of one."""
+    """One file per blob under `root`, written under a temporary name and renamed, so that readers never see part of
+    it."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)
@@ -123,7 +124,7 @@ class FileBlobs:
 
 
 class S3Blobs:
-    """One object per blob. `client` creates the S3 client on first use: a cold start that needs none doesn't pay."""
+    """One object per blob. `client` creates the S3 client on first use, to spare cold starts that don't need it."""
 
     def __init__(self, bucket: str, client: Callable[[], Any]) -> None:
         self._bucket = bucket
@@ -134,7 +135,7 @@ class S3Blobs:
         self._call("put_object", Key=checked(name), Body=data)
 
     def signed(self, name: str, size: int, checksum: str, seconds: int) -> tuple[str, dict[str, str]]:
-        """An address to which anybody may put this content (SHA-256 in base64) for so long, and the headers to send."""
+        """A URL to which this content (SHA-256 in base64) may be uploaded for `seconds`, and the headers to send."""
         what = {"Bucket": self._bucket, "Key": checked(name), "ContentLength": size, "ChecksumSHA256": checksum}
         if self._made is None:
             self._made = self._make_client()
@@ -166,7 +167,7 @@ class S3Blobs:
         ]
 
     def tidy(self, before: Micros) -> None:
-        """The bucket's own rule ends uploads that broke off (`infra/stateful.py`)."""
+        """Do nothing: a rule of the bucket deletes interrupted uploads (`infra/stateful.py`)."""
 
     def _listed(self, prefix: str, after: str, limit: int) -> Sequence[dict[str, Any]]:
         if "/" in prefix:

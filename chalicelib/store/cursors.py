@@ -1,6 +1,6 @@
-"""A position in a listing, as text: the record after which the next page begins.
+"""Cursors: a position in a listing as text, namely the record after which the next page begins.
 
-All adapters share one form, because all order a listing by (sort, pk, sk) and none needs more to continue. A cursor
+All adapters share one format, because all order a listing by (sort, pk, sk) and need nothing else to continue. A cursor
 names its listing, so that using it on another one is refused instead of skipping records there.
 """
 
@@ -22,7 +22,7 @@ def position_of(index: Index, record: Record) -> Position:
         return (record.key.sk, *record.key)
     entry = record.gsi1 if index == "gsi1" else record.gsi2
     if entry is None:
-        raise ValueError(f"{record.key} doesn't stand in {index}")
+        raise ValueError(f"{record.key} isn't in {index}")
     return (entry[1], *record.key)
 
 

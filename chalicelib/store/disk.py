@@ -1,4 +1,4 @@
-"""Durable files, and what a disk's failures mean: shared by the stores that keep files."""
+"""Durable files and the meaning of disk errors, shared by the stores that use files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from chalicelib.domain.usage import Part, StorageUsage
 from chalicelib.errors import DstackError, Invalid, Refused, StorageFull
 
-MOST_FILES = 200_000  # that one measurement counts: half a second's work
+MOST_FILES = 200_000  # counted by one measurement: half a second's work
 
 
 def make_folder(folder: Path) -> None:
@@ -25,7 +25,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new or moved name is durable only once its folder is synced."""
+    """Sync a folder: a new or renamed file in it is durable only after that."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -42,7 +42,7 @@ def disk_error(path: Path, error: OSError) -> DstackError:
 
 
 def used(folder: Path, *, most: int = MOST_FILES) -> StorageUsage:
-    """The space that a data folder takes: its database, and each of its folders. Files may come and go meanwhile."""
+    """The space that a data folder takes, by database and folder. Files may be created and deleted meanwhile."""
     parts = [_part("database", (entry for entry in _entries(folder) if entry.name.startswith("plane.db")), most)]
     folders = sorted(entry.name for entry in _entries(folder) if entry.is_dir(follow_symlinks=False))
     parts += [_part(name, _below(folder / name), most) for name in folders]
@@ -62,7 +62,7 @@ def _size(entry: os.DirEntry[str]) -> int:
 
 
 def _below(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Every file in it, however deep."""
+    """All files in it, at any depth."""
     waiting = [str(folder)]
     while waiting:
         for entry in _entries(waiting.pop()):
@@ -73,7 +73,7 @@ def _below(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _entries(folder: str | Path) -> Iterator[os.DirEntry[str]]:
-    """One by one: a folder may have a million."""
+    """The entries of a folder one by one, because it may have a million."""
     try:
         with os.scandir(folder) as found:
             yield from found

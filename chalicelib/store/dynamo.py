@@ -1,15 +1,15 @@
 """The store in one DynamoDB table, through PynamoDB.
 
-A commit is one TransactWriteItems under a client token. If its outcome is unknown (a lost reply, a time-out, a 5xx),
+A commit is one TransactWriteItems under a client token. If its outcome is unknown (a lost response, a time-out, a 5xx),
 the same request is sent again: within ten minutes DynamoDB applies a token's writes only once, and our retries end long
-before that. Each item also records the token that wrote it, so a condition that fails because our own write is already
-there is recognised. Contention (another transaction holds an item) has written nothing and is retried after a growing
-pause; only a failed condition is a Conflict.
+before that. Each item also records the token that wrote it, so a condition that fails because of our own earlier write
+is recognised. A request that met contention (another transaction holds an item) has written nothing and is retried
+after a growing pause; only a failed condition is a Conflict.
 
-What costs least is used throughout (`store/request_units.py` has the arithmetic). A commit of one change with a
-condition is a PutItem or DeleteItem, half the price of a transaction. The two indexes hold keys alone, so a change of
-status that moves no index key doesn't write them; what they list is then read from the table, and left out if it has
-moved on.
+The cheapest calls are used throughout (`store/request_units.py` has the arithmetic). A commit of one change with a
+condition is a PutItem or DeleteItem, half the price of a transaction. The two indexes contain only keys, so a change of
+status that changes no index key doesn't write them; the records that they list are then read from the table, and left
+out if they have changed their place.
 
 The due index is sparse (items without a time aren't in it) and sharded, because a partition takes only 1,000 writes a
 second: the shard's number, sorted by time. All kinds share it, so a pass with nothing to do reads as often as there are
@@ -37,9 +37,9 @@ from chalicelib.store.request_units import alone
 TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0  # seconds; all pauses together stay under 15 s
 
-AGAIN = "Check, then try again."
+AGAIN = "Check whether it was made, then try again."
 
-Row = dict[str, Any]  # of an item: its values, by their names
+Row = dict[str, Any]  # an item's values by attribute name
 _SORTS: dict[Index, str] = {"main": "sk", "gsi1": "sort1", "gsi2": "sort2"}
 
 TTL: dict[str, Any] = {"AttributeName": "expires_at", "Enabled": True}
@@ -62,7 +62,7 @@ _UNKNOWN = {
 
 
 def table_schema() -> dict[str, Any]:
-    """The table, without its name, as CreateTable and CloudFormation's AWS::DynamoDB::Table take it."""
+    """The table without its name, in the format of CreateTable and of CloudFormation's AWS::DynamoDB::Table."""
 
     def index(name: str, partition: str, sort: str, projection: dict[str, Any]) -> dict[str, Any]:
         keys = [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
@@ -94,15 +94,15 @@ def create_table(client: Any, table_name: str) -> None:
 
 @cache
 def _prepare_sessions() -> None:
-    """Sessions that are made from now on send the table's calls by way of `dynamo_calls`. They have a user agent that
-    is sent as it is: botocore puts its own together anew for each call, a seventh of the call's CPU."""
+    """Make new sessions send the table's calls through `dynamo_calls`, with a fixed user agent: botocore composes its
+    own for each call, which takes a seventh of the call's CPU."""
     import botocore
     from botocore.config import Config
 
     from chalicelib.store.dynamo_calls import take_over
 
-    ours = Config(user_agent="dstack-serverless")
-    botocore.register_initializer(lambda session: session.set_default_client_config(ours))
+    config = Config(user_agent="dstack-serverless")
+    botocore.register_initializer(lambda session: session.set_default_client_config(config))
     botocore.register_initializer(take_over)
 
 
@@ -128,13 +128,13 @@ class DynamoStore:
         from pynamodb.exceptions import DoesNotExist
 
         try:
-            return _record(self._ask(lambda: self._item.get(key.pk, key.sk, consistent_read=True)))
+            return _record(self._read(lambda: self._item.get(key.pk, key.sk, consistent_read=True)))
         except DoesNotExist:
             return None
 
     def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
-        wanted = [tuple(key) for key in keys]
-        rows = self._ask(lambda: list(self._item.batch_get(wanted, consistent_read=True)))
+        pairs = [tuple(key) for key in keys]
+        rows = self._read(lambda: list(self._item.batch_get(pairs, consistent_read=True)))
         found = {record.key: record for record in map(_record, rows)}
         return [found.get(key) for key in keys]
 
@@ -160,8 +160,8 @@ class DynamoStore:
             start = None
         if high and low >= high:
             return Page((), None)
-        wanted = limit + (2 if high else 1)  # one to see whether there is more; one may be `high` itself
-        rows = self._list(index, partition, low, high, wanted, start, reverse)
+        count = limit + (2 if high else 1)  # one to see whether there is more; one may be `high` itself
+        rows = self._list(index, partition, low, high, count, start, reverse)
         if high:
             rows = [row for row in rows if _place(index, row)[0] < high]
         more = cursors.of(index, partition, _place(index, rows[limit - 1])) if len(rows) > limit else None
@@ -170,10 +170,10 @@ class DynamoStore:
         return Page(tuple(self._listed(index, partition, [_place(index, row) for row in rows[:limit]])), more)
 
     def _listed(self, index: Index, partition: str, places: Sequence[cursors.Position]) -> list[Record]:
-        """What the table has where an index says so, in its order."""
+        """The table's records that an index lists, in the index's order."""
         if not places:
             return []
-        rows = self._ask(lambda: list(self._item.batch_get([place[1:] for place in places])))
+        rows = self._read(lambda: list(self._item.batch_get([place[1:] for place in places])))
         found = {record.key: record for record in map(_record, rows)}
         here = [(place, found.get(Key(*place[1:]))) for place in places]
         entries = ((record, (partition, place[0])) for place, record in here if record is not None)
@@ -182,7 +182,7 @@ class DynamoStore:
     def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
         last = None if after is None else {"pk": {"S": after.pk}, "sk": {"S": after.sk}}
         item = self._item
-        rows = self._ask(lambda: list(item.scan(limit=limit, last_evaluated_key=last, consistent_read=True)))
+        rows = self._read(lambda: list(item.scan(limit=limit, last_evaluated_key=last, consistent_read=True)))
         return [_record(row) for row in rows]
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -209,15 +209,15 @@ class DynamoStore:
             found = (due(row["due_unit"], int(row["due_at"])) for row in rows)
             return list(islice((each for each in found if each and each.kind in kinds), limit))
 
-        listed: list[Due] = self._ask(earliest)
+        listed: list[Due] = self._read(earliest)
         return listed
 
     def next_due(self) -> Micros | None:
-        """0: checking would cost a read per shard and kind, so the schedule sets the pace."""
+        """Always 0: checking would cost a read per shard, so the schedule sets the pace."""
         return 0
 
     def close(self) -> None:
-        """Connections belong to botocore's pool and end with the process."""
+        """Do nothing: connections belong to botocore's pool and end with the process."""
 
     def _list(
         self,
@@ -243,7 +243,7 @@ class DynamoStore:
         if start is not None:
             place = {names[0]: partition, names[1]: start[0], "pk": start[1], "sk": start[2]}
             last = {name: {"S": text} for name, text in place.items()}
-        found: list[Any] = self._ask(
+        found: list[Any] = self._read(
             lambda: list(
                 item.query(
                     partition,
@@ -258,7 +258,7 @@ class DynamoStore:
         )
         return found
 
-    def _ask(self, read: Callable[[], Any]) -> Any:
+    def _read(self, read: Callable[[], Any]) -> Any:
         from pynamodb.exceptions import DoesNotExist, PynamoDBException
 
         for attempt in range(TRIES):
@@ -278,7 +278,8 @@ class DynamoStore:
             self._sleep(longest * (0.5 + self._jitter() / 2))
 
     def _try(self, ordered: Sequence[Change], token: str) -> str | None:
-        """Send the commit once. None: it is written. A code: why to send it again. Raises what a retry can't help."""
+        """Send the commit once. None: it is written. A code: the reason to send it again. Raises errors that a retry
+        can't resolve."""
         from pynamodb.exceptions import TransactWriteError
 
         try:
@@ -301,7 +302,7 @@ class DynamoStore:
             raise self._refused(error) from error
 
     def _try_alone(self, change: Put | Delete, token: str, sure: bool) -> str | None:
-        """The same for one change. `sure`: every earlier try of it has certainly written nothing."""
+        """The same for one change. `sure`: earlier tries have certainly written nothing."""
         from pynamodb.exceptions import DeleteError, PutError
 
         item, key = self._item, change.key
@@ -323,18 +324,18 @@ class DynamoStore:
             return passing
 
     def _written_before(self, change: Put | Delete, token: str) -> bool:
-        """Did an earlier try, whose outcome is unknown, write this? No token of the table's tells, as it does with
-        transactions, but the item does, unless somebody has written it since."""
+        """Whether an earlier try with an unknown outcome wrote this change. Unlike for transactions, DynamoDB doesn't
+        report the token, but the item shows it unless somebody has written it since."""
         from pynamodb.exceptions import DoesNotExist
 
         key = change.key
         try:
-            found = self._ask(lambda: self._item.get(key.pk, key.sk, consistent_read=True))
+            found = self._read(lambda: self._item.get(key.pk, key.sk, consistent_read=True))
         except DoesNotExist:
             found = None
         if isinstance(change, Delete):
             if found is None:
-                return True  # whoever did it, it is done
+                return True  # it is deleted, by this process or another
         elif found is not None and found["token"] == token:
             return True
         elif found is not None and int(found["version"]) <= change.record.version:
@@ -372,7 +373,7 @@ class DynamoStore:
 
 
 def _passing(error: Any) -> str | None:
-    """Why the same request may succeed if sent again; None if it can't."""
+    """The reason why the same request may succeed if sent again; None if it can't."""
     from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
     if isinstance(error.cause, ConnectionError | HTTPClientError):
@@ -381,7 +382,7 @@ def _passing(error: Any) -> str | None:
     if code in _NOTHING_WRITTEN or code in _UNKNOWN:
         return code
     if isinstance(error.cause, ClientError) and code.startswith("5"):
-        return code  # a 5xx without a body has its number as its code
+        return code  # a 5xx without a body has the number as its code
     return None
 
 
@@ -403,7 +404,7 @@ def _item_class(table_name: str, region: str | None, endpoint: str | None) -> An
     from pynamodb.indexes import GlobalSecondaryIndex, IncludeProjection, KeysOnlyProjection
     from pynamodb.models import Model
 
-    # Of an index, a query must know the partition key; its sort key is an attribute of the items like any other.
+    # A query needs only an index's partition key here; its sort key is an attribute of the items like any other.
     class Gsi1(GlobalSecondaryIndex):  # type: ignore[misc]
         class Meta:
             index_name = "gsi1"
@@ -451,7 +452,7 @@ def _item_class(table_name: str, region: str | None, endpoint: str | None) -> An
 
         @classmethod
         def from_raw_data(cls, data: dict[str, dict[str, Any]]) -> Row:
-            """What is read becomes a record at once: a model in between would cost as much as the call."""
+            """Return plain values, because building a model for each item would cost as much as the call."""
             return {name: value for name, typed in data.items() for value in typed.values()}
 
     Item.Meta.table_name, Item.Meta.region, Item.Meta.host = table_name, region, endpoint  # type: ignore[attr-defined]

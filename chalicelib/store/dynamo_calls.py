@@ -2,13 +2,13 @@
 
 Nearly all that a warm function's request costs is its calls of the table, and botocore takes up to two milliseconds of
 CPU for each. DynamoDB needs little of that: a call is one signed POST of JSON, and its answer is JSON in the very form
-in which PynamoDB takes it. So botocore still writes the body, finds the endpoint and the credentials, and raises what
-an answer means; what lies between, `TableCalls` does: it signs, sends and reads, in half the time. (`botocore.auth`
-takes ten times as long to sign a call, and urllib3's pool twice as long to send it, as what stands here.)
+in which PynamoDB takes it. So botocore still serialises the body, finds the endpoint and the credentials, and raises
+errors; `TableCalls` does the rest: it signs, sends and reads, in half the time. (`botocore.auth` takes ten times as
+long to sign a call, and urllib3's pool twice as long to send it.)
 
-It knows the usual case alone, and leaves every other one to botocore: a proxy, no credentials, another way to sign,
-other operations. Nor does it repeat anything, as the store counts its tries itself: an answer that doesn't come is an
-error of botocore's, and one that refuses is read by botocore's parser.
+It handles only the usual case, and leaves everything else to botocore: proxies, missing credentials, other signatures,
+other operations. It doesn't retry either, because the store counts its tries itself: a missing response is one of
+botocore's errors, and an error response is parsed by botocore.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from botocore.utils import get_environ_proxies
 
 EVENT = "before-call.dynamodb"
 CALLS = {"GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "DeleteItem", "TransactWriteItems"}
-_UNSIGNED = {"user-agent", "x-amzn-trace-id"}  # may change on their way
+_UNSIGNED = {"user-agent", "x-amzn-trace-id"}  # may change in transit
 
 Answer = tuple[int, dict[str, str], bytes]
 
 
 def take_over(session: Any) -> None:
-    """Every client of this session asks here first, those that PynamoDB makes anew included."""
+    """Handle the table's calls of all clients of this session, including those that PynamoDB creates later."""
     session.register(EVENT, TableCalls(session), unique_id=__name__)
 
 
 class TableCalls:
-    """A handler of botocore's: what it returns is the call's answer; with None, botocore makes the call itself."""
+    """An event handler for botocore: it returns the call's response, or None to let botocore make the call."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -66,12 +66,12 @@ class TableCalls:
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         try:
             lines = signed(headers, params["body"], credentials, now, f"{region}/{service}")
-            answer = self._ask(url, lines, params["body"], config)
+            answer = self._send(url, lines, params["body"], config)
         except (OSError, HTTPException) as error:
             raise HTTPClientError(error=error) from error
         return AWSResponse(params["url"], answer[0], answer[1], None), parsed(model, answer)
 
-    def _ask(self, url: SplitResult, headers: dict[str, str], body: bytes, config: Any) -> Answer:
+    def _send(self, url: SplitResult, headers: dict[str, str], body: bytes, config: Any) -> Answer:
         idle = self._idle[url.scheme, url.netloc]
         connection = _alive(idle) or self._opened(url, config.connect_timeout)
         try:
@@ -111,7 +111,7 @@ def _tls(authorities: str) -> ssl.SSLContext:
 
 
 def _alive(idle: list[socket.socket]) -> socket.socket | None:
-    """The last one that its other side hasn't closed meanwhile: nothing else comes unasked."""
+    """The latest idle connection that isn't readable: a readable one has been closed by the other side."""
     while True:
         try:
             connection, poll = idle.pop(), select.poll()
@@ -124,7 +124,7 @@ def _alive(idle: list[socket.socket]) -> socket.socket | None:
 
 
 def signed(headers: dict[str, str], body: bytes, credentials: Any, now: str, where: str) -> dict[str, str]:
-    """The headers of a POST to `/`, and its signature, version 4 of AWS's. `where`: the region and the service."""
+    """The headers of a POST to `/` with its AWS signature, version 4. `where`: the region and the service."""
     headers = {**headers, "x-amz-date": now}
     if credentials.token:
         headers["x-amz-security-token"] = credentials.token
@@ -133,11 +133,11 @@ def signed(headers: dict[str, str], body: bytes, credentials: Any, now: str, whe
     request = f"POST\n/\n\n{lines}\n{listed}\n{sha256(body).hexdigest()}"
     text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{sha256(request.encode()).hexdigest()}"
     signature = hmac.digest(_key(credentials.secret_key, scope), text.encode(), "sha256").hex()
-    given = f"Credential={credentials.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
-    return {**headers, "authorization": f"AWS4-HMAC-SHA256 {given}"}
+    value = f"Credential={credentials.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
+    return {**headers, "authorization": f"AWS4-HMAC-SHA256 {value}"}
 
 
-@lru_cache(maxsize=4)  # one a day, and with new credentials
+@lru_cache(maxsize=4)  # a new key each day, and with new credentials
 def _key(secret: str, scope: str) -> bytes:
     key = f"AWS4{secret}".encode()
     for part in scope.split("/"):
@@ -146,8 +146,8 @@ def _key(secret: str, scope: str) -> bytes:
 
 
 def parsed(model: Any, answer: Answer) -> Any:
-    """As botocore does it, which looks at each value by the service's description. Of an error that is its code and
-    message, and what its own description adds: why a transaction was cancelled."""
+    """The parsed response, as botocore returns it but without checking each value against the service's description.
+    For an error: its code and message, and the fields of its own description, such as cancellation reasons."""
     status, headers, body = answer
     if status == 200:
         found = orjson.loads(body or b"{}")
@@ -162,7 +162,7 @@ def parsed(model: Any, answer: Answer) -> Any:
 
 
 def _decode(value: Any) -> None:
-    """Bytes, alone or as a set, are the only values whose JSON isn't taken as it is."""
+    """Decode bytes and sets of bytes, the only values that JSON can't represent directly."""
     for key, each in value.items() if isinstance(value, dict) else enumerate(value):
         if key == "B" and isinstance(each, str):
             value[key] = b64decode(each)

@@ -1,13 +1,13 @@
-"""Events in the store: those of one commit share a record, and each record has its lifetime.
+"""Events in the store: the events of one commit share records, and each record has a lifetime.
 
-A write of DynamoDB is billed by the item and by its entries in the indexes, and most commits tell two or three small
-things about the same run and fleet. So this store puts the events of a commit together, as far as one record can stand
-where all of them belong: in one project, within at most one run and one fleet. Its key is that of its earliest event.
-One event alone is its JSON object, as a noun is; several are a list of them. `events_in` reads both.
+DynamoDB bills writes by item and by index entry, and most commits record two or three small events about the same run
+and fleet. So this store groups a commit's events into records, where one record can have the index entries of all: in
+one project, with at most one run and one fleet. Its key is that of its earliest event. A single event is stored as its
+JSON object, like a noun; several are stored as a list. `events_in` reads both.
 
-How long events are kept is the operator's choice, so events don't know it. It is added here, to every write, and no
-writer of events needs to care. DynamoDB and SQLite then drop what has expired; `engine/erasing.py` deletes the events
-that were written before there was a lifetime, or under a longer one.
+How long events are retained is the operator's choice, so this layer adds their expiry to every write, and no writer of
+events needs to care. DynamoDB and SQLite drop expired events; `engine/erase_unused.py` deletes those that were written
+before there was a lifetime, or under a longer one.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ class HistoryStore:
 
     def __init__(self, below: Store, retention: Retention) -> None:
         self.below = below
-        self._kept = retention.events * DAY
+        self._retention = retention.events * DAY
         self.get, self.get_many, self.query, self.scan = below.get, below.get_many, below.query, below.scan
         self.due, self.next_due, self.close = below.due, below.next_due, below.close
 
     def commit(self, changes: Sequence[Change]) -> None:
-        others = [change for change in changes if not _tells(change)]
-        told = [change.record for change in changes if isinstance(change, Put) and _tells(change)]
-        self.below.commit([*others, *(Put(self._ending(record), expect=0) for record in joined(told))])
+        other_changes = [change for change in changes if not _is_new_event(change)]
+        events = [change.record for change in changes if isinstance(change, Put) and _is_new_event(change)]
+        self.below.commit([*other_changes, *(Put(self._ending(record), expect=0) for record in grouped(events))])
 
     def _ending(self, record: Record) -> Record:
-        return replace(record, expires_at=(keys.event_at(record.key) + self._kept) // SECOND)
+        return replace(record, expires_at=(keys.event_at(record.key) + self._retention) // SECOND)
 
 
-def _tells(change: Change) -> bool:
-    """Is it a new event? None is ever altered."""
+def _is_new_event(change: Change) -> bool:
+    """Whether this writes a new event. Events are never altered."""
     return isinstance(change, Put) and change.key.pk.startswith(keys.EVENTS) and change.expect == 0
 
 
-def joined(told: Iterable[Record]) -> list[Record]:
-    """The records of single events in as few as can be."""
+def grouped(events: Iterable[Record]) -> list[Record]:
+    """The records of single events, grouped into as few records as possible."""
     found: list[list[Record]] = []
-    for record in sorted(told, key=attrgetter("key")):
-        home = next((group for group in found if _fits(group, record)), None)
-        if home is None:
+    for record in sorted(events, key=attrgetter("key")):
+        group_found = next((group for group in found if _fits(group, record)), None)
+        if group_found is None:
             found.append([record])
         else:
-            home.append(record)
+            group_found.append(record)
     return [group[0] if len(group) == 1 else _one(group) for group in found]
 
 

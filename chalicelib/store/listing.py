@@ -1,4 +1,4 @@
-"""Listings of the table, whole or by page."""
+"""Listings of the table, complete or by page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ PAGE = 500
 
 
 def every(store: Store, partition: str, prefix: str) -> Iterator[Record]:
-    """Every record in `partition` whose sort key begins with `prefix`, which ends in `/`."""
+    """All records in `partition` whose sort key begins with `prefix`, which ends in `/`."""
     return all_of(store, "main", partition, low=prefix, high=prefix[:-1] + chr(ord(prefix[-1]) + 1))
 
 
 def page_after(store: Store, partition: str, prefix: str, *, after: str, limit: int | None) -> list[Record]:
     """Up to `limit` (None: all) of the records that `every` yields, after the name `after`, in order of names."""
     end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-    rest = all_of(store, "main", partition, low=f"{prefix}{after}\0" if after else prefix, high=end)
-    return list(islice(rest, limit))
+    found = all_of(store, "main", partition, low=f"{prefix}{after}\0" if after else prefix, high=end)
+    return list(islice(found, limit))
 
 
 def all_of(store: Store, index: Index, partition: str, *, low: str = "", high: str = "") -> Iterator[Record]:

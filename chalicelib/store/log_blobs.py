@@ -1,9 +1,9 @@
 """Logs in a blob store, one object per chunk, for S3.
 
-A record for each chunk says where it begins and ends. It is entered under the byte it begins at, provided nobody has,
-so of racing writers one goes on and the others start over; the end and a page are found by key, and no prefix is
-listed. An object is named by what it has: written twice it is the same object, and one whose record was never entered
-is erased with the log.
+A record for each chunk says where it begins and ends. Its key is the offset of its first byte, and it is written only
+if there is none, so of racing writers one succeeds and the others start over. The log's end and its pages are found by
+key, without listing a prefix. Objects are named by their content: writing one twice gives the same object, and one
+whose record was never written is erased with the log.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from chalicelib.store import nouns
 from chalicelib.store.blobs import Blobs
 from chalicelib.store.log_pages import (
     EVERYTHING,
-    LogAsk,
     LogPage,
+    LogQuery,
     Piece,
     Span,
     Token,
+    beyond_end,
     checked_ids,
-    fresh,
     packed,
     page_of,
     token_of,
@@ -35,7 +35,7 @@ from chalicelib.store.log_pages import (
 from chalicelib.store.port import MAX_CHANGES, Delete, Record, Store
 
 _LISTED = 1000
-_READ = 20  # chunks that a page of a log may need
+_READ = 20  # chunks that are usually enough for a page
 
 
 class BlobLogs:
@@ -44,7 +44,7 @@ class BlobLogs:
 
     def append(self, project_id: str, job_id: str, offset: int, records: Sequence[Piece]) -> int:
         end = self.end(project_id, job_id)
-        pieces = fresh(end, offset, records)
+        pieces = beyond_end(end, offset, records)
         if not pieces:
             return end
         payload = packed(pieces)
@@ -56,11 +56,11 @@ class BlobLogs:
         return self.enter(LogChunk.made(**where, first=end, last=last, low=min(times), high=max(times)))
 
     def name(self, project_id: str, job_id: str, first: int, digest: str) -> str:
-        """Of the object with this content."""
+        """The name of the object with this content."""
         return f"{_folder(project_id, job_id)}{first:016d}.{digest[:32]}"
 
     def enter(self, chunk: LogChunk) -> int:
-        """Its object is stored: from here on the log has it, unless somebody was faster. Returns the log's end."""
+        """Add a chunk whose object is stored to the log, unless another writer was faster. Returns the log's end."""
         try:
             self._store.commit([nouns.put(chunk)])
         except Conflict:
@@ -71,20 +71,20 @@ class BlobLogs:
         last = self._store.query("main", _partition(project_id, job_id), limit=1, reverse=True).records
         return nouns.read(LogChunk, last[0]).last if last else 0
 
-    def read(self, project_id: str, job_id: str, ask: LogAsk = EVERYTHING) -> LogPage:
-        at, partition = token_of(ask.token), _partition(project_id, job_id)
-        if not ask.descending:
+    def read(self, project_id: str, job_id: str, query: LogQuery = EVERYTHING) -> LogPage:
+        at, partition = token_of(query.token), _partition(project_id, job_id)
+        if not query.descending:
             spans = (self._span(record) for record in self._records(partition, low=_sort(at.place if at else 0)))
             reached = at.offset if at else 0
             rest = (span._replace(first=max(span.first, reached)) for span in spans if span.last > reached)
-            return page_of(rest, ask, at or Token(0, 0))
+            return page_of(rest, query, at or Token(0, 0))
         spans = (self._span(record) for record in self._records(partition, high=_sort(at.offset) if at else ""))
         if at is not None:
             spans = (span._replace(last=min(span.last, at.offset)) for span in spans)
-        return page_of(spans, ask, at or Token(0, 0))
+        return page_of(spans, query, at or Token(0, 0))
 
     def delete(self, project_id: str, job_id: str) -> None:
-        """The objects first, also those that no record names: as long as there are records, this is tried again."""
+        """Delete the objects first, including those without a record: while records are left, deletion is retried."""
         folder = _folder(project_id, job_id)
         while names := self._blobs.list(folder, limit=_LISTED):
             self._blobs.delete(*names)
@@ -92,7 +92,7 @@ class BlobLogs:
             self._store.commit([Delete(record.key) for record in found])
 
     def _records(self, partition: str, *, low: str = "", high: str | None = None) -> Iterator[Record]:
-        """From `low` on, or, with `high`, before it and backwards."""
+        """The records from `low` on; with `high`, those before it, backwards."""
         cursor: str | None = None
         while True:
             page = self._store.query(

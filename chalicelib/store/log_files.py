@@ -1,4 +1,4 @@
-"""Logs in files, one per job, chunk after chunk.
+"""Logs in files: one per job, a sequence of chunks.
 
 Each chunk is a frame with a checksum. It is on disk before it is acknowledged; a frame cut short by a crash is never
 shown, and the next append removes it.
@@ -19,14 +19,14 @@ from chalicelib.errors import DstackError
 from chalicelib.store.disk import disk_error, make_folder, sync_folder
 from chalicelib.store.log_pages import (
     EVERYTHING,
-    LogAsk,
     LogPage,
+    LogQuery,
     Piece,
     Span,
     Token,
     bad_token,
+    beyond_end,
     checked_ids,
-    fresh,
     packed,
     page_of,
     token_of,
@@ -34,10 +34,9 @@ from chalicelib.store.log_pages import (
 )
 
 _MARK = b"dlog"
-_HEAD = struct.Struct(
-    "<4sIQIqqI"
-)  # mark, payload bytes, offset, content bytes, low, high, checksum of all before and after
-_FOOT = struct.Struct("<I")  # bytes of the whole frame, so that the file can be read backwards too
+# The mark, the payload's bytes, the offset, the content's bytes, the low and high time, the checksum of all the rest.
+_HEAD = struct.Struct("<4sIQIqqI")
+_FOOT = struct.Struct("<I")  # bytes of the whole frame, so that the file can also be read backwards
 
 
 class _Frame(NamedTuple):
@@ -52,7 +51,7 @@ class _Frame(NamedTuple):
 
 
 class FileLogs:
-    """The file's lock orders writers, in this process and in others."""
+    """Log files. A file's lock serialises writers in this process and in others."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)
@@ -64,7 +63,7 @@ class FileLogs:
             with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 size, end = _tail(file.fileno())
-                pieces = fresh(end, offset, records)
+                pieces = beyond_end(end, offset, records)
                 if pieces:
                     if size == 0:
                         sync_folder(path.parent)
@@ -82,14 +81,14 @@ class FileLogs:
         finally:
             os.close(handle)
 
-    def read(self, project_id: str, job_id: str, ask: LogAsk = EVERYTHING) -> LogPage:
-        at = token_of(ask.token)
+    def read(self, project_id: str, job_id: str, query: LogQuery = EVERYTHING) -> LogPage:
+        at = token_of(query.token)
         handle = self._open(project_id, job_id)
         if handle is None:
-            return LogPage((), None, "" if ask.descending else str(at or Token(0, 0)))
+            return LogPage((), None, "" if query.descending else str(at or Token(0, 0)))
         try:
-            spans = _backwards(handle, at) if ask.descending else _forwards(handle, at)
-            return page_of(spans, ask, at or Token(0, 0))
+            spans = _backwards(handle, at) if query.descending else _forwards(handle, at)
+            return page_of(spans, query, at or Token(0, 0))
         finally:
             os.close(handle)
 
@@ -115,7 +114,7 @@ class FileLogs:
 
 
 def _write(handle: int, size: int, end: int, pieces: Sequence[Piece]) -> int:
-    """Add a frame at `size`, which cuts off what a crash may have left there."""
+    """Write a frame at `size`, truncating anything that a crash may have left there."""
     payload = packed(pieces)
     content = sum(len(data) for _, data in pieces)
     times = [at for at, _ in pieces]
@@ -168,7 +167,7 @@ def _tail(handle: int) -> tuple[int, int]:
     last = _frame_before(handle, size)
     if last is not None and _payload(handle, last) is not None:
         return size, last.last
-    # Nothing yet, or a crash while the last frame was written. Everything before it was already on disk.
+    # The file is empty, or a crash interrupted the last frame. Everything before it was already on disk.
     place = end = 0
     while (frame := _frame_at(handle, place, size)) is not None:
         if frame.place + frame.size == size and _payload(handle, frame) is None:

@@ -1,4 +1,4 @@
-"""The pure half of `logs`: chunks of a log stream, and pages cut from them. No file, no socket."""
+"""The pure part of `logs`: chunks of a log stream, and the pages cut from them. No file, no socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogPage:
 
 
 @dataclass(frozen=True, slots=True)
-class LogAsk:
+class LogQuery:
     """Records with start <= at < end after `token`, oldest first, or newest first if `descending`."""
 
     start: Micros = -_FOREVER
@@ -40,11 +40,11 @@ class LogAsk:
             raise Invalid(f"a page of {self.limit} records and {self.max_bytes} bytes.", hint="Ask for at least one.")
 
 
-EVERYTHING = LogAsk()
+EVERYTHING = LogQuery()
 
 
 class Span(NamedTuple):
-    """The stream's bytes from `first` to `last`, as one chunk provides them."""
+    """The part of a chunk from the stream's byte `first` to `last`."""
 
     place: int
     first: int
@@ -80,19 +80,19 @@ def bad_token() -> Invalid:
 _PIECE = struct.Struct("<qI")  # at, length
 
 
-def fresh(end: int, offset: int, records: Sequence[Piece]) -> list[Piece]:
-    """The part of `records`, which begin at `offset`, that lies beyond `end`; empty if there is a gap."""
+def beyond_end(end: int, offset: int, records: Sequence[Piece]) -> list[Piece]:
+    """The part of `records`, which begin at `offset`, beyond the stream's `end`; empty if there is a gap."""
     if offset < 0:
         raise Invalid(f"a log offset of {offset}.", hint="Offsets count bytes from 0.")
     if offset > end:
         return []
-    kept: list[Piece] = []
+    beyond: list[Piece] = []
     for at, data in records:
         new = data[max(0, end - offset) :]
         if new:
-            kept.append((at, new))
+            beyond.append((at, new))
         offset += len(data)
-    return kept
+    return beyond
 
 
 def packed(pieces: Sequence[Piece]) -> bytes:
@@ -100,7 +100,7 @@ def packed(pieces: Sequence[Piece]) -> bytes:
 
 
 def unpacked(payload: bytes, first: int) -> Iterator[tuple[int, Micros, bytes]]:
-    """Agents write such objects themselves, so there may be anything in one: what is no whole piece is left out."""
+    """The pieces with their offsets. Agents write such objects themselves, so incomplete pieces are left out."""
     place = 0
     while place + _PIECE.size <= len(payload):
         at, length = _PIECE.unpack_from(payload, place)
@@ -110,28 +110,28 @@ def unpacked(payload: bytes, first: int) -> Iterator[tuple[int, Micros, bytes]]:
         first += length
 
 
-def page_of(spans: Iterable[Span], ask: LogAsk, resume: Token) -> LogPage:
-    """One page of spans, which come in the requested order."""
+def page_of(spans: Iterable[Span], query: LogQuery, resume: Token) -> LogPage:
+    """One page, cut from spans in the requested order."""
     records: list[Piece] = []
     size = 0
     for span in spans:
-        if span.high >= ask.start and span.low < ask.end:
-            for offset, at, data in _pieces(span, ask.descending):
-                if not ask.start <= at < ask.end:
+        if span.high >= query.start and span.low < query.end:
+            for offset, at, data in _pieces(span, query.descending):
+                if not query.start <= at < query.end:
                     continue
-                room = ask.max_bytes - size
-                if len(records) < ask.limit and len(data) <= room:
+                room = query.max_bytes - size
+                if len(records) < query.limit and len(data) <= room:
                     records.append((at, data))
                     size += len(data)
                     continue
-                part = b"" if records else _part(data, room, ask.descending)
+                part = b"" if records else _part(data, room, query.descending)
                 if part:
                     records.append((at, part))
-                place = offset + len(data) - len(part) if ask.descending else offset + len(part)
+                place = offset + len(data) - len(part) if query.descending else offset + len(part)
                 token = str(Token(span.place, place))
                 return LogPage(tuple(records), token, token)
         resume = Token(span.place, span.last)
-    return LogPage(tuple(records), None, "" if ask.descending else str(resume))
+    return LogPage(tuple(records), None, "" if query.descending else str(resume))
 
 
 def _pieces(span: Span, descending: bool) -> Iterable[tuple[int, Micros, bytes]]:

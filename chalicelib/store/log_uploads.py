@@ -1,8 +1,8 @@
-"""Parts of logs that agents put into the bucket themselves, so that nobody pays a function to carry bytes.
+"""Parts of logs that agents upload to the bucket themselves, so that no function has to be paid for passing them on.
 
-The address that an agent gets is signed for one object, its size and its content, and good for a few minutes. The
-object is named by its content, so to put it twice changes nothing, and it is part of the log only once its record is
-entered.
+The URL that an agent gets is signed for one object, its size and its content, and is valid for a few minutes. The
+object is named by its content, so uploading it twice changes nothing, and it belongs to the log only once its record is
+written.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class LogUpload:
 
 class Uploads(Protocol):
     def offer(self, project_id: str, job_id: str, first: int, size: int, digest: str) -> LogUpload | int:
-        """Where the log's part from this byte on may be put, or where the log goes on if that is elsewhere."""
+        """Where to upload the log's part from byte `first` on, or the log's end if it isn't `first`."""
 
     def enter(self, chunk: LogChunk, digest: str) -> int:
-        """It is there. Returns the log's end."""
+        """Add an uploaded chunk to the log. Returns the log's end."""
 
 
 class S3Uploads:

@@ -1,11 +1,11 @@
-"""The simulation's store: everything in memory, and as unhelpful as the real ones can be.
+"""The simulation's store: everything in memory, with the lag and the faults of real stores.
 
-Reads by key and of `main` show the last commit. The two indexes and `due` each show a write only after some virtual
-time, drawn for every write and index between 0 and `max_lag`; until then they show the old record, like DynamoDB's. Two
+Reads by key and of `main` show the last commit. The two indexes and `due` show a write only after some virtual time,
+drawn for every write and index between 0 and `max_lag`; until then they show the old record, like DynamoDB's. Two
 writes of one record never overtake each other.
 
-Faults come in through two hooks: `before` is called with the changes of every commit that is about to happen, `after`
-once it is written. Whatever they raise leaves `commit` unchanged: a crash, a conflict, a full disk.
+Faults are injected by two hooks: `before` is called with the changes of every commit that is about to happen, `after`
+once it is written. `commit` raises whatever they raise: a crash, a conflict, a full disk.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class MemoryStore:
             return min((max(due.at, shown[key]) for key, due in entries if due), default=None)
 
     def close(self) -> None:
-        """Nothing to release; the records stay, so that a simulation can open "another process" on them."""
+        """Do nothing: the records stay, so that a simulation can open "another process" on them."""
 
     def records(self) -> list[Record]:
         """Everything, in key order, for a simulation's checks."""
@@ -162,7 +162,7 @@ def _lane(record: Record) -> tuple[str, str] | None:
 
 
 class _View:
-    """The records as one index shows them now, by partition, and the writes it doesn't show yet."""
+    """The records as one index shows them now, by partition, and the writes that it doesn't show yet."""
 
     def __init__(self, place: Callable[[Record], tuple[str, str] | None]) -> None:
         self._place = place

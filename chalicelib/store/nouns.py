@@ -1,7 +1,7 @@
-"""Nouns to records and back. A noun supplies its own keys (`place`); its body is its fields as JSON.
+"""Conversion between nouns and records. A noun supplies its own keys (`place`); its body is its fields as JSON.
 
-A noun has the version it was read at, and `put(noun)` returns a change with that version as its condition, so nothing
-above this file handles versions.
+A noun has the version at which it was read, and `put(noun)` returns a change with that version as its condition, so no
+other layer handles versions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def key_of(noun: Noun) -> Key:
 
 
 def put(noun: Noun) -> Put:
-    """The change that writes `noun`, provided nobody has written it since it was read."""
+    """The change that writes `noun`, on condition that nobody has written it since it was read."""
     key, gsi1, gsi2, due, expires_at = noun.place()
     body = noun.__pydantic_serializer__.to_json(noun, exclude_defaults=True)
     return Put(Record(key, noun.version + 1, body, gsi1, gsi2, due, expires_at), expect=noun.version)

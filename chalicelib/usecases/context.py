@@ -16,11 +16,11 @@ from chalicelib.engine.ports import (
     Catalog,
     Clock,
     ConfigurationCheck,
-    News,
+    NotifyAgents,
     Rights,
     Streams,
     Wake,
-    unheard,
+    no_connections,
 )
 from chalicelib.errors import Bug
 from chalicelib.store.cache import Lru
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from chalicelib.domain.facts import BackendFacts
     from chalicelib.domain.specs.reading import Spec
     from chalicelib.domain.specs.sign_on import SignOnProvider
-    from chalicelib.engine.commit import CommitDoor
-    from chalicelib.engine.counters import Figures
+    from chalicelib.engine.commit import RequestCommitter
+    from chalicelib.engine.counters import Counters
     from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads
@@ -148,7 +148,7 @@ class PlanePorts:
     install_key: bytes  #    a key file                         an SSM SecureString; signs bootstrap tokens
     backends: Backends  #    the store's and the simulated      the store's
     wake: Wake  #            the reconciler's thread            invokes functions.reconcile
-    news: News  #            ends the agents' long polls        nobody waits
+    notify_agents: NotifyAgents  # ends the agents' long polls        nobody waits
     pace: Pace  #            calls are held                     calls are billed
     clock: Clock  #          the machine's                      the machine's
     random_id: Callable[[], str]  # UUIDs of version 4
@@ -158,9 +158,9 @@ class PlanePorts:
     streams: Streams | None = None  # between connections here  none: no connection lasts there
     serves: bool = True  #   takes services' requests           no answer lasts there, so they need gateways
     account_work: AccountWork = field(default_factory=NoAccountWork)  # a pool of threads  functions.provider
-    rights: Rights = unheard  # ends streams and long polls     nothing is open
+    rights: Rights = no_connections  # ends streams and long polls  nothing is open
     templates: Callable[[], Mapping[str, bytes]] = dict  # a folder's files by name  none
-    figures: Figures | None = None  # of the engine here        none: CloudWatch has them
+    counters: Counters | None = None  # of the engine here        none: CloudWatch has them
     renew: Callable[[Put], None] | None = None  # renews a promise in the next batch  written at once
     # What the operator chose:
     limits: SizeLimits = field(default_factory=SizeLimits)
@@ -183,7 +183,7 @@ class Plane(PlanePorts):
     install_id: str
     hosts: bool = True  # whether it can log in to hosts over SSH
     joining: Joining | None = None  # how machines join by themselves
-    along: tuple[Change, ...] = ()  # committed with the first change through the door, or not at all
+    along: tuple[Change, ...] = ()  # committed with the first plan that is committed, or not at all
     people_url: str = ""  # the address that users open
     announces: bool = False  # whether state changes go to a bus, which is billed
     name_hints: Lru[str] = field(
@@ -191,11 +191,11 @@ class Plane(PlanePorts):
     )  # recent targets of names: hints, which are verified
 
     @cached_property
-    def door(self) -> CommitDoor:
+    def committer(self) -> RequestCommitter:
         """The committer for user requests and agent reports, whose plans are checked like any other."""
-        from chalicelib.engine.commit import CommitDoor  # it imports all decisions, which only changes need
+        from chalicelib.engine.commit import RequestCommitter  # it imports all decisions, which only changes need
 
-        return CommitDoor(self.read, wake=self.wake, news=self.news, along=self.along)
+        return RequestCommitter(self.read, wake=self.wake, notify_agents=self.notify_agents, along=self.along)
 
     @cached_property
     def read(self) -> Reader:

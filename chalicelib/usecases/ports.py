@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from chalicelib.domain.tenants import Permissions
-    from chalicelib.engine.commit import CommitDoor
-    from chalicelib.engine.ports import Backends, Catalog, Clock, News, Rights, Streams, Wake
+    from chalicelib.engine.commit import RequestCommitter
+    from chalicelib.engine.ports import Backends, Catalog, Clock, NotifyAgents, Rights, Streams, Wake
     from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.logs import LogStore
@@ -45,7 +45,7 @@ class ChangePorts(RecordPorts, Protocol):
     """Changes of runs, fleets, volumes and gateways, as far as the installation permits them."""
 
     @property
-    def door(self) -> CommitDoor: ...
+    def committer(self) -> RequestCommitter: ...
 
     @property
     def wake(self) -> Wake: ...
@@ -140,4 +140,4 @@ class StreamPorts(SealedPorts, Protocol):
     def streams(self) -> Streams | None: ...
 
     @property
-    def news(self) -> News: ...
+    def notify_agents(self) -> NotifyAgents: ...

@@ -17,7 +17,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.tenants import Archive
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.runtime.chalice_app import ControlPlane
 from chalicelib.store import nouns
 from chalicelib.usecases.agents.downloads import publish

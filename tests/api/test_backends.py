@@ -26,10 +26,10 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import ProjectRole, User
 from chalicelib.domain.volumes import VolumeStatus
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
-from chalicelib.engine.erasing import Eraser
+from chalicelib.engine.erase_unused import Eraser
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, InvalidCredentials, Throttled
@@ -243,7 +243,7 @@ def test_a_copied_record_does_not_open_elsewhere(desk: Desk) -> None:
     roster = nouns.find(desk.world.store, BackendRoster, keys.ROSTER)
     assert roster is not None
     desk.save(known.with_(project_id=other.id, version=0), roster.with_(rows=(*roster.rows, (other.id, "aws"))))
-    desk.accounts.look_again()
+    desk.accounts.invalidate()
     assert "isn't" not in repr(desk.accounts.of(desk.project.id, "aws"))
     with pytest.raises(Exception, match="doesn't open"):
         desk.accounts.of(other.id, "aws").check()
@@ -341,7 +341,7 @@ class Elsewhere:
         self.desk, world = desk, desk.world
         self.accounts = StoredAccounts(world.store, Sealer(b"k" * 32), world.clock, desk.clouds.providers)
         self.cloud = self.accounts.of(desk.project.id, "aws")
-        self.here = Acting(world.store, world.clock, self.accounts, "install", b"k" * 32)
+        self.here = EffectContext(world.store, world.clock, self.accounts, "install", b"k" * 32)
 
     def order(self) -> Instance:
         """A machine that is about to be bought."""
@@ -485,7 +485,7 @@ def test_a_deleted_projects_backend_goes_with_it_and_the_roster_forgets_it(desk:
     blobs, logs, clock = world.plane.blobs, world.plane.logs, world.clock
     Eraser(world.store, blobs, logs, clock, Retention()).run()
     assert world.store.get(keys.backend(other.id, "aws")) is None
-    desk.accounts.look_again()
+    desk.accounts.invalidate()
     assert desk.accounts.accounts(other.id) == ()
     desk.add()
     roster = nouns.find(desk.world.store, BackendRoster, keys.ROSTER)

@@ -82,7 +82,7 @@ class Center:
             self.store,
             self.rig.world.clock,
             wake=self.rig.world.woken.extend,
-            news=plane.news,
+            notify_agents=plane.notify_agents,
             effects=_Undone(),
             catalog=plane.catalog,
             backends=plane.backends,

@@ -17,9 +17,9 @@ from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.joins import Join
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Invalid
-from chalicelib.hosts.joining import HostJoining
+from chalicelib.hosts.join_script import JoinScript
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.machines.instance import decide_instance
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
@@ -233,7 +233,7 @@ def test_bought_machines_dont_join_and_nobody_joins_what_ends(rig: Rig) -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:3000", "http://localhost:3000", "http://[::1]:3000"])
 def test_a_server_that_nobody_reaches_says_so(lab: Rig, url: str) -> None:
     plane = lab.world.plane
-    joining = HostJoining(plane.store, lab.world.clock, plane.install_id, url, lambda: "d" * 64)
+    joining = JoinScript(plane.store, lab.world.clock, plane.install_id, url, lambda: "d" * 64)
     lab.world.plane = replace(plane, joining=joining)
     assert "--public-url" in lab.refused("P/fleets/create_join", {"name": "lab"})
 
@@ -270,7 +270,7 @@ def looked(rig: Rig, instance_id: str) -> None:
     row = rig.world.plane.read.fleet_row(nouns.find(rig.world.store, Fleet, keys.fleet(instance.fleet_id)))
     view = FleetView(row.fleet, FleetSpec.model_validate_json(row.spec), (instance,))
     snapshot = InstanceSnapshot(rig.world.clock.now(), instance, presence, view, (), None, ())
-    rig.world.plane.door.take(snapshot, decide_instance(snapshot))
+    rig.world.plane.committer.take(snapshot, decide_instance(snapshot))
 
 
 def test_its_agent_hears_that_it_is_out_and_says_when_the_host_is_cleared(lab: Rig) -> None:

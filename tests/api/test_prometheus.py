@@ -16,7 +16,7 @@ from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.engine.counters import Figures
+from chalicelib.engine.counters import Counters
 from chalicelib.engine.reconcile import Pass
 from chalicelib.planning.kernel.plan import Effect, Failed
 from chalicelib.usecases.agent_message import MetricPoint
@@ -148,14 +148,14 @@ def test_who_sees_what(busy: Rig) -> None:
 
 
 def test_the_engines_figures_are_for_admins(rig: Rig) -> None:
-    figures = Figures()
-    passes = figures.passes(lambda units: Pass(units=3, conflicts=1, failed={"run/a": "Bug"}))
+    counters = Counters()
+    passes = counters.passes(lambda units: Pass(units=3, conflicts=1, failed={"run/a": "Bug"}))
     passes.run(["run/a"])
     passes.run([])
     bought = Effect("instance/a", "vultr", 0)
-    figures.executed(bought, Failed("instance/a", "InsufficientCapacity", "none"))
-    figures.executed(bought, "too late")
-    rig.world.plane = replace(rig.world.plane, figures=figures)
+    counters.executed(bought, Failed("instance/a", "InsufficientCapacity", "none"))
+    counters.executed(bought, "too late")
+    rig.world.plane = replace(rig.world.plane, counters=counters)
     found = scraped(rig)
     names = ("passes", "units", "conflicts", "units_failed")
     assert [values(found, f"dstack_engine_{name}_total") for name in names] == [[2], [6], [2], [2]]

@@ -12,7 +12,7 @@ import pytest
 from chalicelib.backends.simulated.catalog import MULTI_ATTACH
 from chalicelib.backends.simulated.cloud import FACTS, NOTICE, Boot, FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, ScriptFile, read_script
-from chalicelib.backends.simulated.state import FolderShelf
+from chalicelib.backends.simulated.state import FolderResources
 from chalicelib.backends.spi import Backend, CreateRequest
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import (
@@ -113,8 +113,8 @@ class TestFakeInAFolder(TestFake):
             clock.now,
             script=script,
             launcher=machines,
-            shelf=FolderShelf(tmp_path / "a"),
-            volumes=FolderShelf(tmp_path / "b"),
+            store=FolderResources(tmp_path / "a"),
+            volumes=FolderResources(tmp_path / "b"),
         )
 
 
@@ -278,8 +278,8 @@ def test_machine_is_told_what_it_is(cloud: FakeCloud, wanted: CreateRequest, mac
 
 
 def test_state_outlives_the_cloud(clock: Clock, wanted: CreateRequest, tmp_path: Path) -> None:
-    handles = list(FakeCloud(clock.now, shelf=FolderShelf(tmp_path)).create(wanted))
-    again = FakeCloud(clock.now, shelf=FolderShelf(tmp_path))
+    handles = list(FakeCloud(clock.now, store=FolderResources(tmp_path)).create(wanted))
+    again = FakeCloud(clock.now, store=FolderResources(tmp_path))
     assert [each.handle for each in again.list_owned()] == handles
     assert list(again.create(wanted)) == handles
 

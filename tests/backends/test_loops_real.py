@@ -13,7 +13,7 @@ import pytest
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.launch import LocalLauncher
 from chalicelib.backends.simulated.loops import GIB, LoopDrives
-from chalicelib.backends.simulated.state import FolderShelf
+from chalicelib.backends.simulated.state import FolderResources
 from chalicelib.errors import Unfit
 from tests.backends.conformance import request_for
 from tests.backends.conformance.requests import volume_request
@@ -132,8 +132,8 @@ def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(drives: L
     at = [1_000_000_000]
 
     def cloud() -> FakeCloud:
-        shelves = [FolderShelf(tmp_path / name) for name in ("resources", "volumes")]
-        return FakeCloud(lambda: at[0], shelf=shelves[0], volumes=shelves[1], drives=drives, facts=FACTS)
+        shelves = [FolderResources(tmp_path / name) for name in ("resources", "volumes")]
+        return FakeCloud(lambda: at[0], store=shelves[0], volumes=shelves[1], drives=drives, facts=FACTS)
 
     first = cloud()
     offer = next(offer for offer in first.offers() if offer.region == "sim-west")

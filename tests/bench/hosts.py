@@ -23,7 +23,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, instance_id
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.store import nouns
 from chalicelib.store.sqlite import SqliteStore
 

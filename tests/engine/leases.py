@@ -12,7 +12,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.keys import Key, Place
 from chalicelib.domain.noun import Noun
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.kinds import KINDS, Kind, Unit
 from chalicelib.engine.load import Loader
 from chalicelib.machines.table import StateMachine
@@ -131,7 +131,7 @@ class Leases:
     effects: ClassVar[Mapping[type[Effect], str]] = {Return: "give_back"}
     given_back: ClassVar[list[str]] = []
 
-    def __init__(self, here: Acting) -> None:
+    def __init__(self, here: EffectContext) -> None:
         self.here = here
 
     def give_back(self, effect: Return) -> Outcome:

@@ -115,7 +115,7 @@ def test_none_polls(name: str) -> None:
     assert waiting == {step.name for step in definition.steps if step.patience}
     for step in definition.steps:
         state = states[step.name]
-        within = step.patience + asl.ANSWERS_WITHIN if step.patience else step.timeout
+        within = step.patience + asl.CALLBACK_WITHIN if step.patience else step.timeout
         assert state["TimeoutSeconds"] == within / SECOND
         if step.patience:
             assert state["Parameters"]["Payload"]["token.$"] == "$$.Task.Token"

@@ -10,7 +10,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.backends.spi import Backend
-from chalicelib.catalog.offers import LOOK_AGAIN, LOOK_SOON, StoredCatalog
+from chalicelib.catalog.offers import MAX_AGE, MAX_AGE_WITHOUT_OFFERS, StoredCatalog
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import HOUR, MINUTE
@@ -128,7 +128,7 @@ def test_book_is_parsed_once_a_version(place: Engine, blobs: Blobs, backends: Ac
     reads = len(blobs.reads)
     assert catalog.book(PROJECT) is first
     assert len(blobs.reads) == reads
-    place.at += LOOK_AGAIN
+    place.at += MAX_AGE
     assert catalog.book(PROJECT) is first
     assert len(blobs.reads) == reads + 1
 
@@ -176,7 +176,7 @@ def test_another_process_sees_a_refresh_soon(place: Engine, blobs: Blobs, backen
     reader = Sold(blobs, place, backends)
     assert len(reader.book(PROJECT)) == 0
     Sold(blobs, place, backends).refresh_all()
-    place.at += LOOK_AGAIN
+    place.at += MAX_AGE
     assert len(reader.book(PROJECT)) > 0
 
 
@@ -243,7 +243,7 @@ def test_offers_are_awaited_until_the_first_answer_and_read_soon_after_it(place:
     reader = Sold(blobs, place, backends)
     assert reader.book(PROJECT).awaited == ("nimbus",)
     Sold(blobs, place, backends).refresh_all()
-    place.at += LOOK_SOON
+    place.at += MAX_AGE_WITHOUT_OFFERS
     assert (len(reader.book(PROJECT)), reader.book(PROJECT).awaited) == (3, ())
 
 

@@ -13,7 +13,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.certificates import CertificateStatus, Registration
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
-from chalicelib.engine.authority import Unregistered
+from chalicelib.engine.certificate_authority import Unregistered
 from chalicelib.errors import Bug, InvalidCredentials, Throttled, Transient, Unfit
 from chalicelib.machines.certificate import (
     CHECK_ISSUED_EVERY,
@@ -42,7 +42,7 @@ from tests.world import nouns as b
 from tests.world.certificates import HOST, LIFE, Killed, Stage
 from tests.world.gateways import carrying, gateway
 
-CALLS = ("register", "order", "answer", "look", "collect")
+CALLS = ("register", "order", "answer", "check", "collect")
 STEPS = (PlaceOrder, AnswerChallenge, LookAtOrder, CollectCertificate)
 issued = CertificateStatus.issued
 
@@ -451,7 +451,7 @@ def test_an_authority_that_never_decides_has_another_order(stage: Stage) -> None
 def test_a_slow_authority_is_asked_less_and_less_often(stage: Stage) -> None:
     stage.authority.slow = 12
     certified(stage)
-    assert stage.authority.calls.count("look") < 20
+    assert stage.authority.calls.count("check") < 20
 
 
 def test_what_fails_after_a_long_wait_is_tried_again_as_soon_as_any_other(stage: Stage) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.engine.commit import CommitDoor, Committer
+from chalicelib.engine.commit import Committer, RequestCommitter
 from chalicelib.engine.kinds import KINDS
 from chalicelib.errors import Bug, Conflict, Invalid
 from chalicelib.planning.kernel.plan import Effect, Plan, Step
@@ -171,7 +171,7 @@ def test_store_really_refuses_a_stale_version(place: Engine) -> None:
 
 def test_a_request_that_breaks_a_rule_is_not_committed(place: Engine) -> None:
     (host,) = place.hosts(1)
-    door = CommitDoor(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
+    door = RequestCommitter(place.plane.read, wake=place.woken.extend, notify_agents=place.rung.extend)
     forgotten = host.with_(due_at=None, message="nobody will look at it again")
     plan = Plan((Step((forgotten,), wake=(f"instance/{host.id}",)),))
     with pytest.raises(Bug, match="nothing will look at it again"):
@@ -182,7 +182,7 @@ def test_a_request_that_breaks_a_rule_is_not_committed(place: Engine) -> None:
 
 def test_a_request_that_lost_a_race_is_decided_again(place: Engine) -> None:
     (host,) = place.hosts(1)
-    door = CommitDoor(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
+    door = RequestCommitter(place.plane.read, wake=place.woken.extend, notify_agents=place.rung.extend)
     place.store.commit([nouns.put(host.with_(message="faster"))])
     with pytest.raises(Conflict):
         door.take(NounsSnapshot(place.at, (host,)), Plan((Step((host.with_(message="late"),), wake=("run/x",)),)))
@@ -193,7 +193,7 @@ def test_a_request_that_lost_a_race_is_decided_again(place: Engine) -> None:
 def test_a_request_has_no_effects_of_its_own(place: Engine) -> None:
     """They would run in the process that serves the request, which has no clouds' SDKs."""
     (host,) = place.hosts(1)
-    door = CommitDoor(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
+    door = RequestCommitter(place.plane.read, wake=place.woken.extend, notify_agents=place.rung.extend)
     effect = Describe(f"instance/{host.id}", host.offer.backend, 77)
     with pytest.raises(Bug, match="wake its unit instead"):
         door.take(NounsSnapshot(place.at, (host,)), Plan((Step((host.with_(message="x"),), effects=(effect,)),)))

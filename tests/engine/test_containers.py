@@ -17,8 +17,8 @@ from chalicelib.domain.boot_script import CONTAINER_SCRIPT
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job
-from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
@@ -49,7 +49,7 @@ class Plane:
             world.store, world.clock, wake=world.woken.extend, news=world.rung.extend, effects=self, **ports
         )
         plane = world.plane
-        here = Acting(
+        here = EffectContext(
             world.store,
             world.clock,
             self.accounts,

@@ -18,8 +18,8 @@ from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.table import from_message, to_message
 from chalicelib.engine.execute import Executor
@@ -85,7 +85,7 @@ class Bench:
 
     def executing(self, *accounts: Account, kinds: Kinds = KINDS) -> Executor:
         place, backends = self.place, Accounts(accounts)
-        here = Acting(place.store, place, backends, "install", KEY, "http://plane:3000")
+        here = EffectContext(place.store, place, backends, "install", KEY, "http://plane:3000")
         return Executor(here, Loader(Reader(place.store), Books(), backends), wake=place.woken.extend, kinds=kinds)
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Script
-from chalicelib.backends.spi import CreateRequest, Made
+from chalicelib.backends.spi import CreateRequest, CreateResult
 from chalicelib.domain import keys
 from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence, instance_id
@@ -18,7 +18,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
@@ -70,7 +70,7 @@ class World(Engine):
         done = self.reconciler().run(units)
         assert not done.failed, done.failed
         backends = self.plane.backends
-        here = Acting(self.store, self, backends, "install", b"k" * 32, "http://plane:3000")
+        here = EffectContext(self.store, self, backends, "install", b"k" * 32, "http://plane:3000")
         executor = Executor(here, Loader(Reader(self.store), self.plane.catalog, backends), wake=self.woken.extend)
         todo, self.effects[:] = list(self.effects), []
         self.bought += [effect for effect in todo if isinstance(effect, Create | CreateSeveral)]
@@ -220,7 +220,7 @@ def test_what_one_gang_leaves_isnt_given_to_another_in_the_same_look() -> None:
 class NoAnswer(FakeCloud):
     """It creates what it is asked for, and its answer is lost."""
 
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         list(super().create_several(requests))
         raise Transient("the connection was reset")
         yield
@@ -229,7 +229,7 @@ class NoAnswer(FakeCloud):
 class HalfAnAnswer(FakeCloud):
     """It breaks off in the middle of its answer."""
 
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         made = list(super().create_several(requests))
         yield from made[: len(made) // 2]
         raise Transient("the connection was reset")
@@ -291,7 +291,7 @@ class Unwanted(FakeCloud):
 
     meanwhile: Any = staticmethod(lambda instance_id: None)
 
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         made = list(super().create_several(requests))
         self.meanwhile(requests[0].instance_id)
         yield from made

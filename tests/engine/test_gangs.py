@@ -14,7 +14,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.engine.queueing import SMALLEST_PAGE
+from chalicelib.engine.queue_pass import SMALLEST_PAGE
 from chalicelib.machines.gang import TO_MEET, TO_SEAL
 from chalicelib.planning.placing.gang_placement import CHUNK, HOLD_AFTER
 from chalicelib.store.port import Change

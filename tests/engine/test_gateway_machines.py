@@ -68,7 +68,7 @@ class Door:
     def delete(self) -> None:
         plane, gateway = self.site.root.plane, self.now
         draft = Draft(self.site.time.now())
-        plane.door.take(NounsSnapshot(draft.now, (gateway,)), delete_gateway(gateway, draft), [])
+        plane.committer.take(NounsSnapshot(draft.now, (gateway,)), delete_gateway(gateway, draft), [])
         plane.wake([gateway.unit])
 
     def owned(self) -> list[str]:

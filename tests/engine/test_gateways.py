@@ -17,7 +17,7 @@ from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from tests.api.rig import Rig
-from tests.engine.test_erasing import turn
+from tests.engine.test_erase_unused import turn
 from tests.world import nouns as b
 from tests.world.engine import Engine
 from tests.world.gateways import gateway
@@ -47,7 +47,7 @@ def report(place: Engine, of: Gateway, says: str) -> None:
         assert machine is not None
         draft = Draft(place.at)
         apply_report(draft, now, machine, says, "")
-        place.plane.door.take(NounsSnapshot(place.at, (now, machine)), draft.plan())
+        place.plane.committer.take(NounsSnapshot(place.at, (now, machine)), draft.plan())
 
 
 def test_it_is_placed_runs_moves_and_goes(place: Engine) -> None:
@@ -67,7 +67,7 @@ def test_it_is_placed_runs_moves_and_goes(place: Engine) -> None:
     moved = [(each.instance_name, each.state) for each in place.again(of).replicas]
     assert moved == [(second.name, ReplicaState.provisioning)]
     gone = place.again(of)
-    place.plane.door.take(NounsSnapshot(place.at, (gone,)), delete_gateway(gone, Draft(place.at)))
+    place.plane.committer.take(NounsSnapshot(place.at, (gone,)), delete_gateway(gone, Draft(place.at)))
     passes(place)
     told = place.again(second)
     assert told.gateway is not None and told.gateway.leaving

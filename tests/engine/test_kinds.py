@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.domain.events import Event
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.kinds import KINDS
 from chalicelib.engine.load import Loader
@@ -34,7 +34,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def executor(place: Engine) -> Executor:
-    here = Acting(place.store, place, accounts(), "install", b"k" * 32)
+    here = EffectContext(place.store, place, accounts(), "install", b"k" * 32)
     load = Loader(Reader(place.store), Books(), accounts())
     return Executor(here, load, wake=place.woken.extend, kinds=leases.WITH_LEASES, families=(Leases,))
 

@@ -17,7 +17,7 @@ from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.placement_groups import of_machine
 from chalicelib.engine.sweep import Swept
 from chalicelib.errors import Transient
@@ -178,8 +178,8 @@ def test_no_machine_is_created_in_one_that_isnt_to_stay(world: Grouped, group: s
     fleet, (machine,) = world.cluster, world.machines
     left = fleet.with_(groups=()) if group == "has left" else changed(fleet, fleet.groups[0].id, leaving=True)
     world.save(left)
-    here = Acting(world.store, world, world.plane.backends, "install", b"k" * 32, "http://plane:3000")
-    with pytest.raises(Transient, match=r"the placement group of .* isn't wanted any more"):
+    here = EffectContext(world.store, world, world.plane.backends, "install", b"k" * 32, "http://plane:3000")
+    with pytest.raises(Transient, match=r"the placement group of .* isn't needed any more"):
         of_machine(here, machine, world.cloud)
 
 
@@ -295,7 +295,7 @@ def test_a_group_that_no_fleet_has_is_deleted_when_a_later_sweep_agrees(scene: S
     assert scene.sweep() == Swept() == scene.sweep(after=APART - 1)
     assert {body["id"] for body in scene.cloud.resources()} == left
     assert scene.told() == [EventType.orphaned]
-    (found,) = scene.sweep(after=1).given_back
+    (found,) = scene.sweep(after=1).released
     assert found.handle == orphan
     assert {body["id"] for body in scene.cloud.resources()} == {stranger.id}
     assert scene.told() == [EventType.orphaned, EventType.reclaimed]
@@ -311,7 +311,7 @@ def test_one_that_is_in_use_after_all_is_left_to_the_next_sweep(scene: Scene) ->
     assert scene.sweep(after=APART) == Swept()
     for handle in handles:
         scene.cloud.lose(handle.id)
-    assert [one.handle for one in scene.sweep(after=MINUTE).given_back] == [orphan]
+    assert [one.handle for one in scene.sweep(after=MINUTE).released] == [orphan]
 
 
 def test_a_listing_that_fails_proves_nothing(scene: Scene) -> None:  # noqa: F811
@@ -319,4 +319,4 @@ def test_a_listing_that_fails_proves_nothing(scene: Scene) -> None:  # noqa: F81
     scene.sweep()
     scene.script.faults.append(Fault("list_groups", "Transient"))
     assert scene.sweep(after=APART) == Swept()
-    assert [one.handle for one in scene.sweep().given_back] == [orphan]
+    assert [one.handle for one in scene.sweep().released] == [orphan]

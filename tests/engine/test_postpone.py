@@ -9,7 +9,8 @@ from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.engine.kinds import KINDS
-from chalicelib.engine.postpone import UNTOLD, put_off, put_off_failed
+from chalicelib.engine.postpone import DEFAULT_DELAY as DELAY
+from chalicelib.engine.postpone import put_off, put_off_failed
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Put
 from tests.world import nouns as b
@@ -35,7 +36,7 @@ def due_run(place: Engine, name: str = "one") -> Job:
     return job
 
 
-@pytest.mark.parametrize(("until", "moved"), [(None, UNTOLD), (5 * SECOND, 5 * SECOND), (0, UNTOLD), (-1, UNTOLD)])
+@pytest.mark.parametrize(("until", "moved"), [(None, DELAY), (5 * SECOND, 5 * SECOND), (0, DELAY), (-1, DELAY)])
 def test_what_is_due_of_a_unit_is_put_off(place: Engine, until: int | None, moved: int) -> None:
     job = due_run(place)
     other = due_run(place, "other")
@@ -72,7 +73,7 @@ def test_what_isnt_due_yet_stays_as_it_is(place: Engine) -> None:
     place.save(place.again(job).with_(due_at=place.at + 1))
     unit = f"run/{job.run_id}"
     put_off(place.store, KINDS.unit(unit.partition("/")[0]), unit, place.at, None)
-    assert dues(place, job) == (UNTOLD, 1)
+    assert dues(place, job) == (DELAY, 1)
 
 
 def test_who_changed_the_unit_meanwhile_is_right(place: Engine) -> None:

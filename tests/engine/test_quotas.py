@@ -22,7 +22,7 @@ from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.store import nouns
-from chalicelib.store.history import joined
+from chalicelib.store.history import grouped
 from chalicelib.store.port import Change, Put
 from tests.planning.placing.test_quotas import ran
 from tests.world import nouns as b
@@ -161,7 +161,7 @@ def ended(place: Engine, name: str, price: float, since: int, until: int) -> Non
     run = b.run(name, status=RunStatus.done, finished_at=until)
     beside = event.with_(id=f"{name}-run", targets=(Target(type="run", id=run.id, name=name),), trade=None)
     place.save(run, job)
-    (record,) = joined(nouns.put(each).record for each in (beside, event))
+    (record,) = grouped(nouns.put(each).record for each in (beside, event))
     place.store.commit([Put(record, expect=0)])
 
 

@@ -19,7 +19,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
-from chalicelib.engine.queueing import SMALLEST_PAGE
+from chalicelib.engine.queue_pass import SMALLEST_PAGE
 from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.engine.reconcile import TOGETHER
 from chalicelib.errors import StorageFull

@@ -20,14 +20,14 @@ from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Archive
-from chalicelib.engine.record_upgrades import BATCH, PAGES, Renewal, Renewer
+from chalicelib.engine.record_upgrades import BATCH, PAGES, RecordUpgrader, UpgradeProgress
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Delete, Put, Record
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import finish, run_of
-from tests.engine.test_erasing import archive, closed, later, settle, turn
-from tests.engine.test_erasing_fleets import end, end_fleet
+from tests.engine.test_erase_fleets import end, end_fleet
+from tests.engine.test_erase_unused import archive, closed, later, settle, turn
 from tests.store.test_sealed_specs import FLEET
 from tests.world.time import NOW
 
@@ -45,7 +45,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def renew(rig: Rig) -> int:
     """Turns until all is done."""
     for number in range(1, 50):
-        if Renewer(rig.world.plane.store, rig.world.plane.seal, rig.world.clock).run().done:
+        if RecordUpgrader(rig.world.plane.store, rig.world.plane.seal, rig.world.clock).run().done:
             return number
     raise AssertionError("it never ends")
 
@@ -242,18 +242,18 @@ def test_a_turn_that_takes_long_begins_no_other_page(rig: Rig) -> None:
 
     store: Any = Slow()
     turns = 0
-    while not Renewer(store, plane.seal, clock).run().done:
+    while not RecordUpgrader(store, plane.seal, clock).run().done:
         turns += 1
     assert turns > 5 and all(PASSWORD not in text_of(rig, run) for run in runs)
 
 
 def test_a_restart_continues_where_it_was(rig: Rig) -> None:
     run, store = clear(rig), rig.world.plane.store
-    rig.save(Renewal(after=keys.run_body(run.id, 0)))
+    rig.save(UpgradeProgress(after=keys.run_body(run.id, 0)))
     renew(rig)
     assert PASSWORD in text_of(rig, run), "that one was behind it"
-    rig.save(rig.world.again(Renewal()).with_(after=None, done=False))
+    rig.save(rig.world.again(UpgradeProgress()).with_(after=None, done=False))
     renew(rig)
     assert PASSWORD not in text_of(rig, run)
-    stored = nouns.find(store, Renewal, keys.renewal(Renewal.form))
+    stored = nouns.find(store, UpgradeProgress, keys.renewal(UpgradeProgress.form))
     assert stored is not None and stored.done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import HOUR, MINUTE
-from chalicelib.engine.silent_agents import silent
+from chalicelib.engine.silent_agents import silent_units
 from chalicelib.store import nouns
 from tests.world import nouns as b
 from tests.world.engine import Engine
@@ -26,11 +26,11 @@ def watched(place: Engine, count: int = 2) -> list[Presence]:
 def test_whoever_breaks_a_promise_is_named_until_that_is_known() -> None:
     place = Engine.in_memory()
     late, _ = watched(place)
-    assert silent(place.store, place.clock) == []
+    assert silent_units(place.store, place.clock) == []
     place.at += HOUR // 2 + MINUTE
-    assert silent(place.store, place.clock) == [f"instance/{late.instance_id}"]
-    place.reconciler().run(silent(place.store, place.clock))
-    assert silent(place.store, place.clock) == []
+    assert silent_units(place.store, place.clock) == [f"instance/{late.instance_id}"]
+    place.reconciler().run(silent_units(place.store, place.clock))
+    assert silent_units(place.store, place.clock) == []
 
 
 def test_nobody_expects_a_report_of_a_machine_that_has_ended() -> None:
@@ -40,7 +40,7 @@ def test_nobody_expects_a_report_of_a_machine_that_has_ended() -> None:
     instance = nouns.find(place.store, Instance, keys.instance(late.instance_id))
     assert instance is not None
     place.save(instance.with_(status=InstanceStatus.terminated, finished_at=place.at, due_at=None))
-    assert silent(place.store, place.clock) == []
+    assert silent_units(place.store, place.clock) == []
     assert place.again(late).over and place.again(late).place().gsi1 is None
 
 

@@ -15,10 +15,10 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine import asl
-from chalicelib.engine.effects.acting import Acting
-from chalicelib.engine.effects.executions import say
+from chalicelib.engine.effects.context import EffectContext
+from chalicelib.engine.effects.executions import send
 from chalicelib.engine.execute import Executor
-from chalicelib.engine.executions import Starting
+from chalicelib.engine.executions import StartCalls
 from chalicelib.engine.load import Loader
 from chalicelib.engine.log_context import ids
 from chalicelib.engine.read import Reader
@@ -55,7 +55,7 @@ class Plane(World):
         if not isinstance(effect, StartExecution | AnswerExecution):
             super().submit(effect)
         elif not self.loses(effect):
-            say(self.executions, effect)
+            send(self.executions, effect)
 
     def passes(self, *units: str) -> None:
         done = self.reconciler().run([QUEUE, *units])
@@ -64,7 +64,7 @@ class Plane(World):
     def invoked(self, payload: Mapping[str, Any]) -> Mapping[str, str]:
         """What the state machine's function does."""
         self.called.append((payload["step"], payload["undo"]))
-        here = Acting(self.store, self, self.plane.backends, "install", b"k" * 32, executions=self.executions)
+        here = EffectContext(self.store, self, self.plane.backends, "install", b"k" * 32, executions=self.executions)
         load = Loader(Reader(self.store), self.plane.catalog, self.plane.backends)
         executor = Executor(here, load, wake=self.woken.extend)
 
@@ -72,7 +72,7 @@ class Plane(World):
             assert ids()["run_id"] in payload["workflow"], "what is logged meanwhile names the run"
             self.reconciler().run(units, kinds=())
 
-        starting = Starting(executor, look)
+        starting = StartCalls(executor, look)
         call = StepCall(payload["step"], payload["undo"], payload.get("token", ""))
         return starting.call(payload["workflow"], call)
 

@@ -16,7 +16,7 @@ from chalicelib.domain.instants import DAY, MINUTE, SECOND
 from chalicelib.domain.programs import NEWEST, blob_of
 from chalicelib.domain.tenants import Archive
 from chalicelib.engine import stray_blobs
-from chalicelib.engine.stray_blobs import Leftovers
+from chalicelib.engine.stray_blobs import StrayBlobs
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
@@ -24,8 +24,8 @@ from chalicelib.usecases.agents import downloads
 from tests.api.rig import Rig, fleet
 from tests.api.test_fleets import add_instance, create
 from tests.api.uploads import multipart, tar, upload
-from tests.engine.test_erasing import FILES, archive, later, turn
-from tests.engine.test_erasing_fleets import end
+from tests.engine.test_erase_fleets import end
+from tests.engine.test_erase_unused import FILES, archive, later, turn
 from tests.world.engine import Engine
 from tests.world.time import NOW
 
@@ -137,9 +137,9 @@ def test_a_round_goes_on_page_by_page_and_begins_again_a_day_later(rig: Rig) -> 
         path.write_bytes(b"1")
     dated(rig)
     later(rig, 2)
-    one = Leftovers(plane.store, plane.blobs, rig.world.clock, list)
+    one = StrayBlobs(plane.store, plane.blobs, rig.world.clock, list)
     assert one.run() == names[: stray_blobs.BATCH]
-    assert Leftovers(plane.store, plane.blobs, rig.world.clock, list).run() == names[stray_blobs.BATCH :]
+    assert StrayBlobs(plane.store, plane.blobs, rig.world.clock, list).run() == names[stray_blobs.BATCH :]
     assert one.run() == []
     at = rig.record(keys.ROUND)
     later(rig, 0.9)
@@ -256,7 +256,7 @@ def test_blobs_of_a_bucket_are_swept_by_the_same_rules() -> None:
     plane = world.plane
     stray = f"archives/{'o' * 8}/{'a' * 64}-x"
     plane.blobs.put(stray, b"1")
-    one = Leftovers(plane.store, plane.blobs, world.clock, list)
+    one = StrayBlobs(plane.store, plane.blobs, world.clock, list)
     found = []
     for world.at in (NOW + DAY - 1, NOW + DAY - 1, NOW + 2 * DAY, NOW + 2 * DAY):
         found.append(one.run())

@@ -18,7 +18,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
@@ -54,11 +54,11 @@ class Scene:
 
     def sweep(self, after: int = 0) -> Swept:
         self.place.at += after
-        here = Acting(self.store, self.place, self.accounts, "ours", b"k" * 32)
+        here = EffectContext(self.store, self.place, self.accounts, "ours", b"k" * 32)
         load = Loader(Reader(self.store), Books(), self.accounts)
         sweeper, done = Sweeper(Executor(here, load, wake=self.place.woken.extend)), Swept()
         for each in map(sweeper.run, self.accounts.accounts()):
-            done.given_back += each.given_back
+            done.released += each.released
             done.lost += each.lost
         return done
 
@@ -150,7 +150,7 @@ def two_looks(scene: Scene) -> None:
     assert scene.sweep(after=APART - 1) == Swept()
     assert scene.left() == everything
     found = scene.sweep(after=1)
-    assert {one.instance_id for one in found.given_back} == {own("ended"), own("unheard-of")}
+    assert {one.instance_id for one in found.released} == {own("ended"), own("unheard-of")}
     assert scene.left() == {own("alive"), own("neighbour")}
     assert scene.told() == [EventType.orphaned] * 4 + [EventType.reclaimed] * 4
     assert scene.sweep(after=APART) == Swept()
@@ -180,7 +180,7 @@ def test_a_first_sight_is_forgotten_in_time(scene: Scene) -> None:
     scene.sweep()
     assert scene.sweep(after=SIGHTING_LASTS) == Swept()
     assert scene.left() == {own("unheard-of")}
-    assert scene.sweep(after=APART).given_back
+    assert scene.sweep(after=APART).released
 
 
 def test_an_end_that_fails_holds_up_no_other_and_is_asked_for_again(scene: Scene) -> None:
@@ -188,8 +188,8 @@ def test_an_end_that_fails_holds_up_no_other_and_is_asked_for_again(scene: Scene
     scene.buy("one")
     scene.buy("two")
     scene.sweep()
-    assert len(scene.sweep(after=APART).given_back) == 3
-    assert len(scene.sweep(after=SECOND).given_back) == 1
+    assert len(scene.sweep(after=APART).released) == 3
+    assert len(scene.sweep(after=SECOND).released) == 1
     assert scene.left() == set()
     assert scene.told().count(EventType.reclaimed) == 4
 
@@ -200,7 +200,7 @@ def test_what_has_the_tag_of_no_project_is_in_the_history_of_the_installation(sc
     for project_id in ("gone", "never-was"):
         scene.buy(project_id, project_id=project_id)
     scene.sweep()
-    assert len(scene.sweep(after=APART).given_back) == 4
+    assert len(scene.sweep(after=APART).released) == 4
     assert scene.told() == scene.told("gone") == scene.told("never-was") == []
     assert sorted(map(str, scene.told(EVERYWHERE))) == ["orphaned"] * 4 + ["reclaimed"] * 4
 
@@ -248,7 +248,7 @@ def test_a_listing_that_fails_or_breaks_off_proves_nothing(kind: type[BreaksOff]
     assert scene.sweep(after=APART) == Swept()  # and undoes no first sight
     cloud.broken = False
     done = scene.sweep(after=APART)
-    assert (len(done.given_back), done.lost) == (2, [instance.id])
+    assert (len(done.released), done.lost) == (2, [instance.id])
 
 
 # --- whose machine is gone --------------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ def test_every_account_is_swept_and_each_instance_is_looked_for_in_its_own() -> 
     scene.sweep()
     assert (scene.told(), scene.told(OTHER)) == ([EventType.orphaned] * 2, [EventType.orphaned] * 2)
     done = scene.sweep(after=APART)
-    assert ({one.instance_id for one in done.given_back}, done.lost) == ({own("stray-here"), own("stray-there")}, [])
+    assert ({one.instance_id for one in done.released}, done.lost) == ({own("stray-here"), own("stray-there")}, [])
     assert (scene.left(), scene.left(theirs)) == ({mine.id}, {other.id})
 
 
@@ -352,7 +352,7 @@ def test_an_account_that_fails_holds_up_no_other() -> None:
     scene.buy("stray-here")
     scene.buy("stray-there", theirs, project_id=OTHER)
     scene.sweep()
-    assert len(scene.sweep(after=APART).given_back) == 2
+    assert len(scene.sweep(after=APART).released) == 2
     assert (scene.left(), scene.left(theirs)) == ({own("stray-here")}, set())
 
 

@@ -18,7 +18,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.tenants import Project
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
@@ -65,7 +65,7 @@ class Projects:
             self.store,
             self.clock,
             wake=world.woken.extend,
-            news=world.rung.extend,
+            notify_agents=world.rung.extend,
             effects=self,
             catalog=self.catalog,
             backends=self.accounts,
@@ -74,7 +74,7 @@ class Projects:
 
     def executing(self, accounts: Accounts) -> Executor:
         world = self.rig.world
-        here = Acting(self.store, self.clock, accounts, world.plane.install_id, world.plane.install_key)
+        here = EffectContext(self.store, self.clock, accounts, world.plane.install_id, world.plane.install_key)
         return Executor(here, Loader(Reader(self.store), self.catalog, accounts), wake=world.woken.extend)
 
     def submit(self, effect: Effect) -> None:

@@ -40,11 +40,11 @@ def there(stage: Stage) -> list[str]:
 
 def test_a_disk_of_nobody_is_told_of_and_then_deleted(stage: Stage) -> None:
     orphan = disk(stage)
-    assert stage.sweep(after=5 * SECOND).given_back == []
+    assert stage.sweep(after=5 * SECOND).released == []
     assert stage.told() == [
         f"main: volume {orphan} at Simulated cloud is an orphan; it will be removed if the next sweep agrees"
     ]
-    [given_back] = stage.sweep(after=APART).given_back
+    [given_back] = stage.sweep(after=APART).released
     assert given_back.handle.id == orphan
     stage.place.at += SECOND
     assert there(stage) == []
@@ -54,7 +54,7 @@ def test_a_disk_of_nobody_is_told_of_and_then_deleted(stage: Stage) -> None:
 def test_two_sweeps_too_close_together_prove_nothing(stage: Stage) -> None:
     disk(stage)
     stage.sweep(after=5 * SECOND)
-    assert stage.sweep(after=APART - SECOND).given_back == []
+    assert stage.sweep(after=APART - SECOND).released == []
     assert len(there(stage)) == 1
 
 
@@ -62,7 +62,7 @@ def test_others_disks_are_never_touched(stage: Stage) -> None:
     disk(stage, install="somebody else's")
     stage.cloud.disks.add("vol-shared", REGION, projects="main")
     for _ in range(3):
-        assert stage.sweep(after=HOUR).given_back == []
+        assert stage.sweep(after=HOUR).released == []
     assert len(there(stage)) == 2 and stage.told() == []
 
 
@@ -71,14 +71,14 @@ def test_a_disk_of_a_volume_is_left_alone(stage: Stage, status: VolumeStatus) ->
     volume = stage.created()
     stage.place.save(volume.with_(status=status, due_at=stage.place.at + 100 * DAY))
     for _ in range(3):
-        assert stage.sweep(after=HOUR).given_back == []
+        assert stage.sweep(after=HOUR).released == []
 
 
 def test_what_is_left_of_a_deleted_volume_goes(stage: Stage) -> None:
     volume = stage.created()
     stage.place.save(volume.with_(status=VolumeStatus.deleted, deleted_at=stage.place.at, due_at=None))
     stage.sweep(after=HOUR)
-    [given_back] = stage.sweep(after=APART).given_back
+    [given_back] = stage.sweep(after=APART).released
     assert volume.handle is not None and given_back.handle.id == volume.handle.id
 
 
@@ -93,7 +93,7 @@ def test_one_whose_record_is_erased_goes(stage: Stage) -> None:
     volume = stage.created()
     stage.place.store.commit([Delete(keys.volume(volume.id))])
     stage.sweep()
-    assert len(stage.sweep(after=APART).given_back) == 1
+    assert len(stage.sweep(after=APART).released) == 1
 
 
 def test_a_disk_in_use_is_asked_for_again_until_it_goes(stage: Stage) -> None:
@@ -101,8 +101,8 @@ def test_a_disk_in_use_is_asked_for_again_until_it_goes(stage: Stage) -> None:
     stage.script.faults.append(Fault("delete_volume", "InUse", times=2))
     stage.sweep(after=5 * SECOND)
     for _ in range(2):
-        assert stage.sweep(after=APART).given_back == []
-    assert len(stage.sweep(after=APART).given_back) == 1
+        assert stage.sweep(after=APART).released == []
+    assert len(stage.sweep(after=APART).released) == 1
 
 
 # --- volumes without a disk -------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine import asl
-from chalicelib.engine.effects.acting import Acting
-from chalicelib.engine.effects.executions import Driven
+from chalicelib.engine.effects.context import EffectContext
+from chalicelib.engine.effects.executions import ExecutionMessages
 from chalicelib.engine.effects.workflows import StepEffects
 from chalicelib.engine.execute import Executor
-from chalicelib.engine.executions import Driving
+from chalicelib.engine.executions import WorkflowCalls
 from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Performer
 from chalicelib.engine.read import Reader
@@ -166,7 +166,7 @@ class Course:
 
     @property
     def executor(self) -> Executor:
-        here = Acting(
+        here = EffectContext(
             self.engine.store,
             self.engine,
             accounts(),
@@ -175,13 +175,13 @@ class Course:
             performers={self.definition.name: self.performer},
             executions=self.executions if self.driver is Driver.execution else None,
         )
-        return Executor(here, self.load, wake=self.woken.extend, families=(StepEffects, Driven))
+        return Executor(here, self.load, wake=self.woken.extend, families=(StepEffects, ExecutionMessages))
 
     def invoked(self, payload: Mapping[str, Any]) -> Mapping[str, str]:
         """What the state machine's function does."""
         call = StepCall(payload["step"], payload["undo"], payload.get("token", ""))
         try:
-            return Driving(self.executor).call(payload["workflow"], call)
+            return WorkflowCalls(self.executor).call(payload["workflow"], call)
         except Crash as crash:
             raise CutOff(str(crash)) from crash
 

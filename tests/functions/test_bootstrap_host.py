@@ -14,12 +14,12 @@ import pytest
 from chalicelib.backends.registry import CLOUDS
 from chalicelib.domain.workflows import Driver
 from chalicelib.engine import asl
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.engine.ports import Effects
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.hosts import install
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
-from chalicelib.runtime.chains import Chain
+from chalicelib.runtime.event_chains import EventChain
 from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
@@ -81,7 +81,7 @@ def bastion(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bastion]
     stack = Stack.at(tmp_path)
     asked = Asked()
     host, head = FakeHost(), FakeHost()
-    effects = ProviderFunctions(asked, {CLOUDS: "effects"}, Chain(), {"ssh": "hosts"})
+    effects = ProviderFunctions(asked, {CLOUDS: "effects"}, EventChain(), {"ssh": "hosts"})
     executions = None
     if request.param is Driver.execution:
         machines = {name: asl.render(definition) for name, definition in WORKFLOWS.items()}

@@ -15,8 +15,8 @@ import pytest
 from chalicelib.backends.registry import CLOUDS
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY, MINUTE
-from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.embedded import EmbeddedRoot
+from chalicelib.runtime.event_chains import EventChain
 from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
@@ -53,7 +53,7 @@ class Stack:
         clock, answers = Clock(), dict[str, str]()
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         asked, authority = Asked(), FakeAuthority(clock.now, lambda host, token: answers.get(token, ""))
-        effects, hints = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, Chain()), list[str]()
+        effects, hints = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, EventChain()), list[str]()
         ports = replace(made.ports, wake=hints.extend, effects=effects, pace=PER_CALL, authority=authority)
         root = Root(ports)
         _, project = first_start(root.plane, ADMIN)

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from chalicelib.runtime import telemetry
-from chalicelib.runtime.lambda_ import DeadLetters
+from chalicelib.runtime.lambda_ import SqsDeadLetters
 from chalicelib.runtime.root import Root
-from functions import dead_letters
 from tests.functions.test_handlers import Stack
 from tests.harness.lambda_host import scheduled_event
 
-ASIDE = "https://sqs/aside"
+QUEUE = "https://sqs/aside"
 
 
 class Sqs:
@@ -29,7 +28,7 @@ class Sqs:
         self._out: set[int] = set()
 
     def receive_message(self, QueueUrl: str, MaxNumberOfMessages: int) -> dict[str, Any]:
-        assert QueueUrl == ASIDE
+        assert QueueUrl == QUEUE
         found = [(n, body) for n, body in self.bodies.items() if n not in self._out]
         self._out |= {n for n, _ in found[:MaxNumberOfMessages]}
         messages = [{"Body": body, "ReceiptHandle": str(n)} for n, body in found[:MaxNumberOfMessages]]
@@ -60,8 +59,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 def told(stack: Stack, sqs: Sqs) -> tuple[Any, dict[str, int]]:
     counted: dict[str, int] = {}
-    aside = DeadLetters(lambda service: sqs, ASIDE)
-    root = Root(replace(stack.root.ports, aside=aside, count=counted.__setitem__))
+    dead_letters = SqsDeadLetters(lambda service: sqs, QUEUE)
+    root = Root(replace(stack.root.ports, dead_letters=dead_letters, count=counted.__setitem__))
     return dead_letters.handler(scheduled_event("dead-letters"), None, root), counted
 
 
@@ -69,7 +68,7 @@ def test_a_purchase_that_was_given_up_is_told_on_its_instance_and_made_when_it_i
     stack.ask_for_a_machine()
     sqs = given_up(*stack.events)
     stack.events.clear()  # its event failed too often, and comes no more
-    assert told(stack, sqs) == ({"told": 1}, {telemetry.SET_ASIDE: 1}) and sqs.left() == 0
+    assert told(stack, sqs) == ({"told": 1}, {telemetry.DEAD_LETTERS: 1}) and sqs.left() == 0
     events = stack.rig.ok("/api/events/list", {"target_instances": [stack.instance["id"]]})
     said = [event["message"] for event in events if "failed too often" in event["message"]]
     assert said == ["processing failed and will be retried (Create: it failed too often or waited too long; it "
@@ -85,7 +84,7 @@ def test_a_message_that_names_no_unit_is_logged_whole(stack: Stack, caplog: pyte
     hint = {"units": ["run/gone"]}
     sqs = Sqs(*given_up(hint, [1], {"effect": "Create", "unit": "x/y"}).bodies.values(), "no JSON", "[2]", "{}")
     with caplog.at_level(logging.ERROR):
-        assert told(stack, sqs) == ({"told": 6}, {telemetry.SET_ASIDE: 6})
+        assert told(stack, sqs) == ({"told": 6}, {telemetry.DEAD_LETTERS: 6})
     logged = "\n".join(caplog.messages)
     assert json.dumps(hint) in logged and "no JSON" in logged and "[1]" in logged and "[2]" in logged
     assert "Create of x/y was given up" in logged
@@ -100,6 +99,6 @@ def test_more_than_a_batch_is_told_in_one_turn(stack: Stack) -> None:
 def test_a_message_stays_until_it_was_told(stack: Stack) -> None:
     """Whoever dies while it is told finds it again."""
     sqs = Sqs("one", "two")
-    messages = DeadLetters(lambda service: sqs, ASIDE)()
+    messages = SqsDeadLetters(lambda service: sqs, QUEUE)()
     assert next(messages) == "one" and sqs.left() == 2
     assert next(messages) == "two" and sqs.left() == 1

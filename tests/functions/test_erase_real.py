@@ -11,7 +11,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import DAY, SECOND
-from chalicelib.engine.record_upgrades import Renewal
+from chalicelib.engine.record_upgrades import UpgradeProgress
 from chalicelib.store import nouns
 from chalicelib.store.port import Put
 from functions import erase_unused
@@ -47,6 +47,6 @@ def test_what_older_versions_left_goes_with_the_rest(site: AwsSite, caplog: pyte
     assert ports.store.get(keys.presence(gone.id)) is None
     assert ports.blobs.list("archives/") == ports.blobs.list("code/") == []
     assert ports.blobs.list("logs/") == ["logs/p/j/x"]
-    renewal = nouns.find(ports.store, Renewal, keys.renewal(Renewal.form))
+    renewal = nouns.find(ports.store, UpgradeProgress, keys.renewal(UpgradeProgress.form))
     assert renewal is not None and renewal.done
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -23,11 +23,11 @@ from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY, SECOND
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Bug, Transient
 from chalicelib.runtime import telemetry
-from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.embedded import EmbeddedRoot
+from chalicelib.runtime.event_chains import EventChain
 from chalicelib.runtime.lambda_ import WakeUps
 from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
@@ -73,7 +73,7 @@ class Stack:
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         hints: list[str] = []
         asked = Asked()
-        work = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, Chain())
+        work = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, EventChain())
         backends = Accounts([Account.made(FakeCloud(clock.now))])
         root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=work, account_work=work))
         _, project = first_start(root.plane, ADMIN)
@@ -164,7 +164,7 @@ def test_a_wake_up_that_cant_be_sent_fails_no_request(stack: Stack, caplog: pyte
         def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
             raise ConnectionError("Lambda doesn't answer")
 
-    hints = WakeUps(lambda service: Away(), "reconcile", Chain())
+    hints = WakeUps(lambda service: Away(), "reconcile", EventChain())
     root = Root(replace(stack.root.ports, wake=hints))
     rig = Rig(World(root.plane, stack.rig.world.clock, stack.rig.world.folder), stack.rig.project)
     assert rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})["name"] == "pool"

@@ -22,7 +22,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.jobs import Assignment, JobStatus
 from chalicelib.domain.tenants import hash_token
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.planning.kernel.purchases import confirmation_delay
@@ -42,8 +42,8 @@ from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import job_of
 from tests.api.uploads import multipart, send, tar, upload
-from tests.engine.test_erasing import archive, closed, ended, later, settle
-from tests.engine.test_erasing_fleets import end, end_fleet
+from tests.engine.test_erase_fleets import end, end_fleet
+from tests.engine.test_erase_unused import archive, closed, ended, later, settle
 from tests.engine.test_stray_blobs import dated, release
 from tests.functions.test_handlers import Stack
 from tests.harness.lambda_host import scheduled_event
@@ -156,7 +156,7 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
 # to Step Functions, which `test_bootstrap_host.py` and `test_workflow_step.py` play where it is said first; what was
 # given up, or a host. The emulator plays those, with the deployed functions. The calls of the AWS backend are held
 # against its own table in `tests/backends/aws/test_permissions.py`.
-ELSEWHERE = ("Settings", "Logs", "SetAside", "Drive", "Answer", *(f"Aws{each.sid}" for each in PERMISSIONS))
+ELSEWHERE = ("Settings", "Logs", "SendDeadLetters", "Drive", "Answer", *(f"Aws{each.sid}" for each in PERMISSIONS))
 
 
 # Of hosts whose workflow has no execution, because Step Functions was away: its looks ask for the steps.
@@ -275,7 +275,7 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
         "refresh_catalog": ("Read",),  # the accounts that are in the table
         "reconcile": (later_object, "Wake"),  # where two passes meet
         "provider_clouds": (later_object, "Query"),  # of what ends about a fleet or a volume
-        "dead_letters": ("TakeAside",),
+        "dead_letters": ("ReadDeadLetters",),
     }
     assert {name: spare(policed, name, *grants) - BY_LOOKS for name, grants in unplayed.items()} == {
         name: set() for name in unplayed
@@ -361,7 +361,7 @@ def ended_by(people: Rig) -> None:
 def told_of(root: Root, host: str) -> None:
     events = [{"effect": "Create", "unit": unit} for unit in (f"instance/{host}", "queue/none")]
     messages = [json.dumps({"requestPayload": event}) for event in events]
-    told = Root(replace(root.ports, aside=lambda: iter(messages)))
+    told = Root(replace(root.ports, dead_letters=lambda: iter(messages)))
     assert dead_letters.handler(scheduled_event("dead"), None, told) == {"told": 2}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from functions import erase_unused, provider, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.api.rig import fleet, submit, task
 from tests.api.uploads import send

@@ -171,8 +171,8 @@ class Batch:
         world.clock.pass_(7)
         self.errors.last = ""
         reconciler = Reconciler(
-            world.plane.store, world.clock, wake=world.plane.wake, news=world.plane.news, effects=self.town,
-            catalog=world.plane.catalog, backends=world.plane.backends,
+            world.plane.store, world.clock, wake=world.plane.wake, notify_agents=world.plane.notify_agents,
+            effects=self.town, catalog=world.plane.catalog, backends=world.plane.backends,
         )  # fmt: skip
         woken, world.woken[:] = dict.fromkeys(world.woken), []
         for unit, error in reconciler.run(woken).failed.items():

@@ -20,7 +20,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.tenants import Project, ProjectRole, User
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from tests.api.rig import ADMIN, Rig, fleet, task

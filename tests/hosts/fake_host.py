@@ -42,7 +42,7 @@ class FakeHost:
 class FakeConnection:
     host: FakeHost
     login: HostLogin
-    seen: HostReport | None = field(default=None, kw_only=True)
+    report: HostReport | None = field(default=None, kw_only=True)
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -54,10 +54,10 @@ class FakeConnection:
 
     def put(self, *files: File, sudo: str = "", first: str = "", then: str = "", timeout: float = 0) -> None:
         if first and (ran := self._script(first)).status:
-            raise Transient(ran.words)
+            raise Transient(ran.last_line)
         self.host.files.update({file.path: file.data for file in files})
         if then and (ran := self._script(then)).status:
-            raise Transient(ran.words)
+            raise Transient(ran.last_line)
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 0) -> Ran:
         if command in (SHORT, RELAYING) or "docker_says" in command:

@@ -40,7 +40,7 @@ def test_what_a_command_says_is_heard() -> None:
 
 def test_steps_that_follow_each_other_use_one_connection() -> None:
     with bad_host(says) as (login, made):
-        ssh = SshLogins(keep=60.0)
+        ssh = SshLogins(keep_open=60.0)
         with ssh.connect(login, again=True) as connection:
             pinned = login.expecting(connection.shown)
         for again in (True, False):
@@ -56,7 +56,7 @@ def test_steps_that_follow_each_other_use_one_connection() -> None:
 
 def test_a_connection_that_broke_or_failed_isnt_used_again() -> None:
     with bad_host(says) as (login, made):
-        ssh = SshLogins(keep=60.0)
+        ssh = SshLogins(keep_open=60.0)
         with contextlib.suppress(Transient), ssh.connect(login, again=True):
             raise Transient("a step failed")
         with ssh.connect(login, again=True) as connection:
@@ -68,7 +68,7 @@ def test_a_connection_that_broke_or_failed_isnt_used_again() -> None:
 
 def test_a_connection_is_kept_for_so_long_only() -> None:
     with bad_host(says) as (login, _):
-        with SshLogins(keep=0.01).connect(login, again=True) as connection:
+        with SshLogins(keep_open=0.01).connect(login, again=True) as connection:
             pass
         until("it to be closed", lambda: not connection.transport.is_active())
         with SshLogins().connect(login, again=True) as connection:

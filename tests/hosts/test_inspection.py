@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.hosts.inspection import SHORT, HostReport, lacks, looking, report
+from chalicelib.hosts.inspection import SHORT, HostReport, inspection_script, lacks, parse_report
 from chalicelib.hosts.reachability import ENGINE, reach
 
 FINE = HostReport(
@@ -28,7 +28,7 @@ FINE = HostReport(
     docker=True,
     disk_mib=50_000,
     forwarding="yes",
-    whole=True,
+    complete=True,
 )
 OWNER = "install/one"
 
@@ -44,7 +44,7 @@ def test_a_host_that_has_everything_lacks_nothing() -> None:
         ({"sudo": "password"}, "sudo asks ubuntu for a password", "NOPASSWD"),
         ({"sudo": "missing"}, "ubuntu isn't root and there is no sudo", "log in as root"),
         ({"docker": False, "docker_client": False}, "there is no Docker Engine", "get.docker.com"),
-        ({"docker": False, "docker_says": "Cannot connect"}, "doesn't answer (Cannot connect)", "enable --now docker"),
+        ({"docker": False, "docker_error": "Cannot connect"}, "doesn't answer (Cannot connect)", "enable --now docker"),
         ({"python": ""}, "there is no Python 3", "python3"),
         ({"python": "3.6"}, "its Python is 3.6, but 3.8 or newer is needed", "python3"),
         ({"systemd": False}, "wasn't booted with systemd", "systemd"),
@@ -75,7 +75,7 @@ def test_a_clock_that_is_wrong_is_named(off: int, which: str) -> None:
 
 
 def test_what_only_root_is_told_isnt_called_missing() -> None:
-    cautious = replace(FINE, sudo="password", docker=False, docker_says="sudo: a password is required", forwarding="")
+    cautious = replace(FINE, sudo="password", docker=False, docker_error="sudo: a password is required", forwarding="")
     (found,) = lacks(cautious, "ubuntu", OWNER)
     assert "sudo asks ubuntu for a password" in found.what
 
@@ -87,17 +87,17 @@ def test_everything_is_named_at_once() -> None:
 
 
 def test_the_script_tells_about_this_machine() -> None:
-    done = subprocess.run(["sh", "-c", looking()], capture_output=True, text=True, check=True, timeout=30)
-    seen = report(done.stdout)
-    assert seen.whole and seen.kernel == "Linux" and seen.arch == os.uname().machine
+    done = subprocess.run(["sh", "-c", inspection_script()], capture_output=True, text=True, check=True, timeout=30)
+    seen = parse_report(done.stdout)
+    assert seen.complete and seen.kernel == "Linux" and seen.arch == os.uname().machine
     assert seen.python and seen.disk_mib and seen.clock
     assert seen.sudo == ("root" if os.geteuid() == 0 else seen.sudo)
 
 
 def test_the_short_look_says_who_may_do_what() -> None:
     done = subprocess.run(["sh", "-c", SHORT], capture_output=True, text=True, check=True, timeout=30)
-    seen = report(done.stdout)
-    assert seen.whole and seen.sudo and not seen.kernel
+    seen = parse_report(done.stdout)
+    assert seen.complete and seen.sudo and not seen.kernel
     assert [line.partition("=")[0] for line in done.stdout.splitlines()] == ["uid", "sudo", "owner", "end"]
 
 
@@ -118,14 +118,16 @@ def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
     def look(answers: str) -> HostReport:
         sudo.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\n{answers}\n")
         sudo.chmod(0o755)
-        done = subprocess.run(["sh", "-c", looking()], capture_output=True, text=True, check=True, timeout=60, env=path)
-        return report(done.stdout)
+        done = subprocess.run(
+            ["sh", "-c", inspection_script()], capture_output=True, text=True, check=True, timeout=60, env=path
+        )
+        return parse_report(done.stdout)
 
     allowed = look('shift; exec "$@"')
     refused = look("echo 'sudo: a password is required' >&2; exit 1")
-    assert (allowed.sudo, refused.sudo) == ("yes", "password") and allowed.whole and refused.whole
-    assert allowed.docker or allowed.docker_says or not allowed.docker_client, "the engine was asked"
-    assert not refused.docker and not refused.docker_says and refused.python == allowed.python
+    assert (allowed.sudo, refused.sudo) == ("yes", "password") and allowed.complete and refused.complete
+    assert allowed.docker or allowed.docker_error or not allowed.docker_client, "the engine was asked"
+    assert not refused.docker and not refused.docker_error and refused.python == allowed.python
     assert (tmp_path / "asked").read_text() == "\n\n"
 
 
@@ -143,24 +145,24 @@ def test_sshd_is_asked_what_it_forwards_where_a_setting_may_say(tmp_path: Path, 
     for name, does in {"id": "echo 0", "sshd": "echo allowtcpforwarding asked"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
-    script = looking().replace("/etc/ssh |", f"{tmp_path}/ssh |").replace("-d /etc/ssh", f"-d {tmp_path}/ssh")
+    script = inspection_script().replace("/etc/ssh |", f"{tmp_path}/ssh |").replace("-d /etc/ssh", f"-d {tmp_path}/ssh")
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60, env=path)
-    assert report(done.stdout).forwarding == found
+    assert parse_report(done.stdout).forwarding == found
 
 
 def test_a_look_that_was_cut_off_is_known() -> None:
-    assert not report("uid=0\nsudo=root\n").whole
+    assert not parse_report("uid=0\nsudo=root\n").complete
 
 
 def test_numbers_that_arent_are_absent() -> None:
-    assert report("clock=soon\ndisk_kib=\nend=yes\n") == HostReport(whole=True)
-    assert report("disk_kib=99999999999999999999\n").disk_mib is None
+    assert parse_report("clock=soon\ndisk_kib=\nend=yes\n") == HostReport(complete=True)
+    assert parse_report("disk_kib=99999999999999999999\n").disk_mib is None
 
 
 def test_a_host_may_say_anything_and_little_of_it_is_repeated() -> None:
     said = "".join(f"{name}={'9' * 100_000}.{'9' * 100_000}\n" for name in ("kernel", "arch", "python", "owner", "os"))
-    seen = report(said + "clock=" + "9" * 100_000 + "\n")
+    seen = parse_report(said + "clock=" + "9" * 100_000 + "\n")
     assert seen.clock is None
     assert len("; ".join(map(str, lacks(seen, "me", "ours/1")))) < 3000
 
@@ -207,29 +209,31 @@ def test_any_http_server_is_reached_and_nothing_else() -> None:
 
 
 def looked(script: str) -> HostReport:
-    return report(subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout)
+    return parse_report(
+        subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    )
 
 
 @pytest.mark.slow
 def test_the_look_tries_to_reach_the_server() -> None:
     with says(b"HTTP/1.1 200 OK\r\n\r\n") as web, says(b"220 mail\r\n") as mail:
         for port, reaches in ((web, True), (mail, False)):
-            seen = looked(looking(f"http://127.0.0.1:{port}"))
-            assert seen.whole and seen.python and seen.reaches is reaches
-        assert not looked(looking()).reaches
+            seen = looked(inspection_script(f"http://127.0.0.1:{port}"))
+            assert seen.complete and seen.python and seen.reaches is reaches
+        assert not looked(inspection_script()).reaches
 
 
 @pytest.mark.slow
 def test_the_engine_is_asked_itself(tmp_path: Path) -> None:
-    script = looking().replace(ENGINE, path := f"{tmp_path}/engine")
+    script = inspection_script().replace(ENGINE, path := f"{tmp_path}/engine")
 
     def engine(answer: bytes) -> tuple[bool, str]:
         with says(answer, path):
             seen = looked(script)
         Path(path).unlink()
-        return seen.docker, seen.docker_says
+        return seen.docker, seen.docker_error
 
     assert engine(b"HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\n\r\nOK") == (True, "")
     assert engine(b"HTTP/1.0 500 Internal Server Error\r\n\r\n") == (False, "HTTP/1.0 500 Internal Server Error")
     seen = looked(script)
-    assert (seen.docker, seen.docker_says) == (False, f"{path}: No such file or directory")
+    assert (seen.docker, seen.docker_error) == (False, f"{path}: No such file or directory")

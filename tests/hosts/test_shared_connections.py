@@ -18,7 +18,7 @@ from chalicelib.planning.machines.hosts import ADD_HOST, workflow_of
 from chalicelib.store import nouns
 from tests.harness.server import until
 from tests.hosts.hosts_behind import hosts_behind
-from tests.hosts.test_steps import MINE, Bench
+from tests.hosts.test_host_steps import MINE, Bench
 from tests.world import nouns as b
 
 MANY = 20
@@ -87,7 +87,7 @@ def test_all_who_wait_hear_why_there_is_none() -> None:
 def test_many_hosts_behind_a_head_node_are_set_up_at_once_over_one_login_each() -> None:
     names = [f"h{number}" for number in range(MANY)]
     with hosts_behind(*names) as site:
-        ssh, together = SshLogins(keep=10 * PATIENCE), threading.Barrier(MANY)
+        ssh, together = SshLogins(keep_open=10 * PATIENCE), threading.Barrier(MANY)
 
         def added(name: str) -> Bench:
             bench = Bench(site.hosts[name])
@@ -138,7 +138,7 @@ def test_a_host_that_was_claimed_is_known_as_ours_on_the_same_login() -> None:
         gone = b.host(7, b.fleet("gone"), status=InstanceStatus.terminated)
         bench.store.commit([nouns.put(gone.with_(version=0))])
         bench.host.files[OWNER] = f"{MINE}/{gone.id}".encode()
-        ssh = SshLogins(keep=10 * PATIENCE)
+        ssh = SshLogins(keep_open=10 * PATIENCE)
         bench.performer = replace(bench.performer, logins=ssh, login_of=lambda _: site.login("here"))
         for step in ("look", "install", "stop", "clear"):
             bench.performer.do(step, bench.workflow())

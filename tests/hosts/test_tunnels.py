@@ -16,7 +16,7 @@ import pytest
 from chalicelib.domain.contacts import Contact
 from chalicelib.hosts.connection import HostLogin, Ran
 from chalicelib.hosts.inspection import HostReport
-from chalicelib.hosts.tunnels import LEAST_CALLS, MOST_CALLS, Carrier, Spare, Tunnels
+from chalicelib.hosts.tunnels import LEAST_CALLS, MOST_CALLS, Carrier, SpareCalls, Tunnels
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from tests.harness.server import until
@@ -90,7 +90,7 @@ def test_calls_while_the_server_is_away_cost_nothing() -> None:
 
 
 def test_tunnels_share_the_calls_beyond_their_least(echo: tuple[str, int]) -> None:
-    spare = Spare(3)
+    spare = SpareCalls(3)
     with contextlib.closing(Carrier(echo, spare)) as one, contextlib.closing(Carrier(echo, spare)) as other:
         greedy = [call(one) for _ in range(LEAST_CALLS + 5)]
         assert [answered(one, caller) for caller in greedy] == [True] * (LEAST_CALLS + 3) + [False] * 2
@@ -164,7 +164,7 @@ def test_a_call_that_both_sides_end_at_once_makes_room_for_one() -> None:
 
 
 def test_without_a_descriptor_one_call_ends_and_the_others_go_on(echo: tuple[str, int]) -> None:
-    left, spare = [True], Spare(0)
+    left, spare = [True], SpareCalls(0)
 
     def opened(family: socket.AddressFamily) -> socket.socket:
         if left[0]:
@@ -190,7 +190,7 @@ class Host:
     """A connection to it, which whoever had it before may have left with a port."""
 
     port: int = 0
-    seen: HostReport = field(default_factory=lambda: HostReport(sudo="root"))
+    report: HostReport = field(default_factory=lambda: HostReport(sudo="root"))
     said: list[str] = field(default_factory=list)
     takes: list[Callable[[Any], object]] = field(default_factory=list)
     active: bool = True
@@ -233,7 +233,7 @@ def test_a_tunnel_that_is_wanted_now_needs_no_next_look(left_with: int) -> None:
     tunnels.start()
     try:
         store.commit([nouns.put(instance), nouns.put(Contact(instance_id=instance.id, shown=("k",), tunnel=True))])
-        tunnels.look()
+        tunnels.wake()
         assert looked.wait(30)
         until("its calls to be taken", lambda: host.takes)
         if not left_with:

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from chalicelib.engine.authority import OrderState, Placed, Registered, Signed, Unregistered
+from chalicelib.engine.certificate_authority import (
+    AuthorityAccount,
+    OrderState,
+    PlacedOrder,
+    SignedCertificate,
+    Unregistered,
+)
 from chalicelib.errors import Gone, InvalidCredentials, Transient, Unfit
 from chalicelib.identity.acme import Acme
 from tests.harness.pebble import HMAC_KEY, KID, Pebble, made_certificate, pebble
@@ -69,36 +75,36 @@ def acme(authority: Pebble) -> Acme:
 
 
 @pytest.fixture(scope="module")
-def account(acme: Acme) -> Registered:
+def account(acme: Acme) -> AuthorityAccount:
     key = acme.new_key()
-    return Registered(key, acme.register(key))
+    return AuthorityAccount(key, acme.register(key))
 
 
-def decided(acme: Acme, account: Registered, order: str) -> OrderState:
+def decided(acme: Acme, account: AuthorityAccount, order: str) -> OrderState:
     """The order, once the authority has looked."""
     for _ in range(200):
-        seen = acme.look(account, order)
+        seen = acme.check(account, order)
         if seen.state not in ("pending", "processing"):
             return seen
         time.sleep(0.05)
     raise AssertionError("the authority doesn't decide")
 
 
-def collected(acme: Acme, account: Registered, order: str, host: str, key: str) -> Signed:
+def collected(acme: Acme, account: AuthorityAccount, order: str, host: str, key: str) -> SignedCertificate:
     for _ in range(200):
         found = acme.collect(account, order, host, key)
-        if isinstance(found, Signed):
+        if isinstance(found, SignedCertificate):
             return found
         assert found.state in ("ready", "processing", "valid")
         time.sleep(0.05)
     raise AssertionError("the authority doesn't sign")
 
 
-def test_a_certificate_is_ordered_validated_and_collected(host: Host, acme: Acme, account: Registered) -> None:
+def test_a_certificate_is_ordered_validated_and_collected(host: Host, acme: Acme, account: AuthorityAccount) -> None:
     key = acme.new_key()
     placed = acme.order(account, HOST, key)
     host.answers[placed.token] = placed.answer
-    assert acme.look(account, placed.url) == OrderState("pending")
+    assert acme.check(account, placed.url) == OrderState("pending")
     acme.answer(account, placed.url)
     assert decided(acme, account, placed.url) == OrderState("ready")
     assert HOST in host.asked
@@ -109,7 +115,7 @@ def test_a_certificate_is_ordered_validated_and_collected(host: Host, acme: Acme
     assert signed.since < signed.until
 
 
-def test_each_step_may_be_repeated(host: Host, acme: Acme, account: Registered) -> None:
+def test_each_step_may_be_repeated(host: Host, acme: Acme, account: AuthorityAccount) -> None:
     key = acme.new_key()
     placed = acme.order(account, "twice.example.test", key)
     host.answers[placed.token] = placed.answer
@@ -125,11 +131,11 @@ def test_each_step_may_be_repeated(host: Host, acme: Acme, account: Registered) 
     assert collected(acme, account, placed.url, "twice.example.test", key) == first
 
 
-def test_an_account_is_made_once(acme: Acme, account: Registered) -> None:
+def test_an_account_is_made_once(acme: Acme, account: AuthorityAccount) -> None:
     assert acme.register(account.key) == account.url
 
 
-def test_a_host_that_does_not_answer_is_refused_with_the_reason(acme: Acme, account: Registered) -> None:
+def test_a_host_that_does_not_answer_is_refused_with_the_reason(acme: Acme, account: AuthorityAccount) -> None:
     placed = acme.order(account, "away.example.test", acme.new_key())
     acme.answer(account, placed.url)
     seen = decided(acme, account, placed.url)
@@ -137,18 +143,18 @@ def test_a_host_that_does_not_answer_is_refused_with_the_reason(acme: Acme, acco
     assert acme.answer(account, placed.url) == seen  # nothing brings it back
 
 
-def test_an_order_that_is_not_there_is_gone(acme: Acme, account: Registered, authority: Pebble) -> None:
+def test_an_order_that_is_not_there_is_gone(acme: Acme, account: AuthorityAccount, authority: Pebble) -> None:
     with pytest.raises(Gone, match=r"doesn't know|refuses"):
-        acme.look(account, authority.directory.replace("/dir", "/my-order/none"))
+        acme.check(account, authority.directory.replace("/dir", "/my-order/none"))
 
 
 def test_an_account_that_is_not_there_is_told_apart(acme: Acme, authority: Pebble) -> None:
-    stranger = Registered(acme.new_key(), authority.directory.replace("/dir", "/my-account/none"))
+    stranger = AuthorityAccount(acme.new_key(), authority.directory.replace("/dir", "/my-account/none"))
     with pytest.raises(Unregistered):
         acme.order(stranger, HOST, acme.new_key())
 
 
-def test_another_key_than_the_one_that_was_signed_is_noticed(host: Host, acme: Acme, account: Registered) -> None:
+def test_another_key_than_the_one_that_was_signed_is_noticed(host: Host, acme: Acme, account: AuthorityAccount) -> None:
     key = acme.new_key()
     placed = acme.order(account, "other.example.test", key)
     host.answers[placed.token] = placed.answer
@@ -160,7 +166,7 @@ def test_another_key_than_the_one_that_was_signed_is_noticed(host: Host, acme: A
 
 
 @pytest.mark.parametrize("name", ["under_score.example.test", "*.example.test"], ids=["characters", "wildcard"])
-def test_a_name_that_it_does_not_certify_is_refused(acme: Acme, account: Registered, name: str) -> None:
+def test_a_name_that_it_does_not_certify_is_refused(acme: Acme, account: AuthorityAccount, name: str) -> None:
     with pytest.raises(Unfit, match="certificate authority"):
         acme.order(account, name, acme.new_key())
 
@@ -192,10 +198,10 @@ def test_one_that_knows_its_customers_wants_the_key_it_gave(host: Host, tmp_path
             plain.register(plain.new_key())
         known = Acme(strict.directory, strict.ca, KID, HMAC_KEY)
         key = known.new_key()
-        account = Registered(key, known.register(key))
-        assert isinstance(known.order(account, HOST, known.new_key()), Placed)
+        account = AuthorityAccount(key, known.register(key))
+        assert isinstance(known.order(account, HOST, known.new_key()), PlacedOrder)
 
 
 def test_neither_keys_nor_answers_are_in_what_is_printed() -> None:
     acme = Acme("https://ca", "-----BEGIN", "kid", "a secret")
-    assert "secret" not in repr(acme) and "secret" not in repr(Registered("a secret", "https://ca/1"))
+    assert "secret" not in repr(acme) and "secret" not in repr(AuthorityAccount("a secret", "https://ca/1"))

@@ -14,7 +14,7 @@ from joserfc.jwk import KeySet, RSAKey
 
 from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.errors import Refused
-from chalicelib.identity.openid import KEPT, OpenId
+from chalicelib.identity.openid import CACHE_SECONDS, OpenId
 
 ISSUER = "https://login.example.com"
 NOW = 1_800_000_000
@@ -113,7 +113,7 @@ def test_a_new_key_is_fetched_when_it_is_used() -> None:
 
 def test_what_is_published_is_kept_for_an_hour() -> None:
     provider = Known()
-    for passed, fetched in ((0, 1), (KEPT, 1), (KEPT + 1, 2)):
+    for passed, fetched in ((0, 1), (CACHE_SECONDS, 1), (CACHE_SECONDS + 1, 2)):
         provider.at = NOW + passed
         provider.address("http://localhost/x", "state", "n", "v" * 43)
         assert len(provider.asked) == fetched

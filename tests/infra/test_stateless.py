@@ -114,16 +114,16 @@ def test_rules_of_the_stages_own_bus_may_ask_for_automation_and_nobody_else() ->
 
 
 @pytest.mark.parametrize("function", EVENTS, ids=lambda function: str(function.name))
-def test_an_event_is_repeated_twice_and_one_that_others_asked_for_is_set_aside(function: Function) -> None:
+def test_an_event_is_repeated_twice_and_one_that_others_asked_for_becomes_a_dead_letter(function: Function) -> None:
     events = RESOURCES[f"{function.id}Events"]["Properties"]
     assert events["FunctionName"] == {"Ref": function.id} and events["MaximumRetryAttempts"] == 2
     assert PAUSES < events["MaximumEventAgeInSeconds"] <= 3600
-    aside = events.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination", {}).get("Fn::Sub", "")
-    may = [each for each in in_template(function.allowed, "dev")["Statement"] if each["Sid"] == "SetAside"]
+    destination = events.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination", {}).get("Fn::Sub", "")
+    may = [each for each in in_template(function.allowed, "dev")["Statement"] if each["Sid"] == "SendDeadLetters"]
     if function.asked:
-        assert aside.endswith(":dstack-dev-aside") and may[0]["Resource"] == [{"Fn::Sub": aside}]
+        assert destination.endswith(":dstack-dev-aside") and may[0]["Resource"] == [{"Fn::Sub": destination}]
     else:
-        assert not aside and not may
+        assert not destination and not may
 
 
 def test_every_workflow_has_a_state_machine_that_may_invoke_its_performer_alone() -> None:
@@ -198,7 +198,7 @@ def test_who_answers_agents_cant_write_the_program_that_they_run() -> None:
 
 def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
     """Lambda drops an event after about 16 hops of one chain, unless the function says that it is meant. How long a
-    chain may be is `runtime/chains.py`'s."""
+    chain may be is `runtime/event_chains.py`'s."""
     asks = {
         function.name: {
             thing.rpartition("-")[2]

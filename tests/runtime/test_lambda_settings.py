@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.domain.owner import ANY
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Bug, NotDeployed
 from chalicelib.runtime.chalice_app import ControlPlane
 from chalicelib.runtime.lambda_ import Boto, parameters
@@ -55,7 +55,7 @@ def test_one_call_brings_the_keys_and_what_the_stack_wrote() -> None:
     ssm = Ssm(WHOLE)
     found = LambdaSettings.read(parameters(ssm), HERE)
     assert ssm.calls == 1
-    assert (found.table, found.bucket, found.aside_queue) == ("dstack-dev", "dstack-dev-1", "https://sqs/aside")
+    assert (found.table, found.bucket, found.dead_letter_queue) == ("dstack-dev", "dstack-dev-1", "https://sqs/aside")
     assert (found.wake_function, found.host_function) == ("dstack-dev-reconcile", "dstack-dev-bootstrap_host")
     assert (found.api_url, found.agent_url) == ("https://a.example.com/api", "https://b.example.com")
     assert (found.install_key, found.master_key) == (b"\xa1" * 32, b"\xb2" * 32)

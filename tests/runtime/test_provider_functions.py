@@ -26,7 +26,7 @@ from chalicelib.errors import (
     Transient,
 )
 from chalicelib.planning.kernel.purchases import Create
-from chalicelib.runtime.chains import Chain
+from chalicelib.runtime.event_chains import EventChain
 from chalicelib.runtime.provider_functions import WAITED, ProviderFunctions, from_wire, perform, to_wire
 
 NIMBUS = Row("a:Config", "a:Nimbus", extra="nimbus", sdk=("nimbus.sdk",), artefact="nimbus")
@@ -57,7 +57,7 @@ class Lambda:
 
 
 def functions(aws: Lambda, deployed: dict[str, str] = DEPLOYED, **more: Any) -> ProviderFunctions:
-    return ProviderFunctions(aws, deployed, Chain(), table=TABLE, **more)
+    return ProviderFunctions(aws, deployed, EventChain(), table=TABLE, **more)
 
 
 def test_each_kind_of_work_goes_to_the_function_with_the_providers_sdk() -> None:
@@ -162,7 +162,7 @@ class Root:
 
     says: Exception | None = None
     asked: list[ConfigurationCheck] = field(default_factory=list)
-    ports: Any = field(default_factory=lambda: SimpleNamespace(chain=Chain()))
+    ports: Any = field(default_factory=lambda: SimpleNamespace(chain=EventChain()))
 
     def check(self, asked: ConfigurationCheck) -> None:
         self.asked.append(asked)

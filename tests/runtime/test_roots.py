@@ -27,10 +27,10 @@ from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.settings import MOST_LOCAL_HOSTS, LambdaSettings, ServerSettings
 from chalicelib.store import nouns
+from chalicelib.store.announcing_store import AnnouncingStore
 from chalicelib.store.dynamo import DynamoStore
 from chalicelib.store.history import HistoryStore
 from chalicelib.store.sqlite import SqliteStore
-from chalicelib.store.write_announcements import HeardStore
 from chalicelib.usecases.operator.first_start import first_start
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
 from chalicelib.usecases.services.traffic import report
@@ -116,7 +116,7 @@ def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Emb
     one, two = embedded.root("here").ports, LambdaRoot(stack("there"), clients=Aws()).ports
     differing = {f.name for f in fields(Ports) if type(getattr(one, f.name)) is not type(getattr(two, f.name))}
     assert differing >= {"blobs", "logs", "wake", "effects", "news", "clock"}
-    assert isinstance(one.store, HeardStore) and isinstance(one.store.below, HistoryStore)
+    assert isinstance(one.store, AnnouncingStore) and isinstance(one.store.below, HistoryStore)
     assert isinstance(two.store, HistoryStore)
     assert (type(one.store.below.below), type(two.store.below)) == (SqliteStore, DynamoStore)
     assert (one.pace, two.pace) == (EMBEDDED, PER_CALL)
@@ -223,7 +223,7 @@ def test_two_stacks_in_one_process_keep_apart() -> None:
 
 def test_in_aws_a_backend_that_was_configured_has_its_offers_fetched_at_once() -> None:
     cloud = Aws()
-    LambdaRoot(stack("s"), clients=cloud).ports.backends.look_again("aws-p")
+    LambdaRoot(stack("s"), clients=cloud).ports.backends.invalidate("aws-p")
     assert cloud.sent == [("s-provider", {"refresh": "aws-p", "hops": 1})], "of that account alone"
 
 
@@ -233,7 +233,7 @@ def test_offers_that_cannot_be_asked_for_fail_nothing() -> None:
     def none(service: str) -> Any:
         raise ConnectionError(f"no {service}")
 
-    LambdaRoot(stack("s"), clients=none).ports.backends.look_again("aws-p")
+    LambdaRoot(stack("s"), clients=none).ports.backends.invalidate("aws-p")
 
 
 def test_a_hundred_hints_an_event() -> None:

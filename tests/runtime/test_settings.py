@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid
-from chalicelib.runtime.chains import LONGEST
+from chalicelib.runtime.event_chains import LONGEST
 from chalicelib.runtime.settings import LambdaSettings, ServerSettings, server_settings
 
 

@@ -13,11 +13,11 @@ import pytest
 from chalicelib.agent.streams.websocket import Closed, Peer, parse_head, welcome
 from chalicelib.errors import Forbidden, Refused
 from chalicelib.runtime.streams import (
-    AGAIN,
+    CHECK_RIGHTS_EVERY,
     CLOSE_SECONDS,
     PATIENCE,
     PING_EVERY,
-    RIGHTS_EVERY,
+    RESEND_AFTER,
     SILENCE,
     TICKET_SECONDS,
     StreamBroker,
@@ -104,7 +104,7 @@ def played(story: Coroutine[Any, Any, None], loop: Clock) -> None:
 def streams_on(loop: Clock, most: int = 100) -> StreamBroker:
     count = itertools.count(1)
     return StreamBroker(
-        lambda: f"id-{next(count)}", lambda: f"token-{next(count)}", most, clock=loop.time, aside=at_once
+        lambda: f"id-{next(count)}", lambda: f"token-{next(count)}", most, clock=loop.time, in_thread=at_once
     )
 
 
@@ -138,10 +138,10 @@ def test_an_order_goes_to_its_host_with_a_ticket_and_is_told_again_after_a_while
     (order,) = streams.orders(HOST)
     assert order == {**ORDER, "id": stream, "ticket": order["ticket"]} and order["ticket"].startswith(f"{HOST}.")
     assert streams.orders(HOST) == []  # in flight
-    loop.at += AGAIN
+    loop.at += RESEND_AFTER
     assert streams.orders(HOST) == [order]
     streams.claim(stream, order["ticket"])
-    loop.at += AGAIN
+    loop.at += RESEND_AFTER
     assert streams.orders(HOST) == []
     loop.close()
 
@@ -338,11 +338,11 @@ def test_whoever_loses_the_right_loses_the_stream_and_nobody_else_does() -> None
     async def story() -> None:
         client, agent = await joined(streams, lambda: right[0])
         bystanders = await joined(streams)
-        await asyncio.sleep(3 * RIGHTS_EVERY)
+        await asyncio.sleep(3 * CHECK_RIGHTS_EVERY)
         client.sends(client.peer.message(b"mine"))
         assert agent.heard == [b"mine"]
         right[0] = False
-        await asyncio.sleep(RIGHTS_EVERY + 1)
+        await asyncio.sleep(CHECK_RIGHTS_EVERY + 1)
         assert client.peer.closed == agent.peer.closed == Closed(1001, "you may reach this job no longer")
         assert client.over == agent.over == "closed"
         assert len(streams) == 1 and not any(side.over for side in bystanders)
@@ -356,28 +356,30 @@ def test_when_rights_change_nobody_waits_for_the_next_look() -> None:
     rights = {"ann": True, "bob": True}
     looks = 0
 
-    async def aside(look: Callable[[], Any]) -> Any:
+    async def in_thread(look: Callable[[], Any]) -> Any:
         nonlocal looks
         looks += 1
         found = look()
         if looks == 1:
             rights["bob"] = False
-            streams.look()
+            streams.check_rights()
             await settle()
         return found
 
     ids = itertools.count(1)
-    streams = StreamBroker(lambda: f"id-{next(ids)}", lambda: f"token-{next(ids)}", clock=loop.time, aside=aside)
-    streams.look()  # before there are any it does nothing
+    streams = StreamBroker(
+        lambda: f"id-{next(ids)}", lambda: f"token-{next(ids)}", clock=loop.time, in_thread=in_thread
+    )
+    streams.check_rights()  # before there are any it does nothing
 
     async def story() -> None:
         ann, _ = await joined(streams, lambda: rights["ann"])
         bob, _ = await joined(streams, lambda: rights["bob"])
         rights["ann"] = False
-        streams.look()
+        streams.check_rights()
         await asyncio.sleep(1)
         assert ann.over == bob.over == "closed" and len(streams) == 0
-        assert looks == 2 and loop.time() < RIGHTS_EVERY
+        assert looks == 2 and loop.time() < CHECK_RIGHTS_EVERY
 
     played(story(), loop)
 
@@ -410,9 +412,9 @@ def test_a_look_that_fails_is_followed_by_another(caplog: pytest.LogCaptureFixtu
 
     async def story() -> None:
         client, _ = await joined(streams, may)
-        await asyncio.sleep(2 * RIGHTS_EVERY + 1)
+        await asyncio.sleep(2 * CHECK_RIGHTS_EVERY + 1)
         assert not client.over and "the disk is away" in caplog.text
-        await asyncio.sleep(RIGHTS_EVERY)
+        await asyncio.sleep(CHECK_RIGHTS_EVERY)
         assert client.over == "closed" and len(streams) == 0
 
     played(story(), loop)
@@ -430,7 +432,7 @@ def test_a_look_that_fails_for_one_saves_no_other(caplog: pytest.LogCaptureFixtu
         right = [True]
         goes, _ = await joined(streams, lambda: right[0])
         right[0] = False
-        await asyncio.sleep(RIGHTS_EVERY + 1)
+        await asyncio.sleep(CHECK_RIGHTS_EVERY + 1)
         assert not stays.over and goes.over == "closed" and "its record is damaged" in caplog.text
 
     played(story(), loop)

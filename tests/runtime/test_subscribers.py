@@ -264,7 +264,7 @@ def test_a_defect_at_an_event_has_pauses_and_an_end_like_any_failure(site: Site)
     follower.look()
     follower.look()
     assert site.kept().failures == 1, "not twice a second"
-    assert site.kept().error == "the server failed at it, which is a defect of its own: KeyError"
+    assert site.kept().error == "the server failed to deliver it because of a bug: KeyError"
     for _ in range(subscriptions.MOST):
         site.rig.world.clock.pass_(3600)
         follower.look()

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from chalicelib.engine.log_context import about, ids
+from chalicelib.engine.log_context import ids, unit_context
 from chalicelib.runtime import telemetry
 
 
@@ -27,7 +27,7 @@ def logger(*handlers: logging.Handler) -> logging.Logger:
 
 def test_a_line_of_log_says_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
     log = logger()
-    with about("run/r1"), about("instance/i1"):
+    with unit_context("run/r1"), unit_context("instance/i1"):
         log.warning("it takes %s", "long")
     log.info("done")
     within, after = lines(capsys)
@@ -44,7 +44,7 @@ def test_a_line_has_a_time_that_lambda_reads(capsys: pytest.CaptureFixture[str])
 
 def test_a_failure_is_one_line_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        with about("fleet/f1"):
+        with unit_context("fleet/f1"):
             raise ValueError("bad")
     except ValueError:
         logger().exception("it failed")
@@ -73,15 +73,15 @@ def test_a_line_says_which_trace_it_is_of_where_calls_are_traced(
 
 
 def test_units_at_work_are_forgotten_when_they_are_left() -> None:
-    with about("run/r1"):
-        with about("run/r2"):
+    with unit_context("run/r1"):
+        with unit_context("run/r2"):
             assert ids() == {"run_id": "r2"}
         assert ids() == {"run_id": "r1"}
     assert ids() == {}
 
 
 def test_a_metric_is_one_line_without_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry.count("dstack-dev", telemetry.SET_ASIDE, 3)
+    telemetry.count("dstack-dev", telemetry.DEAD_LETTERS, 3)
     (line,) = lines(capsys)
     (told,) = line["_aws"]["CloudWatchMetrics"]  # type: ignore[index]
     assert told["Namespace"] == "dstack-dev" and told["Dimensions"] == [[]]
@@ -89,5 +89,5 @@ def test_a_metric_is_one_line_without_dimensions(capsys: pytest.CaptureFixture[s
 
 
 def test_what_didnt_happen_costs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry.count("dstack-dev", telemetry.SET_ASIDE, 0)
+    telemetry.count("dstack-dev", telemetry.DEAD_LETTERS, 0)
     assert lines(capsys) == []

@@ -41,13 +41,13 @@ def test_a_body_goes_on_whole_whatever_room_there_is(parts: tuple[bytes, ...], f
     room = Room(free)
     body = Body(exchange(parts, announced=announced), 10**9, 2**20, room)
     assert asyncio.run(sent(body)) == b"".join(parts)
-    assert body.kept == (sum(map(len, parts)) <= min(free, 2**20))
-    assert room.left == free - (sum(map(len, parts)) if body.kept else 0)
-    if body.kept:
+    assert body.retained == (sum(map(len, parts)) <= min(free, 2**20))
+    assert room.left == free - (sum(map(len, parts)) if body.retained else 0)
+    if body.retained:
         assert asyncio.run(sent(body)) == b"".join(parts), "it can be sent again"
     body.forget()
     body.forget()
-    assert room.left == free and not body.kept
+    assert room.left == free and not body.retained
 
 
 def test_what_was_read_of_a_body_counts_for_as_long_as_it_waits() -> None:

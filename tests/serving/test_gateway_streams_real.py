@@ -152,8 +152,8 @@ def test_agents_come_over_https_only_and_know_the_gateway_by_its_pin(
     wrong = "0" * 64
     with pytest.raises(ConnectionError, match=f"fingerprint {plane.pin}, not {wrong} as expected"):
         dialled(agent.gateway, "/agent/streams/x", "ticket", pin=wrong)
-    kept = program.folder / "nobody.pem"
-    assert (kept.stat().st_mode & 0o777, pin_of(kept.read_text())) == (0o600, plane.pin)
+    nobody = program.folder / "nobody.pem"
+    assert (nobody.stat().st_mode & 0o777, pin_of(nobody.read_text())) == (0o600, plane.pin)
     assert sorted(each.name for each in program.folder.glob("nobody*")) == ["nobody.pem"]
 
 

@@ -170,7 +170,7 @@ def test_a_response_is_asked_of_the_replica_that_made_it() -> None:
 
 
 def test_only_the_latest_responses_are_remembered() -> None:
-    makers = Makers(kept=2)
+    makers = Makers(size=2)
     for number in (1, 2, 1, 3):
         makers.remember(f"resp_{number}", models.Maker("p", "id-of-a", "job-0"))
     for number in (1, 3):

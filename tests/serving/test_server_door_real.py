@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import ServedModel, ServedReplica
-from chalicelib.serving.choosing import FAILURES
+from chalicelib.serving.balancer import FAILURES
 from chalicelib.serving.door import DoorSettings
 from chalicelib.serving.reporting import AGAIN
 from chalicelib.serving.websockets import WebSocketTunnel
@@ -131,7 +131,7 @@ class TestSilentHosts(_Ours, contract.Doors):
             return False
 
         dead = ServedReplica(job_id="dead", instance_id="another", port=1, ready=True)
-        with opened(connected=connected, way=lambda of: "/nowhere") as door:
+        with opened(connected=connected, socket_path=lambda of: "/nowhere") as door:
             alone, both = service([dead], name="alone"), service([dead, replica], name="both")
             door.serve(alone, both)
             headers, visitor = [("Content-Length", str(size))] if size else [], Visitor(door, both)

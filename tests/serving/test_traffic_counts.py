@@ -11,7 +11,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.services import BUCKET, HISTORY, Traffic
 from chalicelib.serving.traffic_counts import Counts
 from tests.serving.door import service
-from tests.serving.test_choosing import replica
+from tests.serving.test_balancer import replica
 
 RUN = "run"
 NOBODY: Counter[str] = Counter()
@@ -28,25 +28,25 @@ def test_buckets_hold_what_a_list_of_all_requests_says(requests: list[tuple[int,
     counts = Counts("server")
     moments = sorted([(at, 0) for at, _ in requests] + [(at + stay, 1) for at, stay in requests])
     for at, what in moments:
-        (counts.went if what else counts.came)(RUN, at * SECOND)
+        (counts.ends if what else counts.begins)(RUN, at * SECOND)
     found = said(counts, 100 * SECOND)
     buckets = {} if found is None else {bucket.at: bucket for bucket in found.buckets}
     for start in range(0, 100, 10):
-        came = sum(start <= at < start + 10 for at, _ in requests)
+        begins = sum(start <= at < start + 10 for at, _ in requests)
         busy = sum(max(0, min(at + stay, start + 10) - max(at, start)) for at, stay in requests) / 10
         bucket = buckets.pop(start * SECOND, None)
-        assert (bucket.requests if bucket else 0) == came
+        assert (bucket.requests if bucket else 0) == begins
         assert abs((bucket.busy if bucket else 0) - busy) < 0.001
     assert not buckets
 
 
 def test_the_bucket_that_is_open_is_told_as_far_as_it_goes() -> None:
     counts = Counts("server")
-    counts.came(RUN, 0)
+    counts.begins(RUN, 0)
     found = said(counts, 4 * SECOND)
     assert found is not None and [(b.at, b.requests, b.busy) for b in found.buckets] == [(0, 1, 1.0)]
     assert not found.quiet
-    counts.went(RUN, 5 * SECOND)
+    counts.ends(RUN, 5 * SECOND)
     found = said(counts, BUCKET)
     assert found is not None and [(b.requests, b.busy) for b in found.buckets] == [(1, 0.5)]
     assert found.quiet
@@ -54,8 +54,8 @@ def test_the_bucket_that_is_open_is_told_as_far_as_it_goes() -> None:
 
 def test_no_bucket_is_older_than_anybody_looks_back_and_then_all_is_forgotten() -> None:
     counts = Counts("server")
-    counts.came(RUN, 0)
-    counts.went(RUN, SECOND)
+    counts.begins(RUN, 0)
+    counts.ends(RUN, SECOND)
     assert said(counts, HISTORY - SECOND)
     last = said(counts, HISTORY + BUCKET)
     assert last is not None and last.buckets == () and last.quiet
@@ -65,24 +65,24 @@ def test_no_bucket_is_older_than_anybody_looks_back_and_then_all_is_forgotten() 
 def test_who_waits_first_is_urgent_once() -> None:
     counts = Counts("server")
     for _ in range(3):
-        counts.came(RUN, SECOND)
-        counts.waits(RUN, SECOND)
+        counts.begins(RUN, SECOND)
+        counts.hold(RUN, SECOND)
     assert counts.urgent
     found = said(counts, 2 * SECOND, urgent=True)
     assert found is not None and found.held == 3
     assert not counts.urgent and said(counts, 2 * SECOND, urgent=True) is None
     for _ in range(3):
-        counts.waited(RUN, 3 * SECOND)
+        counts.resume(RUN, 3 * SECOND)
     found = said(counts, 3 * SECOND)
     assert found is not None and (found.held, found.quiet) == (0, False)
 
 
 def test_a_held_request_makes_busy_as_one_under_way_does() -> None:
     counts = Counts("server")
-    counts.came(RUN, 0)
-    counts.waits(RUN, 0)
-    counts.waited(RUN, 6 * SECOND)
-    counts.went(RUN, BUCKET)
+    counts.begins(RUN, 0)
+    counts.hold(RUN, 0)
+    counts.resume(RUN, 6 * SECOND)
+    counts.ends(RUN, BUCKET)
     found = said(counts, BUCKET)
     assert found is not None and [(b.requests, b.busy) for b in found.buckets] == [(1, 1.0)]
 
@@ -90,7 +90,7 @@ def test_a_held_request_makes_busy_as_one_under_way_does() -> None:
 def test_a_draining_replica_is_let_go_with_its_last_request() -> None:
     counts, under_way = Counts("server"), Counter({"old": 2})
     served = service([replica("old", draining=True), replica("new")]).with_(run_id=RUN)
-    counts.came(RUN, 0)
+    counts.begins(RUN, 0)
     counts.looked_up(served, under_way, 0)
     assert not counts.urgent
     assert counts.report(under_way, 0)[0].let_go == ()
@@ -116,11 +116,11 @@ def test_one_without_requests_is_let_go_at_once_though_nobody_ever_came() -> Non
 
 def test_a_service_that_ended_under_a_request_is_forgotten_once_that_is_over() -> None:
     counts = Counts("server")
-    counts.came(RUN, 0)
+    counts.begins(RUN, 0)
     counts.looked_up(service((replica("a", draining=True),)).with_(run_id=RUN), {"a": 1}, 0)
     counts.gone(RUN)
     assert counts.busy == 1
-    counts.went(RUN, SECOND)
+    counts.ends(RUN, SECOND)
     assert said(counts, 2 * SECOND)
     said(counts, HISTORY + 2 * BUCKET)
     assert not len(counts)

@@ -15,7 +15,7 @@ from chalicelib.serving.exchange import IDLE
 from chalicelib.serving.problems import ClientGone, HttpProblem, Unanswered, too_large
 from chalicelib.serving.upstream import (
     BUFFER,
-    KEPT_SECONDS,
+    IDLE_SECONDS,
     MOST_HEAD,
     AnswerCutShort,
     Upstream,
@@ -66,12 +66,12 @@ class Replica:
 
     def __init__(self) -> None:
         self.loop = cast(Loop, asyncio.get_running_loop())
-        self.kept: list[Upstream] = []
-        self.wire, self.upstream = Wire(), Upstream(self.loop, self.kept)
+        self.idle: list[Upstream] = []
+        self.wire, self.upstream = Wire(), Upstream(self.loop, self.idle)
         self.upstream.connection_made(cast(asyncio.Transport, self.wire))
 
     async def asked(self, method: str = "GET") -> asyncio.Task[None]:
-        asking = asyncio.create_task(self.upstream.ask(method, b"request"))
+        asking = asyncio.create_task(self.upstream.send_request(method, b"request"))
         await asyncio.sleep(0)
         return asking
 
@@ -107,7 +107,7 @@ def test_an_answer_is_the_same_in_any_pieces(answer: bytes, cuts: list[int]) -> 
         assert not any(name.lower() in (b"link", b"x-sum") for name, _ in replica.upstream.raw_headers)
         assert await replica.body() == b"hello" and replica.upstream.ended
         replica.upstream.release()
-        assert replica.kept == [replica.upstream] and not replica.wire.aborted
+        assert replica.idle == [replica.upstream] and not replica.wire.aborted
 
     play(story)
 
@@ -121,7 +121,7 @@ def test_a_body_without_a_length_ends_with_the_connection() -> None:
         replica.upstream.connection_lost(None)
         assert await replica.upstream.part() == b"" and replica.upstream.ended
         replica.upstream.release()
-        assert replica.kept == []
+        assert replica.idle == []
 
     play(story)
 
@@ -136,7 +136,7 @@ def test_an_answer_that_ends_too_soon_is_broken(answer: bytes) -> None:
         with pytest.raises(AnswerCutShort):
             await replica.body()
         replica.upstream.release()
-        assert replica.kept == []
+        assert replica.idle == []
 
     play(story)
 
@@ -224,7 +224,7 @@ def test_a_connection_with_more_or_without_a_future_isnt_used_again(method: str,
         await asking
         assert await replica.body() == (b"" if method == "HEAD" else b"hello")
         replica.upstream.release()
-        assert replica.kept == [] and replica.wire.aborted
+        assert replica.idle == [] and replica.wire.aborted
 
     play(story)
 
@@ -262,9 +262,9 @@ def test_no_more_is_read_than_the_client_takes_in_time() -> None:
 def test_a_replica_that_says_nothing_is_given_up() -> None:
     async def story(replica: Replica) -> None:
         asking = await replica.asked()
-        for _ in range(int(IDLE // KEPT_SECONDS)):
+        for _ in range(int(IDLE // IDLE_SECONDS)):
             assert not asking.done()
-            await replica.pass_time(KEPT_SECONDS)
+            await replica.pass_time(IDLE_SECONDS)
         with pytest.raises(HttpProblem) as found:
             await asking
         assert found.value.status == 504 and replica.wire.aborted
@@ -279,12 +279,12 @@ def test_a_connection_that_nobody_needs_is_closed() -> None:
         await asking
         await replica.body()
         replica.upstream.release()
-        await replica.pass_time(KEPT_SECONDS - 1)
+        await replica.pass_time(IDLE_SECONDS - 1)
         assert not replica.wire.aborted
         await replica.pass_time(1)
         assert replica.wire.aborted
         replica.upstream.connection_lost(None)
-        assert replica.kept == []
+        assert replica.idle == []
 
     play(story)
 
@@ -331,7 +331,7 @@ async def turn() -> None:
 def following(story: Callable[[Replica, Coming, asyncio.Task[None]], Coroutine[Any, Any, None]]) -> None:
     async def told(replica: Replica) -> None:
         body = Coming()
-        asking = asyncio.create_task(replica.upstream.ask("POST", b"head ", framed(body.pieces(), None)))
+        asking = asyncio.create_task(replica.upstream.send_request("POST", b"head ", framed(body.pieces(), None)))
         body.parts.put_nowait(b"part")
         await turn()
         assert replica.wire.sent == b"head 4\r\npart\r\n"
@@ -349,7 +349,7 @@ def test_a_body_goes_on_in_chunks_of_our_own_and_the_connection_is_used_again() 
         await asking
         assert await replica.body() == b"hello"
         replica.upstream.release()
-        assert replica.kept == [replica.upstream]
+        assert replica.idle == [replica.upstream]
 
     following(story)
 
@@ -360,7 +360,7 @@ def test_a_connection_whose_request_isnt_at_its_end_isnt_used_again() -> None:
         await asking
         assert await replica.body() == b"hello"
         replica.upstream.release()
-        assert replica.kept == [] and replica.wire.aborted
+        assert replica.idle == [] and replica.wire.aborted
         await turn()
         assert body.left
 

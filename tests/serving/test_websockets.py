@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.serving.websockets import asked
+from chalicelib.serving.websockets import is_upgrade_request
 
 UPGRADE, CONNECTION = (b"upgrade", b"WebSocket"), (b"connection", b"keep-alive, Upgrade")
 
 
 def test_a_get_that_asks_for_nothing_else_is_one() -> None:
-    assert asked("GET", [UPGRADE, CONNECTION])
-    assert asked("GET", [UPGRADE, (b"connection", b"keep-alive"), (b"connection", b"upgrade")])
-    assert asked("GET", [UPGRADE, CONNECTION, (b"content-length", b"0")])
+    assert is_upgrade_request("GET", [UPGRADE, CONNECTION])
+    assert is_upgrade_request("GET", [UPGRADE, (b"connection", b"keep-alive"), (b"connection", b"upgrade")])
+    assert is_upgrade_request("GET", [UPGRADE, CONNECTION, (b"content-length", b"0")])
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_a_get_that_asks_for_nothing_else_is_one() -> None:
     ],
 )
 def test_anything_else_is_none(headers: list[tuple[bytes, bytes]]) -> None:
-    assert not asked("GET", headers)
+    assert not is_upgrade_request("GET", headers)
 
 
 def test_nor_is_another_method() -> None:
-    assert not asked("POST", [UPGRADE, CONNECTION])
+    assert not is_upgrade_request("POST", [UPGRADE, CONNECTION])

@@ -9,9 +9,9 @@ from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, When
 from chalicelib.backends.spi import (
     CreateRequest,
+    CreateResult,
     GroupRequest,
     Machine,
-    Made,
     Owned,
     OwnedGroup,
     OwnedVolume,
@@ -158,7 +158,7 @@ class ShakyBackend:
             yield handle
         self._world.moment("after create")
 
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         for request in requests:
             self.creating(request)
         self._world.note("several at once")

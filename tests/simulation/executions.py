@@ -8,9 +8,9 @@ from typing import Any
 
 from chalicelib.domain.instants import SECOND
 from chalicelib.engine import asl
-from chalicelib.engine.effects.executions import say
+from chalicelib.engine.effects.executions import send
 from chalicelib.engine.execute import Executor
-from chalicelib.engine.executions import Driving, Starting
+from chalicelib.engine.executions import StartCalls, WorkflowCalls
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import StorageFull
@@ -42,7 +42,7 @@ class Machines(StepFunctions):
         self._world.after(self._world.some(0.01, 0.5), lambda: self._heard(effect))
 
     def _heard(self, effect: StartExecution | AnswerExecution) -> None:
-        say(self, effect)
+        send(self, effect)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -75,8 +75,10 @@ class Machines(StepFunctions):
         reconciler, executor = self._process()
         try:
             if _of_a_start(payload["workflow"]):
-                return Starting(executor, lambda units: reconciler.run(units, kinds=())).call(payload["workflow"], call)
-            return Driving(executor).call(payload["workflow"], call)
+                return StartCalls(executor, lambda units: reconciler.run(units, kinds=())).call(
+                    payload["workflow"], call
+                )
+            return WorkflowCalls(executor).call(payload["workflow"], call)
         except (Crash, Away, StorageFull) as died:
             raise CutOff(str(died)) from died
 

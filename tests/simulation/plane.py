@@ -15,7 +15,7 @@ from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.retention import Retention
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.kinds import KINDS, Kinds
@@ -23,7 +23,7 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Effects, Performer
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
-from chalicelib.engine.silent_agents import silent
+from chalicelib.engine.silent_agents import silent_units
 from chalicelib.engine.sweep import Sweeper
 from chalicelib.errors import StorageFull
 from chalicelib.planning.kernel.executions import AnswerExecution, StartExecution
@@ -127,7 +127,7 @@ class Process:
     def _tick(self) -> None:
         self.wake(())
         if self.site.terms.pace.watched:
-            self._later(0, lambda: self.wake(silent(self.store, self.world)))
+            self._later(0, lambda: self.wake(silent_units(self.store, self.world)))
         self.world.after(self.site.terms.tick, self._tick)
 
     def _sweep(self) -> None:
@@ -209,7 +209,7 @@ class Site:
             catalog=self.catalog,
             clock=world,
             wake=self.wake,
-            news=self.ring,
+            notify_agents=self.ring,
             random_id=self._random_id,
             random_token=lambda: rng.randbytes(20).hex(),
             install_id=INSTALL,
@@ -230,14 +230,14 @@ class Site:
             store,
             self.world,
             wake=self.wake,
-            news=self.ring,
+            notify_agents=self.ring,
             effects=effects,
             catalog=self.catalog,
             backends=self.backends,
             kinds=parts.kinds,
             load=load,
         )
-        here = Acting(
+        here = EffectContext(
             store,
             self.world,
             self.backends,
@@ -249,7 +249,9 @@ class Site:
             seal=self.plane.seal,
             authority=self.authority,
         )
-        executor = Executor(here, load, wake=self.wake, news=self.ring, kinds=parts.kinds, families=parts.families)
+        executor = Executor(
+            here, load, wake=self.wake, notify_agents=self.ring, kinds=parts.kinds, families=parts.families
+        )
         return reconciler, executor
 
     def say(self, effect: StartExecution | AnswerExecution) -> None:

@@ -229,7 +229,7 @@ def _incurious(snapshot: InstanceSnapshot) -> Plan:
 
 
 class _Greedy(Sweeper):
-    def _look(self, account: Account) -> AccountSweep[Listed]:
+    def _view(self, account: Account) -> AccountSweep[Listed]:
         class Ours:
             facts = account.facts
 
@@ -237,7 +237,7 @@ class _Greedy(Sweeper):
             def list_owned() -> Sequence[Owned]:
                 return [replace(owned, install=INSTALL) for owned in account.backend.list_owned()]
 
-        return super()._look(Account.made(Ours()))  # type: ignore[arg-type]
+        return super()._view(Account.made(Ours()))  # type: ignore[arg-type]
 
 
 class _Blind(Sweeper):

@@ -16,7 +16,7 @@ from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.store import nouns

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.errors import Invalid
-from chalicelib.store.logs import LogAsk, LogPage, LogStore, Piece
+from chalicelib.store.logs import LogPage, LogQuery, LogStore, Piece
 from tests.harness.conformance import Conformance
 from tests.harness.examples import seeds
 
@@ -21,10 +21,10 @@ def read_all(logs: LogStore, **ask: Any) -> list[Piece]:
 
 
 def pages(logs: LogStore, **ask: Any) -> list[LogPage]:
-    found = [logs.read(P, J, LogAsk(**ask))]
+    found = [logs.read(P, J, LogQuery(**ask))]
     while found[-1].next_token is not None:
         assert len(found) < 3000, "a log without an end"
-        found.append(logs.read(P, J, LogAsk(**{**ask, "token": found[-1].next_token})))
+        found.append(logs.read(P, J, LogQuery(**{**ask, "token": found[-1].next_token})))
     return found
 
 
@@ -42,7 +42,7 @@ class LogContract(Conformance):
     def test_a_log_that_was_never_written_is_empty(self, logs: LogStore) -> None:
         assert logs.end(P, J) == 0
         for descending in (False, True):
-            page = logs.read(P, J, LogAsk(descending=descending))
+            page = logs.read(P, J, LogQuery(descending=descending))
             assert page.records == () and page.next_token is None
 
     def test_what_is_appended_comes_back_with_its_times(self, logs: LogStore) -> None:
@@ -51,7 +51,7 @@ class LogContract(Conformance):
         assert logs.end(P, J) == 7
         pieces = ((10, b"a\n"), (11, b"b\xff\x00\n"), (12, b"c"))
         assert logs.read(P, J).records == pieces
-        assert logs.read(P, J, LogAsk(descending=True)).records == pieces[::-1]
+        assert logs.read(P, J, LogQuery(descending=True)).records == pieces[::-1]
 
     def test_jobs_and_projects_are_apart(self, logs: LogStore) -> None:
         logs.append(P, J, 0, [(1, b"mine")])
@@ -88,9 +88,9 @@ class LogContract(Conformance):
 
     def test_a_page_that_ends_the_log_has_no_token(self, logs: LogStore) -> None:
         logs.append(P, J, 0, [(n, b"x") for n in range(10)])
-        assert logs.read(P, J, LogAsk(limit=10)).next_token is None
-        assert logs.read(P, J, LogAsk(limit=10, descending=True)).next_token is None
-        assert logs.read(P, J, LogAsk(limit=9)).next_token is not None
+        assert logs.read(P, J, LogQuery(limit=10)).next_token is None
+        assert logs.read(P, J, LogQuery(limit=10, descending=True)).next_token is None
+        assert logs.read(P, J, LogQuery(limit=9)).next_token is not None
 
     def test_pages_by_bytes_never_cut_a_character(self, logs: LogStore) -> None:
         whole = "аб☃😀z" * 12
@@ -130,33 +130,33 @@ class LogContract(Conformance):
         for n in range(12):
             logs.append(P, J, logs.end(P, J), [(n, b"line %d\n" % n)])
             if n % 3 == 0:
-                page = logs.read(P, J, LogAsk(token=resume))
+                page = logs.read(P, J, LogQuery(token=resume))
                 assert page.next_token is None
                 seen, resume = seen + text(list(page.records)), page.resume
-                assert logs.read(P, J, LogAsk(token=resume)).records == ()
+                assert logs.read(P, J, LogQuery(token=resume)).records == ()
         assert seen == b"".join(b"line %d\n" % n for n in range(10))
 
     def test_a_follower_may_begin_before_the_first_byte(self, logs: LogStore) -> None:
         resume = logs.read(P, J).resume
         logs.append(P, J, 0, [(1, b"first")])
-        assert logs.read(P, J, LogAsk(token=resume)).records == ((1, b"first"),)
+        assert logs.read(P, J, LogQuery(token=resume)).records == ((1, b"first"),)
 
     def test_nothing_comes_before_the_first_byte(self, logs: LogStore) -> None:
         logs.append(P, J, 0, [(1, b"first")])
-        page = logs.read(P, J, LogAsk(token="0.0", descending=True))
+        page = logs.read(P, J, LogQuery(token="0.0", descending=True))
         assert (page.records, page.next_token) == ((), None)
 
     @pytest.mark.parametrize("page", [{"limit": 0}, {"max_bytes": 0}])
     def test_a_page_has_room_for_something(self, logs: LogStore, page: dict[str, int]) -> None:
         with pytest.raises(Invalid, match="Ask for at least one"):
-            logs.read(P, J, LogAsk(**page))
+            logs.read(P, J, LogQuery(**page))
 
     @pytest.mark.parametrize("token", ["", "x", "1", "1.", ".1", "-1.0", "1.-1", "1.1.1", "9" * 30 + ".0", "٣.١"])
     def test_a_malformed_token_is_refused(self, logs: LogStore, token: str) -> None:
         logs.append(P, J, 0, [(1, b"first")])
         for descending in (False, True):
             with pytest.raises(Invalid, match="token"):
-                logs.read(P, J, LogAsk(token=token, descending=descending))
+                logs.read(P, J, LogQuery(token=token, descending=descending))
 
     @pytest.mark.parametrize("part", ["", "..", "a/b", "../x", "a\0b", "x" * 200])
     def test_an_id_that_could_lead_elsewhere_is_refused(self, logs: LogStore, part: str) -> None:
@@ -194,7 +194,7 @@ class LogContract(Conformance):
                     token, parts = None, []
                     while True:
                         page = logs.read(
-                            P, job, LogAsk(token=token, limit=limit, max_bytes=most, descending=descending)
+                            P, job, LogQuery(token=token, limit=limit, max_bytes=most, descending=descending)
                         )
                         parts += [data for _, data in page.records]
                         token = page.next_token

@@ -71,5 +71,5 @@ def test_a_cursor_is_good_for_its_own_listing() -> None:
             cursors.decode(text, index, "elsewhere")  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="another listing"):
         cursors.decode(cursors.encode("gsi1", "names", record), "gsi2", "names")
-    with pytest.raises(ValueError, match="doesn't stand in gsi2"):
+    with pytest.raises(ValueError, match="isn't in gsi2"):
         cursors.position_of("gsi2", Record(Key("a", "b"), 1, b""))

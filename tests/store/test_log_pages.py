@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.errors import Invalid
-from chalicelib.store.log_pages import Span, Token, fresh, packed, page_of, token_of, unpacked
-from chalicelib.store.logs import LogAsk
+from chalicelib.store.log_pages import Span, Token, beyond_end, packed, page_of, token_of, unpacked
+from chalicelib.store.logs import LogQuery
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ from chalicelib.store.logs import LogAsk
     ],
 )
 def test_only_what_is_new_of_an_append_is_kept(end: int, offset: int, kept: list[tuple[int, bytes]]) -> None:
-    assert fresh(end, offset, [(1, b"abc"), (2, b"de")]) == kept
+    assert beyond_end(end, offset, [(1, b"abc"), (2, b"de")]) == kept
 
 
 def test_an_offset_before_the_log_is_refused() -> None:
     with pytest.raises(Invalid, match="offset of -1"):
-        fresh(0, -1, [(1, b"a")])
+        beyond_end(0, -1, [(1, b"a")])
 
 
 def test_pieces_come_back_with_their_offsets() -> None:
@@ -66,7 +66,7 @@ def span(first: int = 0, last: int = END) -> Span:
     return Span(7, first, last, 10, 30, lambda: PIECES)
 
 
-def texts(ask: LogAsk, *spans: Span) -> list[str]:
+def texts(ask: LogQuery, *spans: Span) -> list[str]:
     return [data.decode() for _, data in page_of(spans or [span()], ask, Token(0, 0)).records]
 
 
@@ -81,8 +81,8 @@ def texts(ask: LogAsk, *spans: Span) -> list[str]:
     ],
 )
 def test_a_page_takes_no_more_bytes_than_it_may(room: int, first: list[str], last: list[str]) -> None:
-    assert texts(LogAsk(max_bytes=room)) == first
-    assert texts(LogAsk(max_bytes=room, descending=True)) == last
+    assert texts(LogQuery(max_bytes=room)) == first
+    assert texts(LogQuery(max_bytes=room, descending=True)) == last
 
 
 @pytest.mark.parametrize(
@@ -90,37 +90,37 @@ def test_a_page_takes_no_more_bytes_than_it_may(room: int, first: list[str], las
 )
 def test_a_page_never_cuts_a_character(room: int, first: str, last: str | None) -> None:
     only = Span(7, 5, 15, 20, 20, lambda: PIECES[1:2])
-    assert texts(LogAsk(max_bytes=room), only) == [first]
+    assert texts(LogQuery(max_bytes=room), only) == [first]
     if last is not None:
-        assert texts(LogAsk(max_bytes=room, descending=True), only) == [last]
+        assert texts(LogQuery(max_bytes=room, descending=True), only) == [last]
 
 
 def test_a_page_with_less_room_than_a_character_goes_on_all_the_same() -> None:
-    page = page_of([Span(7, 0, 3, 1, 1, lambda: [(0, 1, "€".encode())])], LogAsk(max_bytes=2), Token(0, 0))
+    page = page_of([Span(7, 0, 3, 1, 1, lambda: [(0, 1, "€".encode())])], LogQuery(max_bytes=2), Token(0, 0))
     assert page.records == ((1, "€".encode()[:2]),)
 
 
 def test_a_page_says_where_the_next_one_begins() -> None:
-    page = page_of([span()], LogAsk(limit=1), Token(0, 0))
+    page = page_of([span()], LogQuery(limit=1), Token(0, 0))
     assert (page.records, page.next_token, page.resume) == (((10, b"first"),), "7.5", "7.5")
-    page = page_of([span(5)], LogAsk(limit=1, descending=True), Token(0, 0))
+    page = page_of([span(5)], LogQuery(limit=1, descending=True), Token(0, 0))
     assert (page.records, page.next_token) == (((30, b"third"),), "7.15")
-    page = page_of([span()], LogAsk(max_bytes=7), Token(0, 0))
+    page = page_of([span()], LogQuery(max_bytes=7), Token(0, 0))
     assert (page.next_token, page.resume) == ("7.5", "7.5")
 
 
 def test_a_page_that_ends_the_log_says_where_a_follower_goes_on() -> None:
-    assert page_of([span()], LogAsk(), Token(0, 0)).resume == f"7.{END}"
-    assert page_of([], LogAsk(), Token(3, 4)).resume == "3.4"
-    assert page_of([span()], LogAsk(descending=True), Token(0, 0)).resume == ""
+    assert page_of([span()], LogQuery(), Token(0, 0)).resume == f"7.{END}"
+    assert page_of([], LogQuery(), Token(3, 4)).resume == "3.4"
+    assert page_of([span()], LogQuery(descending=True), Token(0, 0)).resume == ""
 
 
 def test_times_bound_a_page_and_spans_outside_them_arent_read() -> None:
-    assert texts(LogAsk(start=11, end=30)) == ["sécond€"]
-    assert texts(LogAsk(start=10, end=31)) == ["first", "sécond€", "third"]
+    assert texts(LogQuery(start=11, end=30)) == ["sécond€"]
+    assert texts(LogQuery(start=10, end=31)) == ["first", "sécond€", "third"]
     unread = Span(7, 0, 5, 40, 50, lambda: pytest.fail("it is later than what is asked for"))
-    assert texts(LogAsk(start=20, end=40), span(), unread) == ["sécond€", "third"]
+    assert texts(LogQuery(start=20, end=40), span(), unread) == ["sécond€", "third"]
 
 
 def test_a_span_shows_its_own_part_only() -> None:
-    assert texts(LogAsk(), span(3, 6)) == ["st", "s"]
+    assert texts(LogQuery(), span(3, 6)) == ["st", "s"]

@@ -19,7 +19,7 @@ from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.log_files import FileLogs
 from chalicelib.store.log_pages import packed
-from chalicelib.store.logs import LogAsk, LogStore
+from chalicelib.store.logs import LogQuery, LogStore
 from chalicelib.store.memory import MemoryStore, nothing
 from chalicelib.store.port import Change, Page
 from tests.harness.descriptors import open_under
@@ -106,7 +106,7 @@ def test_a_follower_may_begin_before_the_first_append_is_whole(tmp_path: Path, f
     file.write_bytes(file.read_bytes()[:20])
     resume = logs.read(P, J).resume
     logs.append(P, J, 0, [(1, b"first\n")])
-    assert logs.read(P, J, LogAsk(token=resume)).records == ((1, b"first\n"),)
+    assert logs.read(P, J, LogQuery(token=resume)).records == ((1, b"first\n"),)
 
 
 def test_damage_in_the_middle_is_told(tmp_path: Path, file: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_token_that_points_into_a_chunk_is_refused(tmp_path: Path) -> None:
     for token in ("1.0", "7.0", "60.3", "10000.0"):
         for descending in (False, True):
             with pytest.raises(Invalid, match="token"):
-                logs.read(P, J, LogAsk(token=token, descending=descending))
+                logs.read(P, J, LogQuery(token=token, descending=descending))
 
 
 def test_racing_appends_of_one_stream_add_each_byte_once(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_follower_of_a_long_log_reads_what_is_new_and_nothing_else(tmp_path: P
     for new, fetched in ((b"", 0), (b"y", 1)):
         logs.append(P, J, 50, [(1, new)])
         store.asked = blobs.gets = 0
-        assert text(list(logs.read(P, J, LogAsk(token=resume)).records)) == new
+        assert text(list(logs.read(P, J, LogQuery(token=resume)).records)) == new
         assert (store.asked, blobs.gets) == (1, fetched)
 
 

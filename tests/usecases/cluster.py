@@ -15,7 +15,7 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import RunBody, RunStatus
 from chalicelib.domain.tenants import Project
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.store import nouns
 from chalicelib.usecases.agents.calls import sync
 from tests.world import nouns as b

@@ -12,8 +12,8 @@ from chalicelib.domain.certificates import Certificate, certificate_id
 from chalicelib.domain.events import Event
 from chalicelib.domain.gateways import GatewayStatus
 from chalicelib.domain.instants import DAY, SECOND, Micros
-from chalicelib.engine.authority import OrderState, Placed, Registered, Signed
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.certificate_authority import AuthorityAccount, OrderState, PlacedOrder, SignedCertificate
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
@@ -48,7 +48,7 @@ class _Order:
     state: str = "pending"
     error: str = ""
     key: str = ""
-    signed: Signed | None = None
+    signed: SignedCertificate | None = None
     placed_at: Micros = 0
 
 
@@ -78,8 +78,8 @@ class FakeAuthority:
     def register(self, key: str) -> str:
         return self._done("register", lambda: self.accounts.setdefault(key, f"{self.directory}/{len(self.accounts)}"))
 
-    def order(self, account: Registered, host: str, key: str) -> Placed:
-        def place() -> Placed:
+    def order(self, account: AuthorityAccount, host: str, key: str) -> PlacedOrder:
+        def place() -> PlacedOrder:
             assert self.accounts[account.key] == account.url
             pending = (o for o in self.orders.values() if (o.host, o.account) == (host, account.url))
             found = next((each for each in pending if each.state in ("pending", "ready")), None)
@@ -90,8 +90,8 @@ class FakeAuthority:
                 found.state = "ready" if self._has_proved(found) else "pending"
                 self.orders[found.url] = found
             if found.state == "ready":
-                return Placed(found.url)
-            return Placed(found.url, f"{found.url}/challenge", found.token, f"{found.token}.{account.url}")
+                return PlacedOrder(found.url)
+            return PlacedOrder(found.url, f"{found.url}/challenge", found.token, f"{found.token}.{account.url}")
 
         return self._done("order", place)
 
@@ -99,7 +99,7 @@ class FakeAuthority:
         same = (each for each in self.orders.values() if (each.host, each.account) == (order.host, order.account))
         return any(each.state == "valid" and each.placed_at + self.proved > self.now() for each in same)
 
-    def answer(self, account: Registered, order: str) -> OrderState:
+    def answer(self, account: AuthorityAccount, order: str) -> OrderState:
         def answer() -> OrderState:
             found = self._order(order)
             if found.state == "pending":
@@ -113,19 +113,19 @@ class FakeAuthority:
 
         return self._done("answer", answer)
 
-    def look(self, account: Registered, order: str) -> OrderState:
-        return self._done("look", lambda: self._seen(order))
+    def check(self, account: AuthorityAccount, order: str) -> OrderState:
+        return self._done("check", lambda: self._record_program(order))
 
-    def collect(self, account: Registered, order: str, host: str, key: str) -> OrderState | Signed:
-        def collect() -> OrderState | Signed:
+    def collect(self, account: AuthorityAccount, order: str, host: str, key: str) -> OrderState | SignedCertificate:
+        def collect() -> OrderState | SignedCertificate:
             found = self._order(order)
             if found.state == "ready":
                 found.state, found.key, self._left = "valid", key, self.slow
                 self.issued += 1
                 since = self.now() // SECOND * SECOND
-                found.signed = Signed(f"CERTIFICATE {self.issued} OF {found.host}", since, since + LIFE)
+                found.signed = SignedCertificate(f"CERTIFICATE {self.issued} OF {found.host}", since, since + LIFE)
                 return OrderState("processing")
-            seen = self._seen(order)
+            seen = self._record_program(order)
             if seen.state == "valid" and found.signed is not None:
                 assert found.key == key
                 return found.signed
@@ -148,7 +148,7 @@ class FakeAuthority:
             raise Gone(f"there is no order {url}")
         return self.orders[url]
 
-    def _seen(self, url: str) -> OrderState:
+    def _record_program(self, url: str) -> OrderState:
         found = self._order(url)
         if self._left > 0:
             self._left -= 1
@@ -174,7 +174,7 @@ class Stage:
 
     @property
     def executor(self) -> Executor:
-        acting = Acting(
+        acting = EffectContext(
             self.place.store,
             self.place,
             accounts(),

@@ -75,7 +75,9 @@ class EmbeddedSite(Site):
         settings = ServerSettings(data_dir=folder)
         self._made = EmbeddedRoot(settings, ServerConfig(projects=()), self.url, clock=self.time)
         work = ProviderThreads(lambda: self.root)  # which isn't started either
-        self.root = self._here(self._made, wake=self._wake, effects=self, account_work=work, news=self.network.ring)
+        self.root = self._here(
+            self._made, wake=self._wake, effects=self, account_work=work, notify_agents=self.network.ring
+        )
         first_start(self.root.plane, ADMIN)
         serve, refusal = partial(dispatch.respond, self.root.plane), partial(dispatch.refusal, self.root.plane)
         lane = Lane(Inline(), 1, body=settings.limits.body, memory=2 * settings.limits.body)

@@ -45,7 +45,7 @@ class Engine(World):
             self.plane.store,
             self.clock,
             wake=self.plane.wake,
-            news=self.plane.news,
+            notify_agents=self.plane.notify_agents,
             effects=self,
             catalog=self.plane.catalog,
             backends=self.plane.backends,

@@ -29,9 +29,9 @@ from chalicelib.domain.usage import StorageUsage
 from chalicelib.engine import asl
 from chalicelib.errors import Conflict
 from chalicelib.planning.placing.gang_workflow import START_CLUSTER
-from chalicelib.runtime.chains import Chain
 from chalicelib.runtime.chalice_app import ControlPlane
-from chalicelib.runtime.lambda_ import DeadLetters, WakeUps, nobody_waits
+from chalicelib.runtime.event_chains import EventChain
+from chalicelib.runtime.lambda_ import SqsDeadLetters, WakeUps, nobody_waits
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.provider_functions import ProviderFunctions
 from chalicelib.runtime.root import Root
@@ -48,7 +48,7 @@ from chalicelib.usecases.operator.first_start import first_start
 from chalicelib.usecases.pace import PER_CALL
 from functions import agent_sync
 from infra.functions import FUNCTIONS, named
-from infra.stateless import GATHERED
+from infra.stateless import PUBLISH_WINDOW
 from tests.harness.lambda_host import api_event, scheduled_event, url_event
 from tests.world.aws import Events
 from tests.world.site import ADMIN, HOP, Answer, Site
@@ -131,7 +131,7 @@ class Announced:
         self._meter.add("change", sum(len(events_in(record)) for record in written), BUS)
         if self._now() >= self._until:
             self._meter.add("announcement", 1, BUS)
-            self._until = self._now() + GATHERED * SECOND
+            self._until = self._now() + PUBLISH_WINDOW * SECOND
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class MeteredSite(Site):
 
     def _function(self) -> Root:
         retention = Retention()
-        work = ProviderFunctions(self._client, {CLOUDS: PROVIDER}, Chain())
+        work = ProviderFunctions(self._client, {CLOUDS: PROVIDER}, EventChain())
         made = self._here(
             Root(
                 Ports(
@@ -321,11 +321,11 @@ class MeteredSite(Site):
                     seal=Sealer(b"k" * 32),
                     install_key=b"i" * 32,
                     backends=self.backends,
-                    wake=WakeUps(self._client, "reconcile", Chain()),
+                    wake=WakeUps(self._client, "reconcile", EventChain()),
                     effects=ExecutionEffects(self._executions, work),
                     account_work=work,
                     workflows=self._executions,
-                    news=nobody_waits,
+                    notify_agents=nobody_waits,
                     pace=PER_CALL,
                     server_url=self.url,
                     clock=self.time,
@@ -334,7 +334,7 @@ class MeteredSite(Site):
                     measure=StorageUsage,
                     logins=None,
                     tunnels=False,
-                    aside=DeadLetters(self._client, "aside"),
+                    dead_letters=SqsDeadLetters(self._client, "aside"),
                     retention=retention,
                 )
             )

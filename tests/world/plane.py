@@ -11,7 +11,7 @@ from chalicelib.backends.accounts import Accounts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.noun import Noun
-from chalicelib.hosts.joining import HostJoining
+from chalicelib.hosts.join_script import JoinScript
 from chalicelib.runtime.streams import StreamBroker
 from chalicelib.store import nouns
 from chalicelib.store.blobs import FileBlobs
@@ -64,7 +64,7 @@ class World:
             "catalog": NoOffers(),
             "clock": clock,
             "wake": woken.extend,
-            "news": rung.extend,
+            "notify_agents": rung.extend,
             "rights": lambda: rung.append(EVERYBODY),
             "random_id": ids,
             "random_token": tokens,
@@ -78,7 +78,7 @@ class World:
         ports = {**filled, **ports}
         if "joining" not in ports:
             url, digest = "https://plane.example", "d" * 64
-            ports["joining"] = HostJoining(ports["store"], clock, ports["install_id"], url, lambda: digest)
+            ports["joining"] = JoinScript(ports["store"], clock, ports["install_id"], url, lambda: digest)
         return cls(Plane(**ports), clock, folder, woken, rung)
 
     @property

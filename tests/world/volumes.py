@@ -13,7 +13,7 @@ from chalicelib.domain.events import Event
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.domain.volumes import Attachment, Volume
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
@@ -64,8 +64,8 @@ class Stage:
         object.__setattr__(self.place.plane, "backends", self.backends)
 
     @property
-    def acting(self) -> Acting:
-        return Acting(self.place.store, self.place, self.backends, "install", b"k" * 32)
+    def acting(self) -> EffectContext:
+        return EffectContext(self.place.store, self.place, self.backends, "install", b"k" * 32)
 
     @property
     def executor(self) -> Executor:

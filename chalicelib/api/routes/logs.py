@@ -9,7 +9,7 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.logs import log_page_json
-from chalicelib.store.logs import LogAsk
+from chalicelib.store.logs import LogQuery
 from chalicelib.usecases.runs import logs
 
 
@@ -27,7 +27,7 @@ class PollBody(RequestBody):
 def poll(call: Call) -> Any:
     body = call.parse(PollBody)
     span = {name: at for name, at in (("start", body.start_time), ("end", body.end_time)) if at is not None}
-    query = LogAsk(**span, token=body.next_token, limit=max(1, body.limit), descending=body.descending)
+    query = LogQuery(**span, token=body.next_token, limit=max(1, body.limit), descending=body.descending)
     of = (call.plane, call.tenant, body.run_name, body.job_submission_id, query)
     page = (logs.story(*of), None) if body.diagnose else logs.read_log(*of)
     return log_page_json(*page) if body.limit else log_page_json((), None)

@@ -177,15 +177,15 @@ class Machines:
             running = body["State"]["Name"] == "running"
             if running:
                 body = self._addressed(body, handles, region)
-            goes_at = announced.get(handle.id)
-            if isinstance(goes_at, BackendError):
-                raise goes_at
+            reclaim_at = announced.get(handle.id)
+            if isinstance(reclaim_at, BackendError):
+                raise reclaim_at
             return Machine(
                 "running" if running else "pending",
                 str(body.get("PublicIpAddress") or body.get("PrivateIpAddress") or ""),
                 str(body.get("PrivateIpAddress") or ""),
                 handle.id in announced,
-                goes_at,
+                reclaim_at,
             )
         check_settled((handle for handle in vms if handle.id not in bodies), self._now(), SETTLED, "AWS")
         ended = (_ended(bodies[each.id]) if each.id in bodies else f"AWS doesn't know {each.id}" for each in vms)

@@ -21,13 +21,13 @@ from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.simulated import WIRE_NAME, catalog
 from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of
 from chalicelib.backends.simulated.script import Call, Script, When
-from chalicelib.backends.simulated.state import MachineShelf, MemoryShelf
+from chalicelib.backends.simulated.state import MemoryResources, ResourceStore
 from chalicelib.backends.spi import (
     Container,
     CreateRequest,
+    CreateResult,
     GroupRequest,
     Machine,
-    Made,
     Owned,
     OwnedGroup,
     OwnedVolume,
@@ -105,9 +105,9 @@ class FakeCloud:
         self,
         now: Callable[[], Micros],
         *,
-        shelf: MachineShelf | None = None,
+        store: ResourceStore | None = None,
         launcher: Launcher | None = None,
-        volumes: MachineShelf | None = None,
+        volumes: ResourceStore | None = None,
         drives: Drives | None = None,
         script: Script | Callable[[], Script] | None = None,
         facts: BackendFacts = FACTS,
@@ -118,7 +118,7 @@ class FakeCloud:
         `containers`: it has a region that sells containers, too."""
         self.facts, self._now, self._hostname = facts, now, hostname
         self._containers = containers
-        self._shelf, self._launcher = shelf or MemoryShelf(), launcher or NoLauncher()
+        self._store, self._launcher = store or MemoryResources(), launcher or NoLauncher()
         given = script or Script()
         asked: Callable[[], Script] = given if callable(given) else lambda: given
         self._script = asked
@@ -126,7 +126,7 @@ class FakeCloud:
         self._count = 0
         self.disks = Disks(
             now,
-            volumes or MemoryShelf(),
+            volumes or MemoryResources(),
             drives or NoDrives(),
             asked,
             partial(FakeCloud._zone_of, self),
@@ -167,17 +167,17 @@ class FakeCloud:
         for mount in request.container.mounts if request.container else ():
             self.disks.attach(mount.volume, machine["id"], read_only=mount.read_only)
 
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         """All that can be created is, before anything is known of it."""
         self._maybe_fail("create", "before")
-        made: list[Made] = []
+        made: list[CreateResult] = []
         for request in requests:
             try:
                 making = self.create(request)  # what it yields is kept, even if it fails then
                 while (handle := next(making, None)) is not None:
-                    made.append(Made(request.token, handle))
+                    made.append(CreateResult(request.token, handle))
             except BackendError as error:
-                made.append(Made(request.token, error=error))
+                made.append(CreateResult(request.token, error=error))
         self._maybe_fail("create", "after")
         yield from made
 
@@ -212,7 +212,7 @@ class FakeCloud:
             if body is None:
                 raise Gone(f"there is no {handle.kind} {handle.id}")
             if body["ends_at"] is None and not script.take("lies"):
-                self._shelf.put(body["id"], {**body, "ends_at": self._now() + script.end})
+                self._store.put(body["id"], {**body, "ends_at": self._now() + script.end})
                 if script.end == 0:
                     self._live(handle.id)
         self._maybe_fail("terminate", "after")
@@ -247,7 +247,7 @@ class FakeCloud:
             if inside := self._inside(handle.id):
                 raise InUse(f"{len(inside)} machines are in placement group {handle.id} (simulated)")
             if group["ends_at"] is None and not script.take("lies"):
-                self._shelf.put(handle.id, {**group, "ends_at": self._now() + script.end})
+                self._store.put(handle.id, {**group, "ends_at": self._now() + script.end})
                 self._live(handle.id)
         self._maybe_fail("delete_group", "after")
 
@@ -291,7 +291,7 @@ class FakeCloud:
         with self._lock:
             for body in self._all():
                 if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
-                    self._shelf.put(body["id"], {**body, "interrupted_at": self._now() if at is None else at})
+                    self._store.put(body["id"], {**body, "interrupted_at": self._now() if at is None else at})
 
     def exit(self, instance_id: str, why: str) -> None:
         """This instance's container comes to an end of its own."""
@@ -299,7 +299,7 @@ class FakeCloud:
             for body in self._all():
                 if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
                     self._launcher.kill(body["id"])
-                    self._shelf.put(body["id"], {**body, "exited": why})
+                    self._store.put(body["id"], {**body, "exited": why})
 
     def resume(self) -> None:
         """Restart the machines that were running when the host of this cloud went down."""
@@ -314,7 +314,7 @@ class FakeCloud:
         with self._lock:
             running = [body for body in self._all() if body["kind"] == "vm" and body["ends_at"] is None]
             for body in running:
-                self._shelf.put(body["id"], {**body, "ends_at": self._now()})
+                self._store.put(body["id"], {**body, "ends_at": self._now()})
                 self._live(body["id"])
         return len(running)
 
@@ -322,7 +322,7 @@ class FakeCloud:
         """The machine disappears without notice."""
         with self._lock:
             self._launcher.kill(machine_id)
-            self._shelf.drop(machine_id)
+            self._store.drop(machine_id)
 
     def machines(self) -> list[Body]:
         """Every machine that exists, whatever a listing shows, for tests to compare with."""
@@ -346,10 +346,10 @@ class FakeCloud:
             return None if body is None else str(body["zone"])
 
     def _all(self) -> list[Body]:
-        return [body for body in map(self._aged, self._shelf.all()) if body is not None]
+        return [body for body in map(self._aged, self._store.all()) if body is not None]
 
     def _live(self, resource_id: str) -> Body | None:
-        body = self._shelf.get(resource_id)
+        body = self._store.get(resource_id)
         return None if body is None else self._aged(body)
 
     def _aged(self, body: Body) -> Body | None:
@@ -362,7 +362,7 @@ class FakeCloud:
             return body
         if body["kind"] == "vm":
             self._launcher.kill(body["id"])
-        self._shelf.drop(body["id"])
+        self._store.drop(body["id"])
         return None
 
     def _adopt(self, kind: str, request: CreateRequest) -> Body | None:
@@ -409,11 +409,11 @@ class FakeCloud:
             "ends_at": None,
             "interrupted_at": None,
         }
-        self._shelf.put(str(body["id"]), body)
+        self._store.put(str(body["id"]), body)
         return body
 
     def _number(self) -> int:
-        self._count = max([self._count, *(body["number"] for body in self._shelf.all())]) + 1
+        self._count = max([self._count, *(body["number"] for body in self._store.all())]) + 1
         return self._count
 
     def _check(self, request: CreateRequest) -> None:
@@ -475,7 +475,7 @@ class FakeCloud:
             "comes_up": kind == "vm" and not short and not bad and not script.take("absent"),
             "started": False,
         }
-        self._shelf.put(str(body["id"]), body)
+        self._store.put(str(body["id"]), body)
         return body
 
     def _start(self, machine: Body) -> None:
@@ -483,7 +483,7 @@ class FakeCloud:
         if machine["started"] or not machine["comes_up"]:
             return
         self._launch(machine)
-        self._shelf.put(machine["id"], {**machine, "started": True})
+        self._store.put(machine["id"], {**machine, "started": True})
 
     def _launch(self, machine: Body) -> None:
         delay = max(0, machine["running_at"] - self._now())

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.simulated import catalog
 from chalicelib.backends.simulated.script import Call, Script, When
-from chalicelib.backends.simulated.state import MachineShelf
+from chalicelib.backends.simulated.state import ResourceStore
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
@@ -61,7 +61,7 @@ class Disks:
     def __init__(
         self,
         now: Callable[[], Micros],
-        shelf: MachineShelf,
+        store: ResourceStore,
         drives: Drives,
         script: Callable[[], Script],
         zone_of: Callable[[str], str | None],
@@ -70,7 +70,7 @@ class Disks:
     ) -> None:
         """`zone_of`: a machine's zone; None if there is no such machine. `by_token`: does the token find at once what
         an earlier creation made, or only the name, which lags?"""
-        self._now, self._shelf, self._drives, self._script = now, shelf, drives, script
+        self._now, self._store, self._drives, self._script = now, store, drives, script
         self._zone_of, self._by_token = zone_of, by_token
         self._lock = threading.RLock()
         self._count = 0
@@ -120,7 +120,7 @@ class Disks:
                 device = self._drives.plug(body["id"], read_only=read_only)
                 since = self._now() + script.attach
                 plugged = {"device": device.model_dump(), "since": since, "until": None}
-                self._shelf.put(body["id"], {**body, "attached": {**body["attached"], machine_id: plugged}})
+                self._store.put(body["id"], {**body, "attached": {**body["attached"], machine_id: plugged}})
         self._maybe_fail("attach_volume", "after")
 
     def detach(self, handle: Handle, machine_id: str) -> None:
@@ -131,7 +131,7 @@ class Disks:
             known = body["attached"].get(machine_id)
             if known is not None and known["until"] is None and not script.take("lies"):
                 leaving = {**known, "until": self._now() + script.detach}
-                self._shelf.put(body["id"], {**body, "attached": {**body["attached"], machine_id: leaving}})
+                self._store.put(body["id"], {**body, "attached": {**body["attached"], machine_id: leaving}})
         self._maybe_fail("detach_volume", "after")
 
     def delete(self, handle: Handle) -> None:
@@ -144,7 +144,7 @@ class Disks:
             if body["attached"]:
                 raise InUse(f"Volume {body['id']} is attached to {', '.join(sorted(body['attached']))}.")
             if body["ends_at"] is None and not script.take("lies"):
-                self._shelf.put(body["id"], {**body, "ends_at": self._now() + script.end})
+                self._store.put(body["id"], {**body, "ends_at": self._now() + script.end})
                 self._live(body["id"])
         self._maybe_fail("delete_volume", "after")
 
@@ -162,7 +162,7 @@ class Disks:
     def all(self) -> list[Body]:
         """Every volume that exists, whatever a listing shows."""
         with self._lock:
-            return [body for body in map(self._aged, self._shelf.all()) if body is not None]
+            return [body for body in map(self._aged, self._store.all()) if body is not None]
 
     def add(self, volume_id: str, region: str, zone: str = "", size_gib: int = 1, projects: str = "") -> None:
         """A volume that somebody else created, and offers to these projects."""
@@ -175,7 +175,7 @@ class Disks:
         """It disappears without notice."""
         with self._lock:
             self._drives.drop(volume_id)
-            self._shelf.drop(volume_id)
+            self._store.drop(volume_id)
 
     def resume(self) -> None:
         """Plug in what was plugged in when the host of this cloud went down."""
@@ -197,20 +197,20 @@ class Disks:
         return body
 
     def _live(self, volume_id: str) -> Body | None:
-        body = self._shelf.get(volume_id)
+        body = self._store.get(volume_id)
         return None if body is None else self._aged(body)
 
     def _aged(self, body: Body) -> Body | None:
         """The volume as it is by now: without the machines that have ended or given it back."""
         if body["ends_at"] is not None and body["ends_at"] <= self._now():
             self._drives.drop(body["id"])
-            self._shelf.drop(body["id"])
+            self._store.drop(body["id"])
             return None
         stays = {machine: each for machine, each in body["attached"].items() if not self._left(machine, each)}
         pulled = all(self._zone_of(machine) is None for machine in body["attached"])
         if stays != body["attached"] and (stays or self._drives.unplug(body["id"], pulled=pulled)):
             body = {**body, "attached": stays}
-            self._shelf.put(body["id"], body)
+            self._store.put(body["id"], body)
         return body
 
     def _left(self, machine_id: str, attached: Body) -> bool:
@@ -228,7 +228,7 @@ class Disks:
         return None
 
     def _made(self, request: VolumeRequest) -> Body:
-        self._count = max([self._count, *(body["number"] for body in self._shelf.all())]) + 1
+        self._count = max([self._count, *(body["number"] for body in self._store.all())]) + 1
         quota = self._script().quota.get("volume")
         if quota is not None and len(self.all()) >= quota:
             raise QuotaExceeded(f"the quota for volumes is {quota} (simulated)")
@@ -254,7 +254,7 @@ class Disks:
             "ends_at": None,
             "attached": {},
         }
-        self._shelf.put(volume_id, body)
+        self._store.put(volume_id, body)
         return body
 
     def _described(self, body: Body) -> ProviderDisk:

@@ -10,7 +10,7 @@ from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
 from chalicelib.backends.simulated.launch import LocalLauncher
 from chalicelib.backends.simulated.loops import LoopDrives
 from chalicelib.backends.simulated.script import Script, ScriptFile
-from chalicelib.backends.simulated.state import FolderShelf
+from chalicelib.backends.simulated.state import FolderResources
 from chalicelib.domain.instants import SECOND, Micros
 
 
@@ -28,9 +28,9 @@ def simulated_cloud(folder: Path, launcher: Launcher, name: str, hostname: str =
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
     cloud = FakeCloud(
         _now,
-        shelf=FolderShelf(folder / "resources"),
+        store=FolderResources(folder / "resources"),
         launcher=launcher,
-        volumes=FolderShelf(folder / "volumes"),
+        volumes=FolderResources(folder / "volumes"),
         drives=LoopDrives(folder / "images"),
         script=script.current,
         facts=FACTS.with_(name=name),

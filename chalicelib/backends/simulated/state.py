@@ -12,7 +12,7 @@ import orjson
 Body = dict[str, Any]
 
 
-class MachineShelf(Protocol):
+class ResourceStore(Protocol):
     def all(self) -> list[Body]: ...
 
     def get(self, name: str) -> Body | None: ...
@@ -23,7 +23,7 @@ class MachineShelf(Protocol):
     def drop(self, name: str) -> None: ...
 
 
-class MemoryShelf:
+class MemoryResources:
     def __init__(self) -> None:
         self._bodies: dict[str, Body] = {}
 
@@ -40,7 +40,7 @@ class MemoryShelf:
         self._bodies.pop(name, None)
 
 
-class FolderShelf:
+class FolderResources:
     """One JSON file per resource."""
 
     def __init__(self, folder: Path) -> None:

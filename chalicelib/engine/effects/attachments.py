@@ -1,4 +1,4 @@
-"""Attaching and detaching disks. Each attempt asks the provider once, and reports what it shows then."""
+"""Attaching and detaching disks. Each attempt makes one request, and reports what the provider shows afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.backends.spi import Backend, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.volumes import Volume
-from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.errors import BackendError, Transient
 from chalicelib.planning.kernel.plan import Effect, Outcome
 from chalicelib.planning.volumes.attachments import AttachVolume, DetachVolume, DiskAt, DiskNotMoved, may_move
@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 def _machine(backend: Backend, instance: Instance | None) -> tuple[Handle, ...]:
-    """What its provider calls the machine. One whose creation was cut off may work, and not all its handles were
-    noted, so what is listed counts too."""
+    """The machine's handles. If its creation was interrupted, not all of them were recorded, so listed resources are
+    included."""
     if instance is None or instance.status is InstanceStatus.terminated:
         return () if instance is None else instance.handles
     known = {handle.id: handle for handle in instance.handles}
@@ -35,7 +35,7 @@ def _machine(backend: Backend, instance: Instance | None) -> tuple[Handle, ...]:
 class Attachments:
     effects: ClassVar[Mapping[type[Effect], str]] = {AttachVolume: "move", DetachVolume: "move"}
 
-    def __init__(self, here: Acting) -> None:
+    def __init__(self, here: EffectContext) -> None:
         self.here = here
 
     def move(self, effect: AttachVolume | DetachVolume) -> Outcome | None:
@@ -45,7 +45,7 @@ class Attachments:
             return None
         backend = self.here.backends.of(volume.project_id, effect.backend)
         if not may_move(volume, effect, backend.facts, self.here.clock.now()):
-            log.info("%s is too late: the next pass repeats what is still wanted", effect)
+            log.info("%s is too late: the next pass repeats it if it is still needed", effect)
             return None
         attaching = isinstance(effect, AttachVolume)
         try:
@@ -53,7 +53,7 @@ class Attachments:
                 machine = _machine(backend, instance)
                 return self._moved(backend, volume, volume.handle, machine, effect)
         except BackendError as error:
-            return DiskNotMoved(effect.unit, *said(error), effect.instance_id, effect.act_until, attaching)
+            return DiskNotMoved(effect.unit, *failure_fields(error), effect.instance_id, effect.act_until, attaching)
 
     def _moved(
         self,

@@ -1,9 +1,9 @@
-"""Certificates: order them, have the authority look, fetch what it has signed.
+"""Certificates: ordering them, having the challenge validated, and fetching the signed ones.
 
-Each project has its own account at an authority: projects that shared one could get certificates for hosts that only
-another had shown to be its own. The account's key is stored before the authority hears of it, so two processes that
-register at once use the same key. If the answer to an order was lost, repeating it yields the same order, as long as it
-is pending; its certificate gets a new key, since the authority doesn't know it yet.
+Each project has its own account at an authority: with a shared one, a project could get certificates for hosts that
+another project has validated. The account's key is stored before it is registered, so two processes that register at
+once use the same key. If the response to an order was lost, repeating the order returns the same one while it is
+pending; its certificate gets a new key, because the authority doesn't know the key yet.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from chalicelib.domain import keys
 from chalicelib.domain.certificates import Certificate, CertificateOrder, CertificatePair, Registration, sealed_for
-from chalicelib.engine.authority import Authority, OrderState, Registered, Unregistered
-from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.engine.certificate_authority import AuthorityAccount, CertificateAuthority, OrderState, Unregistered
+from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.errors import BackendError, Bug, Conflict, Gone, Unfit
 from chalicelib.planning.gateways.certificates import (
     AnswerChallenge,
@@ -38,21 +38,25 @@ class Certificates:
     effects: ClassVar[Mapping[type[Effect], str]] = {
         PlaceOrder: "order",
         AnswerChallenge: "answer",
-        LookAtOrder: "look",
+        LookAtOrder: "check",
         CollectCertificate: "collect",
     }
 
-    def __init__(self, here: Acting) -> None:
+    def __init__(self, here: EffectContext) -> None:
         self.here = here
 
     def order(self, effect: PlaceOrder) -> Outcome | None:
         return self._step(effect, self._order)
 
     def answer(self, effect: AnswerChallenge) -> Outcome | None:
-        return self._step(effect, lambda found: self._seen(effect, self._authority(found).answer(*self._known(found))))
+        return self._step(
+            effect, lambda found: self._seen(effect, self._authority(found).answer(*self._account_and_url(found)))
+        )
 
-    def look(self, effect: LookAtOrder) -> Outcome | None:
-        return self._step(effect, lambda found: self._seen(effect, self._authority(found).look(*self._known(found))))
+    def check(self, effect: LookAtOrder) -> Outcome | None:
+        return self._step(
+            effect, lambda found: self._seen(effect, self._authority(found).check(*self._account_and_url(found)))
+        )
 
     def collect(self, effect: CollectCertificate) -> Outcome | None:
         return self._step(effect, self._collect)
@@ -92,18 +96,18 @@ class Certificates:
                 return step(certificate)
         except Unregistered as error:
             self._forget_account(certificate.project_id)
-            return NotCertified(effect.unit, *said(error), effect.act_until)
+            return NotCertified(effect.unit, *failure_fields(error), effect.act_until)
         except BackendError as error:
-            return NotCertified(effect.unit, *said(error), effect.act_until)
+            return NotCertified(effect.unit, *failure_fields(error), effect.act_until)
 
     def _seen(self, effect: Effect, seen: OrderState) -> Outcome:
         return OrderSeen(effect.unit, effect.act_until, seen.state, seen.error)
 
-    def _known(self, certificate: Certificate) -> tuple[Registered, str]:
+    def _account_and_url(self, certificate: Certificate) -> tuple[AuthorityAccount, str]:
         return self._account(self._authority(certificate), certificate.project_id), _order_of(certificate).url
 
-    def _authority(self, certificate: Certificate | None) -> Authority:
-        """Where the certificate's order is; None: where the next one goes."""
+    def _authority(self, certificate: Certificate | None) -> CertificateAuthority:
+        """The authority that has the certificate's order; for None, the one for the next order."""
         authority = self.here.authority
         if authority is None:
             raise Unfit("The settings of the certificate authority can't be used; the server's log says why.")
@@ -111,21 +115,21 @@ class Certificates:
             raise Gone(f"The order is at another certificate authority, {_order_of(certificate).directory}.")
         return authority
 
-    def _account(self, authority: Authority, project_id: str) -> Registered:
-        """The project's, which the authority has confirmed."""
+    def _account(self, authority: CertificateAuthority, project_id: str) -> AuthorityAccount:
+        """The project's account, which the authority has confirmed."""
         known = self._registration(authority, project_id)
         key = self._seal.open(known.key, context=known.context)
         if known.url:
-            return Registered(key, known.url)
+            return AuthorityAccount(key, known.url)
         url = authority.register(key)
         try:
             self.here.store.commit([nouns.put(known.with_(url=url))])
         except Conflict:
             log.info("the account at %s was confirmed by another process too", authority.directory)
-        return Registered(key, url)
+        return AuthorityAccount(key, url)
 
     def _forget_account(self, project_id: str) -> None:
-        """The next attempt registers the same key anew."""
+        """Forget that the account is registered: the next attempt registers the same key again."""
         authority = self._authority(None)
         known = self._registration(authority, project_id)
         if not known.url:
@@ -135,7 +139,7 @@ class Certificates:
         except Conflict:
             log.info("the account at %s was forgotten, or confirmed again, by another process", authority.directory)
 
-    def _registration(self, authority: Authority, project_id: str) -> Registration:
+    def _registration(self, authority: CertificateAuthority, project_id: str) -> Registration:
         place = keys.registration(project_id, authority.directory)
         found = nouns.find(self.here.store, Registration, place)
         if found is not None:
@@ -155,7 +159,7 @@ class Certificates:
     @property
     def _seal(self) -> Sealer:
         if self.here.seal is None:
-            raise Bug("certificates are asked for where nothing can be sealed")
+            raise Bug("a certificate is ordered where nothing can be sealed")
         return self.here.seal
 
 

@@ -15,8 +15,8 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.volumes import Volume
-from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.job_secrets import filled, registry_login
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Bug, Conflict, ContainerFailed, Refused
@@ -25,14 +25,14 @@ from chalicelib.store import nouns
 from chalicelib.store.seal import Sealer
 
 
-def settings(here: Acting, instance: Instance) -> tuple[str, str, str, str]:
+def settings(here: EffectContext, instance: Instance) -> tuple[str, str, str, str]:
     """Of the agent of this machine: the server, the instance, the token with which it joins, the agent's program."""
     token = bootstrap_token(here.install_key, instance.id, instance.epoch)
     return here.server_url, instance.id, token, here.program()
 
 
 class Containers:
-    def __init__(self, here: Acting) -> None:
+    def __init__(self, here: EffectContext) -> None:
         self.here, self._read = here, Reader(here.store)
 
     def prepared(self, instance: Instance) -> tuple[Instance, Container] | None:

@@ -1,7 +1,7 @@
-"""Placement groups: made by the purchases of machines that join them, deleted once they are empty.
+"""Placement groups: created by the purchases of machines that join them, deleted once they are empty.
 
-`of_machine` is repeated by every purchase in the group until its handle is recorded in the fleet. What a lost answer
-left behind has the same name, and is adopted; if nobody asks for it any more, the deletion finds it by its tag.
+`of_machine` is repeated by every purchase in the group until its handle is recorded in the fleet. A group whose
+response was lost has the same name, and is adopted; if it isn't needed any more, the deletion finds it by its tag.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.domain.fleets import Fleet, PlacementGroup
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance
 from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
-from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.errors import BackendError, Conflict, Gone, InUse, Transient
 from chalicelib.planning.kernel.plan import Effect, Outcome
 from chalicelib.planning.placing.placement_groups import DeleteGroup, GroupLeft, GroupNotDeleted, changed, group_of
@@ -25,14 +25,14 @@ from chalicelib.store import nouns
 log = logging.getLogger(__name__)
 
 
-def of_machine(here: Acting, instance: Instance, backend: Backend) -> Handle | None:
-    """The group that the machine is created in, which is made if it isn't there; None: it is created in none."""
+def of_machine(here: EffectContext, instance: Instance, backend: Backend) -> Handle | None:
+    """The placement group for the machine, which is created unless it exists; None: it needs none."""
     if not instance.placement_group or not isinstance(backend, PlacementGroups):
         return None
     fleet = nouns.find(here.store, Fleet, keys.fleet(instance.fleet_id))
     group = group_of(fleet, instance.placement_group) if fleet else None
     if fleet is None or group is None or group.leaving:  # its instance has ended
-        raise Transient(f"the placement group of {instance.name} isn't wanted any more")
+        raise Transient(f"the placement group of {instance.name} isn't needed any more")
     if group.handle is not None:
         return group.handle
     with translated(instance.name):
@@ -40,7 +40,7 @@ def of_machine(here: Acting, instance: Instance, backend: Backend) -> Handle | N
     return _checkpoint(here, fleet.id, group.id, handle, backend)
 
 
-def _request(here: Acting, fleet: Fleet, group: PlacementGroup, instance: Instance) -> GroupRequest:
+def _request(here: EffectContext, fleet: Fleet, group: PlacementGroup, instance: Instance) -> GroupRequest:
     owner = Owner(OwnedKind.group, here.install_id, fleet.project_id, group.id, fleet_id=fleet.id)
     return GroupRequest(
         token=derive(f"{here.install_id}/{fleet.project_id}/{group.id}", "create"),
@@ -51,14 +51,14 @@ def _request(here: Acting, fleet: Fleet, group: PlacementGroup, instance: Instan
     )
 
 
-def _checkpoint(here: Acting, fleet_id: str, group_id: str, handle: Handle, backend: PlacementGroups) -> Handle:
-    """Record the handle in the fleet. If somebody else recorded it first, that one counts."""
+def _checkpoint(here: EffectContext, fleet_id: str, group_id: str, handle: Handle, backend: PlacementGroups) -> Handle:
+    """Record the handle in the fleet. If another process recorded one first, return that one."""
     while True:
         fleet = nouns.find(here.store, Fleet, keys.fleet(fleet_id))
         group = group_of(fleet, group_id) if fleet else None
         if fleet is None or group is None:
             _give_back(backend, handle)
-            raise Transient(f"placement group {handle.id} isn't wanted any more")
+            raise Transient(f"placement group {handle.id} isn't needed any more")
         if group.handle is not None:
             return group.handle
         try:
@@ -80,7 +80,7 @@ def _give_back(backend: PlacementGroups, handle: Handle) -> None:
 class GroupEffects:
     effects: ClassVar[Mapping[type[Effect], str]] = {DeleteGroup: "delete"}
 
-    def __init__(self, here: Acting) -> None:
+    def __init__(self, here: EffectContext) -> None:
         self.here = here
 
     def delete(self, effect: DeleteGroup) -> Outcome | None:
@@ -91,16 +91,16 @@ class GroupEffects:
             return None
         backend = self.here.backends.of(effect.project_id, effect.backend)
         if not isinstance(backend, PlacementGroups):
-            return GroupLeft(effect.unit, group.id)  # it had none when it was asked to create this one
+            return GroupLeft(effect.unit, group.id)  # nor did it when this one was ordered
         try:
             with translated(group.id):
                 going = self._request(group, backend)
         except BackendError as error:
-            return GroupNotDeleted(effect.unit, *said(error), group.id)
+            return GroupNotDeleted(effect.unit, *failure_fields(error), group.id)
         return GroupLeft(effect.unit, group.id, going)
 
     def _request(self, group: PlacementGroup, backend: PlacementGroups) -> str:
-        """What is still there."""
+        """Request the deletion. Returns what is left of the group."""
         handles = [group.handle] if group.handle is not None else []
         owned = (one for one in backend.list_owned_groups() if is_ours(one.install, self.here.install_id))
         handles += [one.handle for one in owned if one.group_id == group.id and one.handle not in handles]

@@ -24,8 +24,8 @@ from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import TRYING, Handle, Instance, InstanceStatus
 from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
-from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.engine.effects.containers import Containers, settings
+from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.engine.effects.placement_groups import of_machine
 from chalicelib.errors import BackendError, Conflict, Gone
 from chalicelib.planning.kernel.plan import Effect, Outcome
@@ -57,7 +57,7 @@ class Purchases:
         Terminate: "terminate",
     }
 
-    def __init__(self, here: Acting) -> None:
+    def __init__(self, here: EffectContext) -> None:
         self.here = here
         self._containers = Containers(here)
 
@@ -93,7 +93,7 @@ class Purchases:
                     return None
                 instance = found
         except BackendError as error:
-            return NotBought(effect.unit, *said(error), epoch, effect.act_until)
+            return NotBought(effect.unit, *failure_fields(error), epoch, effect.act_until)
         log.info("the purchase of %s stops here: it is no longer wanted, or it took too long", instance.name)
         return None
 
@@ -117,7 +117,7 @@ class Purchases:
         except BackendError as error:
             refused = {token: refused.get(token, error) for token in wanted}
         return [
-            NotBought(each.unit, *said(refused[token]), instance.epoch, each.act_until)
+            NotBought(each.unit, *failure_fields(refused[token]), instance.epoch, each.act_until)
             if token in refused
             else Bought(each.unit, instance.epoch, each.act_until)
             for token, (each, instance) in wanted.items()
@@ -226,13 +226,13 @@ class Purchases:
         found = [instance for unit in units if (instance := self._find(effect, unit)) is not None]
         backend = self.here.backends.of(effect.project_id, effect.backend)
         if len(found) < 2 or not isinstance(backend, DescribesSeveral):
-            return [_seen(instance, self._described(backend, instance)) for instance in found]
+            return [_outcome_of(instance, self._described(backend, instance)) for instance in found]
         try:
             with translated(f"{len(found)} machines"):
-                answers = backend.describe_several([instance.handles for instance in found])
+                descriptions = backend.describe_several([instance.handles for instance in found])
         except BackendError as error:
-            answers = [error] * len(found)
-        return [_seen(instance, answer) for instance, answer in zip(found, answers, strict=True)]
+            descriptions = [error] * len(found)
+        return [_outcome_of(instance, answer) for instance, answer in zip(found, descriptions, strict=True)]
 
     def _described(self, backend: Backend, instance: Instance) -> Machine | BackendError:
         try:
@@ -253,7 +253,7 @@ class Purchases:
             with translated(instance.name):
                 listed = list(backend.list_owned(instance.id, instance.offer.region))
         except BackendError as error:
-            return NotDone(effect.unit, *said(error), instance.epoch)
+            return NotDone(effect.unit, *failure_fields(error), instance.epoch)
         install = self.here.install_id
         owned = [o.handle for o in listed if is_ours(o.install, install) and o.instance_id == instance.id]
         found = self.checkpoint(instance, owned, backend)
@@ -267,7 +267,7 @@ class Purchases:
             except Gone:
                 continue
             except BackendError as error:
-                failed = failed or NotDone(effect.unit, *said(error), instance.epoch)
+                failed = failed or NotDone(effect.unit, *failure_fields(error), instance.epoch)
             else:
                 going = going or f"{handle.kind} {handle.id} is being removed"
         return failed or Left(effect.unit, instance.epoch, began, instance.act_until, going)
@@ -282,15 +282,15 @@ class Purchases:
         return instance
 
 
-def _seen(instance: Instance, answer: Machine | BackendError) -> Outcome:
+def _outcome_of(instance: Instance, answer: Machine | BackendError) -> Outcome:
     unit, epoch = unit_of(instance), instance.epoch
     if isinstance(answer, Gone):
         refused = answer.refused.__name__ if answer.refused else ""
         return Seen(unit, epoch, "gone", refused=refused, message=str(answer) if refused else "")
     if isinstance(answer, BackendError):
-        return NotDone(unit, *said(answer), epoch)
+        return NotDone(unit, *failure_fields(answer), epoch)
     names = answer.hostname, answer.internal_ip
-    return Seen(unit, epoch, answer.state, *names, answer.interrupted, answer.goes_at)
+    return Seen(unit, epoch, answer.state, *names, answer.interrupted, answer.reclaim_at)
 
 
 def _ports(instance: Instance) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Which family executes which effect, and how an effect travels through a queue.
+"""Which family executes which effect, and how an effect is serialised for a queue.
 
-A family is a class made from `Acting`; its `effects` name the method that executes each kind. Adding one is a file
-beside this one and an entry in FAMILIES.
+A family is a class constructed from an `EffectContext`; its `effects` name the method that executes each kind. To add a
+family, add a module here and an entry in FAMILIES.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, Protocol
 
-from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.attachments import Attachments
 from chalicelib.engine.effects.certificates import Certificates
-from chalicelib.engine.effects.executions import Driven
+from chalicelib.engine.effects.context import EffectContext
+from chalicelib.engine.effects.executions import ExecutionMessages
 from chalicelib.engine.effects.placement_groups import GroupEffects
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
@@ -25,14 +25,14 @@ from chalicelib.planning.kernel.plan import Effect
 class Family(Protocol):
     effects: ClassVar[Mapping[type[Effect], str]]
 
-    def __init__(self, here: Acting) -> None: ...
+    def __init__(self, here: EffectContext) -> None: ...
 
 
 FAMILIES: tuple[type[Family], ...] = (
     Purchases,
     GroupEffects,
     StepEffects,
-    Driven,
+    ExecutionMessages,
     VolumeEffects,
     Attachments,
     Certificates,

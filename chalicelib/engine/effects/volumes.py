@@ -1,8 +1,9 @@
-"""Volumes: create, register, describe, delete.
+"""Volumes: creation, registration, description and deletion.
 
-As with machines: only the committer of a creation executes it, and the report of what is left covers the handle, the
-provider's list of volumes with this one's tag, and a creation that was open when the check began. A volume is a single
-resource, so its handle is recorded with the outcome: whoever repeats a creation whose outcome was lost adopts the same.
+As with machines, only the process that commits a creation executes it. The check for leftovers covers the recorded
+handle, the provider's volumes with this one's tag, and a creation that was in progress when the check began. A volume
+is a single resource, so its handle is recorded with the outcome: repeating a creation whose outcome was lost adopts the
+same volume.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.owner import CALLED, OFFERED, OwnedKind, Owner, is_ours
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import ProviderDisk, Volume, VolumeStatus
-from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, Conflict, Gone, Transient, Unfit
 from chalicelib.planning.kernel.plan import Effect, Outcome
@@ -50,7 +51,7 @@ class VolumeEffects:
         DeleteVolume: "delete",
     }
 
-    def __init__(self, here: Acting) -> None:
+    def __init__(self, here: EffectContext) -> None:
         self.here = here
 
     def create(self, effect: CreateVolume) -> Outcome | None:
@@ -62,7 +63,7 @@ class VolumeEffects:
             with translated(volume.name):
                 handle = provider.create_volume(self.request(volume))
         except BackendError as error:
-            return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
+            return VolumeNotMade(effect.unit, *failure_fields(error), volume.epoch, effect.act_until)
         return VolumeMade(effect.unit, volume.epoch, effect.act_until, handle)
 
     def register(self, effect: RegisterVolume) -> Outcome | None:
@@ -77,32 +78,33 @@ class VolumeEffects:
                 self._refuse_taken(volume, disk.handle, provider)
                 self._refuse_unoffered(volume, disk)
         except BackendError as error:
-            return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
+            return VolumeNotMade(effect.unit, *failure_fields(error), volume.epoch, effect.act_until)
         return DiskSeen(effect.unit, volume.epoch, disk)
 
     def _claim(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
-        """Of two that are registered at once, neither of which sees the other yet, only one passes here."""
+        """Claim the disk, so that only one of two simultaneous registrations succeeds."""
         key = keys.disk(volume.backend, volume.region, handle.id)
         found = nouns.find_target(self.here.store, key)
         if found is not None and found[0] == volume.id:
             return
         other = None if found is None else nouns.find(self.here.store, Volume, keys.volume(found[0]))
         if other is not None and not other.deleted and has_disk(other) and self._near(volume, other, provider):
-            raise _taken(volume, other.project_id, f"is the volume {other.name} already")
+            raise _taken_error(volume, other.project_id, f"is the volume {other.name} already")
         try:
             self.here.store.commit([nouns.pointer(key, volume.id, version=0 if found is None else found[1])])
         except Conflict:
             raise Transient(f"Volume {volume.external_id} is being registered by somebody else, too.") from None
 
     def _near(self, volume: Volume, other: Volume, provider: object) -> bool:
-        """May the two be one disk? Two projects may have credentials of one account, each its own."""
+        """Whether the two could be the same disk: two projects may have separate credentials for one account."""
         facts = self.here.backends.facts(volume.project_id).get(volume.backend)
         if facts is not None and facts.unique_volumes:
             return other.backend == volume.backend
         return self.here.backends.of(other.project_id, other.backend) is provider
 
     def _refuse_unoffered(self, volume: Volume, disk: ProviderDisk) -> None:
-        """That somebody's credentials can attach a disk doesn't mean that its owner lets them."""
+        """Refuse a disk that isn't tagged for the project: credentials that can attach it aren't its owner's
+        consent."""
         project = nouns.find(self.here.store, Project, keys.project(volume.project_id))
         name = "" if project is None else project.name
         if name not in disk.offered_to:
@@ -112,17 +114,17 @@ class VolumeEffects:
             )
 
     def _refuse_taken(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
-        """A disk is one volume: two would be attached, and deleted, without regard to each other. Projects share
-        accounts, and nobody gets another's disk by knowing its id."""
+        """Refuse a disk that is a volume already: two volumes would be attached and deleted without regard to each
+        other. Projects may share accounts, and knowing the id of another's disk must not be enough to get it."""
         for other in self._volumes_near(volume, provider):
             if is_disk_of(other, handle, volume.region):
-                raise _taken(volume, other.project_id, f"is the volume {other.name} already")
+                raise _taken_error(volume, other.project_id, f"is the volume {other.name} already")
         for one in provider.list_owned_volumes():
             if is_ours(one.install, self.here.install_id) and one.handle.id == handle.id:
-                raise _taken(volume, one.project_id, "was created by this server for a volume that is gone")
+                raise _taken_error(volume, one.project_id, "was created by this server for a volume that is gone")
 
     def _volumes_near(self, volume: Volume, provider: object) -> Iterator[Volume]:
-        """Those of every project that may be in the same account."""
+        """The volumes of all projects that may be in the same account."""
         reader = Reader(self.here.store)
         for record in every(self.here.store, "projects", "name/"):
             for other in reader.volumes(nouns.pointed(record)):
@@ -139,7 +141,7 @@ class VolumeEffects:
         except Gone:
             return DiskSeen(effect.unit, volume.epoch, None)
         except BackendError as error:
-            return VolumeNotDone(effect.unit, *said(error), volume.epoch)
+            return VolumeNotDone(effect.unit, *failure_fields(error), volume.epoch)
         return DiskSeen(effect.unit, volume.epoch, disk)
 
     def delete(self, effect: DeleteVolume) -> Outcome | None:
@@ -159,18 +161,18 @@ class VolumeEffects:
                     continue
                 going = going or f"{handle.kind} {handle.id} is being removed"
         except BackendError as error:
-            return VolumeNotDone(effect.unit, *said(error), volume.epoch)
+            return VolumeNotDone(effect.unit, *failure_fields(error), volume.epoch)
         return DiskLeft(effect.unit, volume.epoch, began, volume.act_until, going)
 
     def volumes_of(self, volume: Volume, *, now: bool = False) -> Volumes:
         backend = self.here.backends.of(volume.project_id, volume.backend, now=now)
         if not isinstance(backend, Volumes):
-            backend.check()  # one that isn't configured any more says so
+            backend.check()  # raises the reason if it isn't configured any more
             raise Unfit(f"the backend {volume.backend} has no volumes")
         return backend
 
     def request(self, volume: Volume) -> VolumeRequest:
-        """The same volume and epoch give the same request."""
+        """The request to create it; equal for equal volumes and epochs."""
         install = self.here.install_id
         owner = Owner(OwnedKind.volume, install, volume.project_id, volume.id, volume.epoch)
         return VolumeRequest(
@@ -187,7 +189,7 @@ class VolumeEffects:
         )
 
     def _all_of(self, volume: Volume, provider: Volumes) -> list[Handle]:
-        """What there may be of it: what was recorded, and what the provider lists under its tag."""
+        """All handles that may belong to it: the recorded one, and those that the provider lists under its tag."""
         with translated(volume.name):
             listed = list(provider.list_owned_volumes(volume.id, volume.region))
         found = {} if volume.handle is None else {volume.handle.id: volume.handle}
@@ -211,7 +213,7 @@ class VolumeEffects:
         return volume
 
 
-def _taken(volume: Volume, project_id: str, how: str) -> Unfit:
+def _taken_error(volume: Volume, project_id: str, how: str) -> Unfit:
     if project_id != volume.project_id:
         how = "belongs to another project of this server"
     return Unfit(f"Volume {volume.external_id} {how}.")

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from chalicelib.domain import keys
 from chalicelib.domain.workflows import Workflow
-from chalicelib.engine.effects.acting import Acting, said, translated
-from chalicelib.engine.log_context import about
+from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
+from chalicelib.engine.log_context import unit_context
 from chalicelib.errors import BackendError, NotYet
 from chalicelib.planning.kernel.plan import Effect, Outcome
 from chalicelib.planning.kernel.workflows import DoStep, StepDone, StepFailed, StepWaits
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class StepEffects:
     effects: ClassVar[Mapping[type[Effect], str]] = {DoStep: "attempt"}
 
-    def __init__(self, here: Acting) -> None:
+    def __init__(self, here: EffectContext) -> None:
         self.here = here
 
     def attempt(self, effect: DoStep) -> Outcome | None:
@@ -31,10 +31,10 @@ class StepEffects:
             return None
         performer = self.here.performers[workflow.definition]
         try:
-            with about(workflow.subject), translated(f"{workflow.name}, {effect.step}"):
+            with unit_context(workflow.subject), translated(f"{workflow.name}, {effect.step}"):
                 made = performer.undo(effect.step, workflow) if effect.undo else performer.do(effect.step, workflow)
         except NotYet as waits:
             return StepWaits(effect.unit, effect.act_until, str(waits))
         except BackendError as error:
-            return StepFailed(effect.unit, *said(error), effect.act_until)
+            return StepFailed(effect.unit, *failure_fields(error), effect.act_until)
         return StepDone(effect.unit, effect.act_until, tuple(sorted((made or {}).items())))

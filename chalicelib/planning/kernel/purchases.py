@@ -152,7 +152,7 @@ class Seen(Outcome):
     hostname: str = ""
     internal_ip: str = ""
     interrupted: bool = False
-    goes_at: Micros | None = None  # if it is interrupted, and the provider says when
+    reclaim_at: Micros | None = None  # if it is interrupted, and the provider says when
     refused: str = ""
     message: str = ""
 

@@ -41,7 +41,7 @@ def stop_run(run: Run, reason: RunReason, draft: Draft, message: str = "") -> Pl
 
 
 def delete_run(run: Run, draft: Draft) -> Plan:
-    """Remove a finished run from the lists. Its jobs, specs and logs are erased later (`engine/erasing.py`)."""
+    """Remove a finished run from the lists. Its jobs, specs and logs are erased later (`engine/erase_unused.py`)."""
     if run.deleted or not run.finished:
         return Plan()
     draft.save(run.with_(deleted=True, deleted_at=draft.now, due_at=None))

@@ -31,7 +31,7 @@ from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Volume
-from chalicelib.engine.log_context import about
+from chalicelib.engine.log_context import unit_context
 from chalicelib.errors import Bug, Conflict, Invalid, Refused
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
@@ -97,7 +97,7 @@ def _exchange(plane: AgentPorts, credential: str, message: AgentMessage) -> dict
     """Raises Forbidden, Invalid, or StorageFull, on which the agent keeps its data and sends it again."""
     for _ in range(ATTEMPTS):
         try:
-            with about(f"instance/{message.instance}"):
+            with unit_context(f"instance/{message.instance}"):
                 return _Exchange(plane, message).answer(credential)
         except Conflict as conflict:
             log.debug("sync of %s lost a race for %s; retrying", message.instance, conflict.key)
@@ -305,7 +305,7 @@ class _Exchange:
             return self.plane.renew(nouns.put(presence))
         room = MAX_CHANGES - draft.size  # all but metrics fit
         if beside or not draft.empty:
-            self.plane.door.take(given, draft.plan(), beside[:room], hears=self.message.instance)
+            self.plane.committer.take(given, draft.plan(), beside[:room], caller=self.message.instance)
         for start in range(room, len(beside), MAX_CHANGES):
             self.plane.store.commit(beside[start : start + MAX_CHANGES])
 
@@ -336,7 +336,7 @@ class _Exchange:
         if units:
             self.plane.wake(units)
         if self.became_ready and (routers := router_workers.routers(self.plane, self.became_ready)):
-            self.plane.news(routers)
+            self.plane.notify_agents(routers)
         for task in self.message.tasks:
             if task.cleared is not None and (router := self.jobs.get(task.id)) is not None:
                 router_workers.let_go(self.plane, router, task.cleared)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.tenants import hash_token
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Forbidden
 from chalicelib.store import nouns
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts

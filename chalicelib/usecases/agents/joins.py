@@ -18,7 +18,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.joins import Join, JoinStatus
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, hash_token
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Conflict, Contended, Forbidden, Invalid, NotFound, Refused
 from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
@@ -197,7 +197,7 @@ def _redeem(plane: JoinPorts, request: JoinRequest) -> str:
         return f"refused {found}"
     instance, plan = join_host(found, request.hostname, Draft(now))
     used = join.with_(used_at=now, instance_id=instance.id, instance_name=instance.name, try_hash=attempt)
-    plane.door.take(NounsSnapshot(now, (found.fleet,)), plan, [nouns.put(used)])
+    plane.committer.take(NounsSnapshot(now, (found.fleet,)), plan, [nouns.put(used)])
     return _welcome(plane, instance.id, instance.name)
 
 
@@ -241,7 +241,7 @@ def left(plane: JoinPorts, credential: str, instance_id: str) -> None:
         if plan.empty:
             return
         try:
-            plane.door.take(NounsSnapshot(now, (instance,)), plan)
+            plane.committer.take(NounsSnapshot(now, (instance,)), plan)
         except Conflict:
             continue
         return

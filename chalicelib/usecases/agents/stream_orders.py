@@ -24,7 +24,7 @@ def pass_on(plane: StreamPorts, orders: Sequence[tuple[str, Order]]) -> None:
     if plane.streams is not None:
         for instance_id, order in orders:
             plane.streams.pass_on(instance_id, order)
-        plane.news({instance_id for instance_id, _ in orders})
+        plane.notify_agents({instance_id for instance_id, _ in orders})
         return
     for start in range(0, len(orders), MAX_CHANGES):
         part = orders[start : start + MAX_CHANGES]

@@ -217,7 +217,7 @@ def _commit(plane: ChangePorts, actor: User, project: Project, before: Export, a
     plane.store.commit([*changes, *_events(plane, actor, project, before, after)])
     lost = before.fleets if before.version else ()
     runs = {f"run/{claim.run_id}" for fleet_id in lost for i in plane.read.instances(fleet_id) for claim in i.claims}
-    plane.door.wake([*sorted(runs), *(f"queue/{importer}" for importer in (after.importers if after else ()))])
+    plane.committer.wake([*sorted(runs), *(f"queue/{importer}" for importer in (after.importers if after else ()))])
 
 
 def _events(

@@ -196,7 +196,7 @@ def _create(
     made.record(EventType.created, fleet)
     made.wake(f"fleet/{fleet.id}", f"queue/{project.id}")
     pointer = nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version)
-    plane.door.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
+    plane.committer.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
     return _with_hosts(plane, FleetRow(fleet.with_(version=1), body.spec, ()), spec)
 
 
@@ -225,7 +225,7 @@ def _update(plane: OfferPorts, user: User, current: FleetRow, spec: FleetSpec, r
     fields = tuple(name.removeprefix("configuration.") for name in sorted(changed))
     change.record(EventType.changed, fleet, fields=fields)
     change.wake(f"fleet/{fleet.id}", f"queue/{fleet.project_id}")
-    plane.door.take(NounsSnapshot(now, (current.fleet,)), change.plan())
+    plane.committer.take(NounsSnapshot(now, (current.fleet,)), change.plan())
     row = FleetRow(fleet.with_(version=fleet.version + 1), body.spec, current.instances)
     return _with_hosts(plane, row, spec)
 
@@ -240,7 +240,7 @@ def _with_hosts(plane: OfferPorts, row: FleetRow, spec: FleetSpec) -> FleetRow:
     snapshot = FleetSnapshot(plane.clock.now(), view, plane.catalog.book(row.fleet.project_id))
     steps, _ = match_hosts(snapshot)
     with suppress(Conflict):  # a pass came first and added them
-        plane.door.take(snapshot, Plan(tuple(steps)))
+        plane.committer.take(snapshot, Plan(tuple(steps)))
     return plane.read.fleet_row(plane.read.find(Fleet, keys.fleet(row.fleet.id)) or row.fleet, sure=True)
 
 

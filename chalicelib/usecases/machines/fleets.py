@@ -156,7 +156,7 @@ def _delete(plane: ChangePorts, user: User, fleet: Fleet | None) -> None:
             return
         now = plane.clock.now()
         try:
-            plane.door.take(NounsSnapshot(now, (fleet,)), delete_fleet(fleet, Draft(now, (user.id, user.name))))
+            plane.committer.take(NounsSnapshot(now, (fleet,)), delete_fleet(fleet, Draft(now, (user.id, user.name))))
         except Conflict:
             fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet.id))
             continue
@@ -211,7 +211,7 @@ def _change(
             return
         refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
         try:
-            plane.door.take(NounsSnapshot(now, (instance,)), plan)
+            plane.committer.take(NounsSnapshot(now, (instance,)), plan)
         except Conflict:
             instance = nouns.find(plane.store, Instance, keys.instance(instance.id))
             continue

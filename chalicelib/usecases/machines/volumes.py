@@ -213,7 +213,7 @@ def _create(
     made.record(EventType.created, volume)
     made.wake(volume.unit)
     pointer = nouns.pointer(keys.volume_name(project.id, volume.name), volume.id, version=version)
-    plane.door.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
+    plane.committer.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
     return volume.with_(version=1)
 
 
@@ -236,7 +236,7 @@ def _delete(plane: ChangePorts, user: User, project: Project, name: str) -> None
         _refuse_if_attached(volume)
         now = plane.clock.now()
         try:
-            plane.door.take(NounsSnapshot(now, (volume,)), delete_volume(volume, Draft(now, (user.id, user.name))))
+            plane.committer.take(NounsSnapshot(now, (volume,)), delete_volume(volume, Draft(now, (user.id, user.name))))
         except Conflict:
             continue
         return

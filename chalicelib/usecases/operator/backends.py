@@ -183,7 +183,7 @@ def store(
     roster = _roster(plane.store, add=[(project.id, type)])
     event = _event(plane, did, backend, project, actor)
     plane.store.commit([undeleted(plane.store, project), nouns.put(backend), roster, event])
-    plane.backends.look_again(backend.account)
+    plane.backends.invalidate(backend.account)
     return backend
 
 
@@ -198,7 +198,7 @@ def forget(plane: BackendPorts, backends: Sequence[Configured], *, actor: User |
         if project is not None:
             changes.append(_event(plane, EventType.deleted, one, project, actor))
     plane.store.commit(changes)
-    plane.backends.look_again(*(one.account for one in backends))
+    plane.backends.invalidate(*(one.account for one in backends))
 
 
 def uses(plane: RecordPorts, project_id: str, type: str) -> list[str]:
@@ -262,7 +262,7 @@ def _put_back(plane: BackendPorts, backend: Configured, actor: User) -> None:
     if project is not None:
         changes.append(_event(plane, EventType.changed, backend, project, actor, "not deleted, because it is in use"))
     plane.store.commit(changes)
-    plane.backends.look_again(restored.account)
+    plane.backends.invalidate(restored.account)
 
 
 def _roster(store: Store, add: Iterable[tuple[str, str]] = (), drop: Iterable[tuple[str, str]] = ()) -> Change:

@@ -30,7 +30,7 @@ from chalicelib.usecases.people.projects import visible
 from chalicelib.usecases.ports import RecordPorts
 
 if TYPE_CHECKING:
-    from chalicelib.engine.counters import Figures
+    from chalicelib.engine.counters import Counters
 
 MIB = 1024 * 1024
 HEALTH = {"healthy": 0, "warning": 1, "failure": 2}
@@ -82,7 +82,7 @@ class MetricPorts(RecordPorts, Protocol):
     """The ports for metrics."""
 
     @property
-    def figures(self) -> Figures | None: ...
+    def counters(self) -> Counters | None: ...
 
 
 @dataclass
@@ -106,8 +106,8 @@ def expose(plane: MetricPorts, user: User) -> Exposition:
         _instances(plane, made, project)
         _runs(plane, made, project)
         _queue(plane, made, project)
-    if everything and plane.figures is not None:
-        for (name, labels), number in sorted(plane.figures.counts().items()):
+    if everything and plane.counters is not None:
+        for (name, labels), number in sorted(plane.counters.counts().items()):
             made.samples[f"dstack_engine_{name}_total"].append((dict(labels), number))
     return made
 

@@ -132,7 +132,7 @@ def _commit(
     event = audit_event(
         EventType.changed, now, project_target(project), project_id=project.id, seed=seed, actor=actor, detail=detail
     )
-    plane.door.take(
+    plane.committer.take(
         NounsSnapshot(now, (quota, *waiting)), draft.plan(), [nouns.put(event), undeleted(plane.store, project)]
     )
 

@@ -1,8 +1,8 @@
 """Uploaded archives: content under its own hash, checked before it is stored (`archives`).
 
-An archive that hasn't been used for a long time is erased (`engine/erasing.py`), and one without a run after a day.
-Uploading it, looking it up, or submitting a run with it counts as use; that is recorded once a day, so it usually costs
-no write. Each archive counts towards the limit on the uploads of the user who stored it.
+An archive that hasn't been used for a long time is erased (`engine/erase_unused.py`), and one without a run after a
+day. Uploading it, looking it up, or submitting a run with it counts as use; that is recorded once a day, so it usually
+costs no write. Each archive counts towards the limit on the uploads of the user who stored it.
 """
 
 from __future__ import annotations

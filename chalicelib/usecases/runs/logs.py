@@ -14,7 +14,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.errors import Conflict, Invalid, NotFound
 from chalicelib.store import nouns
 from chalicelib.store.history import events_in
-from chalicelib.store.logs import LogAsk, Piece
+from chalicelib.store.logs import LogQuery, Piece
 from chalicelib.usecases.pace import FOLLOWED
 from chalicelib.usecases.ports import LogPorts, RecordPorts
 
@@ -24,7 +24,7 @@ MAX_BYTES = 1_500_000  # of log in one response; as base64 a third more, well be
 
 
 def read_log(
-    plane: LogPorts, project: Project, run_name: str, job_id: str, query: LogAsk
+    plane: LogPorts, project: Project, run_name: str, job_id: str, query: LogQuery
 ) -> tuple[Sequence[Piece], str | None]:
     """A page of the log, and the token of the next page; None at the end. Logs are stored by project, so a job of
     another project looks like one without a log."""
@@ -51,7 +51,7 @@ def _follow(plane: RecordPorts, run_id: str, job_id: str) -> None:
         log.debug("the agent of job %s called meanwhile; the next read marks its log as followed", job_id)
 
 
-def story(plane: RecordPorts, project: Project, run_name: str, job_id: str, query: LogAsk) -> Sequence[Piece]:
+def story(plane: RecordPorts, project: Project, run_name: str, job_id: str, query: LogQuery) -> Sequence[Piece]:
     """The events of the run and this job, one per line: the response to `logs --diagnose`."""
     run_id = _known_run(plane, project, run_name)
     if query.token is not None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from chalicelib.domain.gangs import Gang
-from chalicelib.engine.bootstrap import keyed
+from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.planning.jobs.nodes import Nodes
 
 # Below the ports that kernels use for outgoing connections, and away from those of frameworks' rendezvous. Each attempt

@@ -407,7 +407,7 @@ def _submit(
     made.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
     beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
-    plane.door.take(NounsSnapshot(now, () if finished is None else (finished,)), made.plan(), beside)
+    plane.committer.take(NounsSnapshot(now, () if finished is None else (finished,)), made.plan(), beside)
     _stop_if_deleted(plane, user, project, run)
     texts = body.job_texts()
     if body.groups:
@@ -513,7 +513,7 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
     change.record(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
     change.wake(f"queue/{project.id}", f"run/{run.id}")
     beside = service_gateways.held(plane, draft.door) if route == draft.door.route else []
-    plane.door.take(NounsSnapshot(now, (row.run, *row.jobs)), change.plan(), beside)
+    plane.committer.take(NounsSnapshot(now, (row.run, *row.jobs)), change.plan(), beside)
     return RunRow(run, body.run_spec, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))
 
 

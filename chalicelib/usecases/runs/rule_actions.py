@@ -78,7 +78,7 @@ def _answered(plane: Plane, project: Project, order: AutomationOrder) -> Automat
         done = _Record(order, count, plane.clock.now())
         once = replace(plane, along=done.changes(project, stored, acting.user))
         _carry(order.action, stored.type)(replace(acting, plane=once))
-        if once.door.along:  # there was nothing to change
+        if once.committer.along:  # there was nothing to change
             plane.store.commit(once.along)
         return done.mark
     except (Conflict, Contended):

@@ -122,7 +122,7 @@ def _stop(plane: ChangePorts, user: User, run: Run | None, reason: RunReason) ->
             return
         now = plane.clock.now()
         try:
-            plane.door.take(NounsSnapshot(now, (run,)), stop_run(run, reason, Draft(now, (user.id, user.name))))
+            plane.committer.take(NounsSnapshot(now, (run,)), stop_run(run, reason, Draft(now, (user.id, user.name))))
         except Conflict:
             run = nouns.find(plane.store, Run, keys.run(run.id))
             continue
@@ -153,7 +153,7 @@ def _delete(plane: ChangePorts, user: User, run: Run | None) -> None:
         own = pointer is not None and pointer[0] == run.id
         beside = [Delete(name, expect=pointer[1])] if pointer is not None and own else []
         try:
-            plane.door.take(NounsSnapshot(now, (run,)), delete_run(run, Draft(now, (user.id, user.name))), beside)
+            plane.committer.take(NounsSnapshot(now, (run,)), delete_run(run, Draft(now, (user.id, user.name))), beside)
         except Conflict:
             run = nouns.find(plane.store, Run, keys.run(run.id))
             continue

@@ -55,7 +55,7 @@ def open_stream(
         order["since"] = target.since
     may = partial(still_may, plane, user.id, token_hash, project, job, target.name)
     stream = plane.streams.open(job.assignment.instance_id, user.id, order, may)
-    plane.news([job.assignment.instance_id])
+    plane.notify_agents([job.assignment.instance_id])
     return stream
 
 

@@ -193,7 +193,7 @@ def _commit(plane: ChangePorts, host: str, known: Sequence[Certificate], plan: P
     if plan.empty:
         return
     try:
-        plane.door.take(NounsSnapshot(plane.clock.now(), tuple(known)), plan)
+        plane.committer.take(NounsSnapshot(plane.clock.now(), tuple(known)), plan)
     except Conflict:  # another poll or a pass was faster: the next poll sees the result
         log.info("the certificate of %s has changed meanwhile", host)
 

@@ -274,7 +274,9 @@ def _create(
     made.wake(gateway.unit)
     pointer = nouns.pointer(keys.gateway_name(project.id, gateway.name), gateway.id, version=version)
     swap = gateways.default_change(plane, gateway, configuration.default)
-    plane.door.take(NounsSnapshot(now, ()), made.plan(), [pointer, *_present(swap), undeleted(plane.store, project)])
+    plane.committer.take(
+        NounsSnapshot(now, ()), made.plan(), [pointer, *_present(swap), undeleted(plane.store, project)]
+    )
     return gateways.get(plane, project, gateway.name)
 
 
@@ -296,7 +298,7 @@ def _update(
     change.save(gateway)
     change.record(EventType.changed, gateway, fields=tuple(sorted(changed)))
     change.wake(gateway.unit)
-    plane.door.take(NounsSnapshot(now, (current,)), change.plan(), _present(swap))
+    plane.committer.take(NounsSnapshot(now, (current,)), change.plan(), _present(swap))
     return gateways.get(plane, project, gateway.name)
 
 

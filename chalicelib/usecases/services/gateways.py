@@ -196,7 +196,7 @@ def _changed(
         if plan.empty:
             return gateway
         try:
-            plane.door.take(NounsSnapshot(now, (gateway,)), plan, beside)
+            plane.committer.take(NounsSnapshot(now, (gateway,)), plan, beside)
         except Conflict:
             continue
         return nouns.find(plane.store, Gateway, keys.gateway(gateway.id)) or gateway  # it may be deleted by now

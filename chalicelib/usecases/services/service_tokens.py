@@ -21,7 +21,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.tenants import Project, User, hash_token
-from chalicelib.engine.bootstrap import keyed
+from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.usecases.ports import CredentialPorts

@@ -57,7 +57,7 @@ class Disks:
             found = self.all.get(self._tokens[call.region, token])
             if found is None or found.params != params:
                 raise Refusal("IdempotentParameterMismatch", "The client token was used with other parameters")
-            return self._seen(found)
+            return self._record_program(found)
         now = account.now()
         volume = Volume(
             id=account.new_id("vol"),
@@ -71,7 +71,7 @@ class Disks:
         self.all[volume.id] = volume
         if token:
             self._tokens[call.region, token] = volume.id
-        return self._seen(volume)
+        return self._record_program(volume)
 
     def root(self, call: Call, instance: str, zone: str) -> None:
         """The disks that a launch asks for."""
@@ -96,7 +96,7 @@ class Disks:
         }
         wanted = params.get("VolumeIds")
         found = [
-            self._seen(volume)
+            self._record_program(volume)
             for volume in self.all.values()
             if volume.region == call.region and self._shows(volume) and (not wanted or volume.id in wanted)
         ]
@@ -187,7 +187,7 @@ class Disks:
     def _shows(self, volume: Volume) -> bool:
         return self._account.now() >= volume.made_at + self._account.script.lag
 
-    def _seen(self, volume: Volume) -> Params:
+    def _record_program(self, volume: Volume) -> Params:
         creating = self._account.now() < volume.ready_at
         return {
             "VolumeId": volume.id,

@@ -80,7 +80,7 @@ class Machines:
             self._remember(call, zone, body)
         if token:
             self._tokens[call.region, zone, token] = params, made["ReservationId"]
-        return {**made, "Instances": [self._seen(body) for body in made["Instances"]]}
+        return {**made, "Instances": [self._record_program(body) for body in made["Instances"]]}
 
     def _again(self, call: Call, params: Params, reservation: str) -> Params:
         if params != call.params:
@@ -206,7 +206,7 @@ class Machines:
                 call, "DescribeInstances", Filters=theirs or None, InstanceIds=ids, NextToken=token
             )
             for each in answer["Reservations"]:
-                bodies = [self._seen(body) for body in each["Instances"] if body["InstanceId"] in self.all]
+                bodies = [self._record_program(body) for body in each["Instances"] if body["InstanceId"] in self.all]
                 found.append({**each, "Instances": [body for body in bodies if fits(body, ours, _OURS)]})
             token = answer.get("NextToken")
             if not token:
@@ -233,7 +233,7 @@ class Machines:
             return "shutting-down"
         return "running" if now >= machine.made_at + self._account.script.boot else "pending"
 
-    def _seen(self, body: Params) -> Params:
+    def _record_program(self, body: Params) -> Params:
         """moto's instance as AWS shows it."""
         machine = self.all[body["InstanceId"]]
         state = self.state(machine)

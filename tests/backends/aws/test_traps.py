@@ -14,7 +14,7 @@ from chalicelib.backends.spi import CreateRequest, Machine
 from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
@@ -264,7 +264,7 @@ def test_the_end_of_a_block_is_announced_unless_it_is_put_off(site: Site) -> Non
     assert not site.backend.describe(made).interrupted
     site.later(MINUTE)
     found = site.backend.describe(made)
-    assert (found.interrupted, found.goes_at) == (True, end - 30 * MINUTE)
+    assert (found.interrupted, found.reclaim_at) == (True, end - 30 * MINUTE)
     site.account.places.reservations[block]["EndDate"] = site.account.at(end + DAY)
     assert not site.backend.describe(made).interrupted
 
@@ -406,7 +406,7 @@ def sweep(site: Site, place: Engine) -> None:
     """As the program does it: whatever no record of ours explains ends once two looks agree."""
     place.at = site.clock.at
     accounts = Accounts([Served.made(site.backend)])
-    here = Acting(place.store, place, accounts, INSTALL, b"k" * 32)
+    here = EffectContext(place.store, place, accounts, INSTALL, b"k" * 32)
     load = Loader(Reader(place.store), Books(), accounts)
     Sweeper(Executor(here, load, wake=place.woken.extend)).run(*accounts.accounts())
 

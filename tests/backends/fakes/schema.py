@@ -147,7 +147,7 @@ def closed(schema: Any, hidden: str, named: Mapping[str, Schema], *, member: boo
     out: Schema = {}
     for key, value in schema.items():
         if key == "properties":
-            out[key] = {name: _seen(each, hidden, named) for name, each in value.items()}
+            out[key] = {name: _record_program(each, hidden, named) for name, each in value.items()}
         elif key == "allOf":
             out[key] = [closed(_inline(each, named), hidden, named, member=True) for each in value]
         elif key in _COMPOSED:
@@ -163,7 +163,7 @@ def closed(schema: Any, hidden: str, named: Mapping[str, Schema], *, member: boo
     return out
 
 
-def _seen(schema: Schema, hidden: str, named: Mapping[str, Schema]) -> Any:
+def _record_program(schema: Schema, hidden: str, named: Mapping[str, Schema]) -> Any:
     return _NOTHING if schema.get(hidden) else closed(schema, hidden, named)
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from chalicelib.backends.spi import CreateRequest, Made
+from chalicelib.backends.spi import CreateRequest, CreateResult
 from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.errors import BackendError, Unfit
 from tests.backends.planted.port import PortFault, case, forgotten, noticed_by, other_request
@@ -120,7 +120,7 @@ class MakesEverythingAtOnce(PortFault):
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         return iter(list(self.inner.create(request)))
 
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         return iter(list(self.inner.create_several(requests)))
 
 
@@ -180,7 +180,7 @@ class LogsItsRequests(PortFault):
 
 @noticed_by("an_answer_that_was_lost_is_made_good_one_by_one", "several_are_created_as_each_would_be_alone")
 class MakesOneOfSeveral(PortFault):
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         for request in requests:
             made = list(self.inner.create_several([forgotten(requests[0])]))
             yield from (replace(each, token=request.token) for each in made)

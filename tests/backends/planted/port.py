@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from chalicelib.backends.spi import (
     Backend,
     CreateRequest,
+    CreateResult,
     CreatesSeveral,
     DescribesSeveral,
-    Made,
     PlacementGroups,
     Volumes,
 )
@@ -93,7 +93,7 @@ class OtherRequest(PortFault):
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         return self.inner.create(self.changed(request))  # type: ignore[no-any-return]
 
-    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         changed = [self.changed(request) for request in requests]
         tokens = {other.token: request.token for other, request in zip(changed, requests, strict=True)}
         for made in self.inner.create_several(changed):

@@ -224,23 +224,23 @@ def waiting(trip: Journey) -> None:
 
 
 def schedules(trip: Journey) -> None:
-    """A hint that finds no execution free is repeated, then set aside and told of. Only the schedule can find the run
-    that it named, once there are executions again."""
+    """A hint that finds no execution free is repeated, then becomes a dead letter and is reported. Only the schedule
+    can find the run that it named, once there are executions again."""
     functions, reconcile = trip.one.client("lambda"), f"dstack-{STAGE}-reconcile"
     functions.put_function_concurrency(FunctionName=reconcile, ReservedConcurrentExecutions=0)
     try:
         name = trip.write("alone.dstack.yml", "type: task\nname: alone\ncommands: [echo found]\n")
         trip.dstack("apply", "-y", "-d", "-f", name)
-        until("the hint to be set aside", lambda: set_aside(trip) > 0, every=0.5)
+        until("the hint to become a dead letter", lambda: dead_letters(trip) > 0, every=0.5)
         assert trip.run("alone")["status"] == "submitted"
     finally:
         functions.delete_function_concurrency(FunctionName=reconcile)
     until("the run to end", lambda: trip.run("alone")["status"] == "done", every=0.5)
     functions.invoke(FunctionName=f"dstack-{STAGE}-dead_letters", Payload=b"{}")
-    assert set_aside(trip) == 0
+    assert dead_letters(trip) == 0
 
 
-def set_aside(trip: Journey) -> int:
+def dead_letters(trip: Journey) -> int:
     """Events that Lambda gave up, and nobody has told of yet."""
     sqs, names = trip.one.client("sqs"), ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     url = sqs.get_queue_url(QueueName=f"dstack-{STAGE}-aside")["QueueUrl"]

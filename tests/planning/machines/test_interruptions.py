@@ -63,7 +63,7 @@ def test_a_machine_that_was_bought_until_then_is_asked_about_before_and_no_earli
 
 
 def test_a_machine_has_until_then_if_its_cloud_says_when_it_goes() -> None:
-    for goes_at, until in ((b.NOW + HOUR, b.NOW + HOUR), (b.NOW, b.NOW + b.SECOND + NOTICE)):
+    for reclaim_at, until in ((b.NOW + HOUR, b.NOW + HOUR), (b.NOW, b.NOW + b.SECOND + NOTICE)):
         world = World("busy", offer=BLOCK, handles=(Handle(kind="vm", id="v1"),)).with_job("running")
-        world.outcome(Seen("x", 0, "running", interrupted=True, goes_at=goes_at))
+        world.outcome(Seen("x", 0, "running", interrupted=True, reclaim_at=reclaim_at))
         assert (world.instance.taken_back_at, world.instance.message) == (until, "its reservation cr-1 ends")

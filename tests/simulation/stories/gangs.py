@@ -12,7 +12,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import RunBody
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.store import nouns
 from chalicelib.usecases.machines import fleets

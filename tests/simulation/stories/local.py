@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.runtime.local_fleet import FLEET, ensure_fleet
 from chalicelib.usecases.agents.credentials import readmit
 from chalicelib.usecases.machines import fleets

@@ -10,11 +10,11 @@ from typing import Any
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.workflows import Workflow
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Transient
 from chalicelib.hosts.connection import File, HostLogin, Ran
+from chalicelib.hosts.host_steps import HostSteps
 from chalicelib.hosts.inspection import OWNER
-from chalicelib.hosts.steps import HostSteps
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.usecases.machines import fleet_plans, fleets
 from tests.hosts.fake_host import FakeConnection, FakeHost

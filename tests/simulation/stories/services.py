@@ -106,7 +106,7 @@ class Services(Story):
         for _ in range(self.rng.randint(1, 4)):
             self.sometime(self._apply, 30, FAULTY_FOR)
         for _ in range(self.rng.randint(2, 8)):
-            self.sometime(self._turn, 0, FAULTY_FOR)
+            self.sometime(self._upgrade_pages, 0, FAULTY_FOR)
         for _ in range(self.rng.randint(0, 3)):
             self.sometime(self._lose_one, 30, FAULTY_FOR)
         for _ in range(self.rng.randint(0, 2)):
@@ -137,7 +137,7 @@ class Services(Story):
         self.door.die()
         self._down_until = self.world.time + round(self.rng.uniform(1, 60) * SECOND)
 
-    def _turn(self) -> None:
+    def _upgrade_pages(self) -> None:
         self.door.load = self.rng.choice((0, 0, 0.3, 1, 3, 9))
 
     def _lose_one(self) -> None:

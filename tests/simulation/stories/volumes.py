@@ -61,7 +61,7 @@ class Volumes(Story):
             volume = self._volume(f"disk-{number}")
             draft = Draft(at)
             draft.save(volume)
-            plane.door.take(NounsSnapshot(at, ()), _told(draft, volume), [nouns.pointer(_name(volume), volume.id)])
+            plane.committer.take(NounsSnapshot(at, ()), _told(draft, volume), [nouns.pointer(_name(volume), volume.id)])
             self._names.append(volume.name)
         self.site.backend.detaching = self._detaching
         self.scene.hosts.mounting = self._mounting
@@ -133,7 +133,7 @@ class Volumes(Story):
         for volume in self._volumes():
             draft = Draft(self.world.now())
             if not volume.deleted and volume.status is not VolumeStatus.deleting:
-                plane.door.take(NounsSnapshot(self.world.now(), (volume,)), delete_volume(volume, draft), [])
+                plane.committer.take(NounsSnapshot(self.world.now(), (volume,)), delete_volume(volume, draft), [])
         fleets.delete(plane, self.scene.user, project, [FLEET])
 
     # --- what must hold ----------------------------------------------------------------------------------------------

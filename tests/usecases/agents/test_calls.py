@@ -17,11 +17,11 @@ from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import RunStatus
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Invalid
 from chalicelib.store import nouns
+from chalicelib.store.deferred_writes import DeferredWrites
 from chalicelib.store.port import Delete
-from chalicelib.store.write_batches import Gathered
 from chalicelib.usecases.agents.calls import JOBS_A_COMMIT, has_news, sync
 from chalicelib.usecases.pace import PER_CALL
 from chalicelib.usecases.people.secrets import set_secret
@@ -547,15 +547,15 @@ def test_how_long_metrics_are_kept_is_the_operators_choice(tmp_path: Path) -> No
 
 
 @pytest.fixture
-def gathering(cluster: Cluster) -> Gathered:
+def gathering(cluster: Cluster) -> DeferredWrites:
     """The promises of quiet agents wait in it."""
-    gathered = Gathered(cluster.world.store)
+    gathered = DeferredWrites(cluster.world.store)
     cluster.world.plane = replace(cluster.world.plane, renew=gathered.add)
     cluster.agent.say()  # with its credential for the first time
     return gathered
 
 
-def test_a_quiet_agents_promise_may_wait(cluster: Cluster, gathering: Gathered) -> None:
+def test_a_quiet_agents_promise_may_wait(cluster: Cluster, gathering: DeferredWrites) -> None:
     before = cluster.presence
     cluster.world.clock.pass_(PER_CALL.presence)
     cluster.agent.say()
@@ -565,7 +565,7 @@ def test_a_quiet_agents_promise_may_wait(cluster: Cluster, gathering: Gathered) 
     assert cluster.presence.seen_until == cluster.world.at + PER_CALL.promise()
 
 
-def test_nobody_waits_for_a_promise_that_somebody_looks_for(cluster: Cluster, gathering: Gathered) -> None:
+def test_nobody_waits_for_a_promise_that_somebody_looks_for(cluster: Cluster, gathering: DeferredWrites) -> None:
     for changes in ({"unreachable": True}, {"status": InstanceStatus.provisioning}):
         cluster.save(cluster.instance.with_(**changes))
         cluster.world.clock.pass_(PER_CALL.presence)
@@ -573,7 +573,7 @@ def test_nobody_waits_for_a_promise_that_somebody_looks_for(cluster: Cluster, ga
         assert cluster.presence.last_seen == cluster.world.at, changes
 
 
-def test_news_are_written_at_once(cluster: Cluster, gathering: Gathered) -> None:
+def test_news_are_written_at_once(cluster: Cluster, gathering: DeferredWrites) -> None:
     cluster.agent.say(facts={**FACTS, "cpus": 3})
     assert cluster.presence.facts is not None and cluster.presence.facts.cpus == 3
     cluster.agent.boot = "another"
@@ -582,7 +582,9 @@ def test_news_are_written_at_once(cluster: Cluster, gathering: Gathered) -> None
     assert cluster.presence.boot == "another"
 
 
-def test_a_promise_that_waits_is_dropped_for_what_the_agent_says_next(cluster: Cluster, gathering: Gathered) -> None:
+def test_a_promise_that_waits_is_dropped_for_the_agents_next_report(
+    cluster: Cluster, gathering: DeferredWrites
+) -> None:
     cluster.world.clock.pass_(PER_CALL.presence)
     cluster.agent.say()
     cluster.agent.say(facts={**FACTS, "cpus": 3})

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import InstanceStatus
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Forbidden, Invalid
 from chalicelib.usecases.agents.calls import has_news, sync
 from chalicelib.usecases.agents.credentials import readmit

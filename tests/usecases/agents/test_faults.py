@@ -18,7 +18,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
-from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.errors import Conflict, Refused, StorageFull
 from chalicelib.store.log_files import FileLogs
 from chalicelib.store.port import MAX_CHANGES, Change, Index

@@ -28,7 +28,7 @@ from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.tenants import ProjectRole, hash_token
-from chalicelib.hosts.joining import HostJoining
+from chalicelib.hosts.join_script import JoinScript
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
@@ -329,7 +329,7 @@ def test_nobody_dials_where_a_host_that_joined_by_itself_says(
     edge(rig, machine)
     rig.save(other)
     streams = Streams()
-    joining = HostJoining(rig.world.store, rig.world.clock, "install", server, lambda: "") if server else None
+    joining = JoinScript(rig.world.store, rig.world.clock, "install", server, lambda: "") if server else None
     rig.world.plane = replace(rig.world.plane, streams=streams, joining=joining)
     _, job = serve(rig, "chat", on=machine if near else other)
     order = {"id": "s1", "ticket": "t", "instance": (machine if near else other).id, "task": job.id}

@@ -11,7 +11,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.tenants import Project
 from chalicelib.store import nouns
-from chalicelib.store.logs import LogAsk
+from chalicelib.store.logs import LogQuery
 from chalicelib.usecases.pace import EMBEDDED, FOLLOWED, PER_CALL
 from chalicelib.usecases.runs.logs import read_log
 from tests.usecases.cluster import Cluster, exited, logs, running
@@ -41,7 +41,7 @@ def settled(world: World) -> tuple[Cluster, Job]:
 def read(world: World, job: Job, **asked: int) -> None:
     project = nouns.find(world.store, Project, Project(id=PROJECT, name="main", owner_id="", created_at=0).place().key)
     assert project is not None
-    read_log(world.plane, project, job.run_name, job.id, LogAsk(**asked))
+    read_log(world.plane, project, job.run_name, job.id, LogQuery(**asked))
 
 
 def pace(answer: dict[str, object]) -> dict[str, object]:

@@ -14,7 +14,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.errors import Invalid
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_blobs import BlobLogs
-from chalicelib.store.log_pages import LogAsk
+from chalicelib.store.log_pages import LogQuery
 from chalicelib.store.log_uploads import S3Uploads
 from chalicelib.usecases.context import SizeLimits
 from tests.usecases.cluster import Cluster, exited, running
@@ -158,7 +158,7 @@ def test_the_times_are_read_by_the_servers_clock(tmp_path: Path) -> None:
     side.store(late, at=wrong)
     (found,) = side.logs.read(PROJECT, side.job.id).records
     assert abs(found[0] - NOW) < MINUTE
-    assert side.logs.read(PROJECT, side.job.id, LogAsk(start=NOW - MINUTE, end=NOW + MINUTE)).records == (found,)
+    assert side.logs.read(PROJECT, side.job.id, LogQuery(start=NOW - MINUTE, end=NOW + MINUTE)).records == (found,)
 
 
 @pytest.mark.parametrize(

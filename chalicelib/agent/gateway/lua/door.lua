@@ -24,7 +24,7 @@ local CONNECT, BRIEFLY = 5, 1  -- seconds to reach a replica: the only one, or o
 local TRIES = 3
 local BODILESS = { GET = true, HEAD = true, OPTIONS = true, DELETE = true }  -- nearly always
 local CHALLENGES = "/.well-known/acme-challenge/"
-local OFF = "This service has no replicas, as configured. Whoever runs it can apply it with another `replicas`."
+local OFF = "This service has no replicas, as configured. Its owner can apply it with another `replicas`."
 
 local TROUBLES = {
     [400] = { "bad_request", "The request isn't valid HTTP" },

@@ -139,7 +139,7 @@ function M.maker(door, id)
             return host, job
         end
     end
-    local text = host and "The replica that made the response `" .. id .. "` is gone, and what it kept with it"
+    local text = host and "The replica that made the response `" .. id .. "` is gone, and the response with it"
         or "The response `" .. id .. "` isn't known here: the latest thousands are, since the gateway was started"
     problems.refuse(404, "response_not_found", text)
 end

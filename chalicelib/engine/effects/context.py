@@ -1,0 +1,50 @@
+"""The context in which effects are executed: the ports and settings that every family of effects may use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from chalicelib.engine.certificate_authority import CertificateAuthority
+from chalicelib.engine.ports import Backends, Clock, Executions, Performer
+from chalicelib.errors import BackendError, Transient
+from chalicelib.planning.kernel.failures import MEANINGS
+from chalicelib.store.port import Store
+from chalicelib.store.seal import Sealer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EffectContext:
+    store: Store
+    clock: Clock
+    backends: Backends
+    install_id: str
+    install_key: bytes
+    server_url: str = ""
+    program: Callable[[], str] = str  # the SHA-256 of the agent for new machines, which is served once this returns
+    performers: Mapping[str, Performer] = field(default_factory=dict)  # of workflows' steps, by definition
+    executions: Executions | None = None  # None: passes drive every workflow
+    seal: Sealer | None = None
+    authority: CertificateAuthority | None = None  # for the hosts of gateways
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Wraps a call to a backend. An untranslated error is logged in full and treated as an unknown outcome."""
+    try:
+        yield
+    except BackendError:
+        raise
+    except Exception as error:
+        log.exception("a call for %s raised an error that its backend doesn't translate", what)
+        raise Transient(f"the backend failed unexpectedly ({type(error).__name__}: {error})") from error
+
+
+def failure_fields(error: BackendError) -> tuple[str, str, float | None]:
+    """The fields of an error in an outcome: its name in the table of meanings, its message, and when to try again."""
+    known = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in MEANINGS), BackendError.__name__)
+    return known, str(error), getattr(error, "retry_after", None)

@@ -1,0 +1,56 @@
+"""Periodic tasks of the embedded server, each on a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from chalicelib.errors import StorageFull
+
+log = logging.getLogger(__name__)
+
+
+class Ticker:
+    """Runs `work` periodically on its own thread; first after one period, or at once. Failures are logged and don't
+    stop it."""
+
+    def __init__(self, every: float, work: Callable[[], object], *, at_once: bool = False) -> None:
+        self.every, self.work, self._at_once = every, work, at_once
+        self._stopping, self._worked = threading.Event(), threading.Event()
+        self._wanted = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._tick, name="ticker", daemon=True).start()
+
+    def wait_first(self, patience: float) -> bool:
+        """Wait up to this many seconds for the first turn to end; returns whether it did."""
+        return self._worked.wait(patience)
+
+    def now(self) -> None:
+        """Have another turn at once, or after the present one."""
+        self._wanted.set()
+
+    def rest(self, seconds: float) -> bool:
+        """For `work`, a pause in its turn; returns whether to go on: not if the next turn is wanted."""
+        return not self._wanted.wait(seconds)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wanted.set()
+
+    def _tick(self) -> None:
+        pause = 0.0 if self._at_once else self.every
+        while True:
+            self._wanted.wait(pause)
+            self._wanted.clear()  # first: who stops it sets this last
+            if self._stopping.is_set():
+                return
+            try:
+                self.work()
+            except StorageFull as error:
+                log.error("the task that runs every %g s failed: %s", self.every, error)
+            except Exception:
+                log.exception("the task that runs every %g s failed", self.every)
+            self._worked.set()
+            pause = self.every
