@@ -1,4 +1,4 @@
-"""Does a configuration of a backend work? The provider is asked, where its SDK is."""
+"""Checking at a provider, where its SDK is installed, whether a backend's configuration works."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from chalicelib.errors import Refused
 
 
 def check(backend: Backend, expected: Mapping[str, str], install_id: str) -> None:
-    """Raises the provider's refusal, or Refused if it doesn't show a machine that it must (`expected`: names by id), as
-    another account doesn't: that machine would count as gone, and run on."""
+    """Check a backend. Raises the provider's error, or Refused if one of the `expected` machines (names by id) isn't
+    listed, as in another account: it would count as gone, but continue to run."""
     backend.check()
     if not expected:
         return

@@ -147,7 +147,7 @@ class _Rendering:
     def _successor(self) -> State:
         return {
             "Type": "Task",
-            "Comment": "this history is long enough: another execution continues from here",
+            "Comment": "this history is long enough: another execution goes on from here",
             "Resource": "arn:aws:states:::states:startExecution",
             "Parameters": {"StateMachineArn.$": "$$.StateMachine.Id", "Input.$": "$"},
             "Retry": [_retry(UNDO_EVERY, MOST_EVENTS // 100)],

@@ -1,4 +1,4 @@
-"""What the engine and the use cases need from the outside, as protocols. Only `runtime` names implementations."""
+"""The protocols through which the engine and the use cases reach the outside. Only `runtime` names implementations."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class Clock(Protocol):
 
 class Wake(Protocol):
     def __call__(self, units: Iterable[str], /) -> None:
-        """Look at these units soon. A hint: losing it costs latency, never correctness."""
+        """Have these units processed soon. A hint: losing it costs latency, never correctness."""
 
 
 class Effects(Protocol):
     def submit(self, effect: Effect) -> None:
-        """Execute a committed effect, now or soon, here or elsewhere (a thread, another Lambda). Losing it is repaired
-        by the next pass over its instance, once `act_until` has passed."""
+        """Execute a committed effect, now or soon, here or elsewhere (a thread, another Lambda). A lost effect is
+        repeated by a pass over its unit, once `act_until` has passed."""
 
 
 @dataclass(frozen=True)
 class ConfigurationCheck:
-    """Asks a provider whether a configuration of a backend works."""
+    """A request to check at a provider whether a configuration of a backend works."""
 
     project_id: str
     type: str
-    config: str  # JSON, its secrets sealed as where it is stored
+    config: str  # JSON, with its secrets sealed as in the store
     expected: Mapping[str, str] = field(default_factory=dict)  # machines that it must show: names by id
 
     @property
@@ -51,98 +51,100 @@ class ConfigurationCheck:
 
 
 class AccountWork(Protocol):
-    """Work on one account, done where its provider's SDK is: by the functions of an artefact, or by a few threads. None
-    of it waits for another account's."""
+    """Work on one account, done where its provider's SDK is: by the functions of an artefact, or by a few threads. No
+    account waits for another's work."""
 
     def sweep(self, account: str) -> None:
-        """Compare what the provider has with what the store says, soon."""
+        """Compare the provider's resources with the store, soon."""
 
     def refresh(self, account: str) -> None:
-        """Fetch the offers soon; for an account that isn't configured (any more), forget them."""
+        """Fetch the offers soon; if the account isn't configured (any more), delete them."""
 
-    def check(self, asked: ConfigurationCheck) -> None:
-        """Now, while the caller waits. Raises what the provider says is wrong, Refused where its SDK isn't, Transient
-        if that takes too long."""
+    def check(self, request: ConfigurationCheck) -> None:
+        """Check a configuration while the caller waits. Raises the provider's error, Refused if its SDK isn't
+        installed, and Transient if the check takes too long."""
 
 
 class DeadLetterQueue(Protocol):
     def __call__(self) -> Iterator[str]:
-        """The messages that failed so often that they are delivered no more. One is forgotten when the next is asked
-        for, so that it comes again if whoever reads it dies."""
+        """The events that failed too often to be delivered again. Each is deleted when the next is requested, so it is
+        delivered again if the reader crashes."""
 
 
 class Count(Protocol):
     def __call__(self, name: str, number: int) -> None:
-        """So many more of what `name` counts, for the operator. Nothing is decided by it."""
+        """Add `number` to the metric `name`, for the operator. No decision depends on it."""
 
 
 class Bus(Protocol):
     def __call__(self, changes: Sequence[StateChange]) -> Set[str]:
-        """Announce these, in order. The ids of those that it didn't take."""
+        """Publish these changes in order. Returns the ids of those that weren't accepted."""
 
 
 class Feed(Protocol):
-    """The records of events in the order of their commits, where one process keeps the store."""
+    """The records of events in the order of their commits, where the store belongs to one process."""
 
     def feed_end(self) -> int:
-        """The place of the last record that was ever added; 0 before the first."""
+        """The position of the latest record; 0 before the first."""
 
     def feed_after(self, place: int, limit: int) -> Sequence[tuple[int, Record]]:
-        """The records behind this place, each with its own."""
+        """The records after this position, each with its own position."""
 
 
 class NotifyAgents(Protocol):
     def __call__(self, instance_ids: Iterable[str]) -> None:
-        """Something that these instances' agents wait for has changed: end their long polls. A hint."""
+        """End the long polls of these instances' agents, because something that they wait for has changed. A hint."""
 
 
 class Rights(Protocol):
     def __call__(self) -> None:
-        """Somebody's rights or keys have changed: end what they may have no longer, and let every agent ask. A hint."""
+        """Somebody's rights or keys have changed: end the streams that aren't permitted any more, and the agents' long
+        polls. A hint."""
 
 
 def no_connections() -> None:
-    """No connection lasts here, so nothing is open that could be lost."""
+    """Do nothing, where no connections stay open."""
 
 
 class Streams(Protocol):
-    """Bytes between a client and a job, over a connection that the job's host makes to the plane."""
+    """Streams of bytes between a client and a job, over a connection that the job's host makes to the plane."""
 
-    def open(self, instance_id: str, user: str, order: Mapping[str, Any], may: Callable[[], bool]) -> str:
-        """The id of a stream for this user that waits for that instance's agent, which gets the order. It ends soon
-        after the user `may` have it no longer. Raises Refused where there are too many."""
+    def open(self, instance_id: str, user: str, order: Mapping[str, Any], permitted: Callable[[], bool]) -> str:
+        """The id of a new stream for this user, which waits for the instance's agent to carry out the order. The stream
+        is ended soon after `permitted` has become false. Raises Refused if there are too many."""
 
     def orders(self, instance_id: str) -> list[dict[str, Any]]:
-        """What the instance's agent should dial now: each order with `id` and `ticket`."""
+        """The streams that the instance's agent should dial now: each order with its `id` and `ticket`."""
 
     def pass_on(self, instance_id: str, order: Mapping[str, Any]) -> None:
-        """The instance's agent should dial somebody else, who made the order's `id` and `ticket`: it is told once."""
+        """Have the instance's agent dial another server, which issued the order's `id` and `ticket`. Sent once."""
 
     def claim(self, stream_id: str, ticket: str) -> None:
-        """An agent dials. Raises Forbidden for a ticket that isn't good, or not any more."""
+        """Admit an agent that dials. Raises Forbidden if the ticket isn't valid (any more)."""
 
 
 class Backends(Protocol):
-    """Which backends each project has, with its own credentials and settings."""
+    """The backends of each project, with its own credentials and settings."""
 
     def of(self, project_id: str, type: str, *, now: bool = False) -> Backend:
-        """The project's backend of that type. If it isn't configured (any more), each of its calls says so. `now`: as
-        it is stored at this moment. Whatever is made is made so, because a deleted backend couldn't end it."""
+        """The project's backend of that type. If it isn't configured (any more), each of its calls raises that. `now`:
+        as stored at this moment, which is required for creating anything: a deleted backend couldn't delete it
+        again."""
 
     def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
-        """What each of the project's backends can do, by type. Needs no SDK and no credentials."""
+        """The facts of each of the project's backends, by type. Needs no SDK and no credentials."""
 
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
-        """Every account, or those that serve one project."""
+        """All accounts, or those that serve one project."""
 
     def account(self, key: str) -> Account | None:
-        """The account of that key, as it is stored at this moment. None: it isn't configured (any more)."""
+        """The account with that key, as stored at this moment; None if it isn't configured (any more)."""
 
     def held(self) -> AbstractContextManager[object]:
-        """Within it, this thread sees the accounts as they were when it first asked, whatever changes meanwhile."""
+        """A context in which this thread sees the accounts as of its first read, in spite of changes."""
 
     def invalidate(self, *accounts: str) -> None:
-        """These have been changed, here and now; each by its key."""
+        """Read these accounts (keys) again, because this process has changed them."""
 
     def close(self) -> None: ...
 
@@ -153,7 +155,7 @@ class Performer(Protocol):
     and NotYet to wait."""
 
     def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
-        """Returns the ids of what was created, for `workflow.state`."""
+        """Perform the step. Returns the ids of created resources, for `workflow.state`."""
 
     def undo(self, step: str, workflow: Workflow) -> Mapping[str, str] | None: ...
 
@@ -165,24 +167,24 @@ class Executions(Protocol):
         """Begin the execution of that name, unless there is or was one."""
 
     def succeed(self, token: str, made: Mapping[str, str]) -> None:
-        """The step that waits with this token is done. One that doesn't wait any more is left alone."""
+        """Report that the step that waits with this token is done. Ignored if it doesn't wait any more."""
 
     def fail(self, token: str, error: str, message: str) -> None: ...
 
 
 @dataclass(frozen=True)
 class Age:
-    """How old the offers of one backend are."""
+    """The age of one backend's offers."""
 
     taken_at: Micros | None  # None: it has never answered
-    error: str = ""  # why the last refresh brought nothing newer
-    prices: str = ""  # where they are from, if not from the provider
+    error: str = ""  # why the latest refresh failed
+    prices: str = ""  # the source of the prices, if not the provider
     outlived: Micros | None = None  # how long they hold, if they are older than that
 
 
 class Catalog(Protocol):
     def book(self, project_id: str) -> OfferBook:
-        """What could be bought for this project, as of the last refresh. Never calls a cloud."""
+        """Everything that could be bought for this project, as of the last refresh. Never calls a cloud."""
 
     def ages(self, project_id: str) -> Mapping[str, Age]:
-        """How old the offers of each of the project's backends are, by type."""
+        """The age of the offers of each of the project's backends, by type."""

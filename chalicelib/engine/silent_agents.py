@@ -1,9 +1,9 @@
-"""Which agents broke their promise to report: found by a round, where every write is billed.
+"""Finds the agents that failed to report in time, by a periodic scan, where every write is billed.
 
-A look at each agent when its promise ends, only to find that it has reported, would rewrite its instance's due time
-every five minutes, which costs more than all its calls. So those due times lie hours ahead, and instead a round every
-other minute reads all presences, which an index lists: half a read unit each. The units it names are looked at in the
-same pass.
+Checking each agent when its report is due, only to find that it has reported, would rewrite its instance's due time
+every five minutes, which costs more than all its calls. So those due times lie hours ahead, and a scan every other
+minute reads all presences, which an index lists, for half a read unit each. The units that it finds are processed in
+the same pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chalicelib.store.port import Store
 
 
 def silent_units(store: Store, clock: Clock) -> list[str]:
-    """The units that a silence is news for: the instances, and the runs that have jobs there."""
+    """The units affected by silent agents: the instances, and the runs with jobs on them."""
     now = clock.now()
     listed = (nouns.read(Presence, record) for record in all_of(store, "gsi1", keys.PRESENCES))
     late = [presence for presence in listed if presence.seen_until < now]
@@ -37,4 +37,4 @@ def _leave_out(store: Store, presence: Presence) -> None:
     try:
         store.commit([nouns.put(presence.with_(over=True))])
     except Conflict:
-        return  # an agent that hasn't heard yet; next time
+        return  # its agent has reported meanwhile; the next scan tries again

@@ -41,9 +41,7 @@ class HostSteps:
     install_key: bytes
     server_url: str
     program: Callable[[], bytes]
-    carries_calls: bool = (
-        True  # calls of agents that can't reach the server go through tunnels, else through head nodes
-    )
+    carries_calls: bool = True  # agents that can't reach the server call through tunnels, else through head nodes
     tunnel_wanted: Callable[[], None] = lambda: None  # called when a host needs a new tunnel
 
     def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:

@@ -1,7 +1,7 @@
 """The accounts of a running control plane: those that its operator started it with, and those in the store.
 
-One read of the roster tells whether anything has changed since the last look; without a change nothing is read again,
-and an account whose record is the same stays, with the clients it has made.
+One read of the roster shows whether anything has changed; without a change nothing else is read. An account whose
+record is unchanged stays in use, with its clients.
 """
 
 from __future__ import annotations
@@ -35,62 +35,62 @@ from chalicelib.usecases.context import Providers
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN: Micros = 5 * SECOND  # how long a process may use credentials that another one has replaced
+MAX_AGE: Micros = 5 * SECOND  # how long a process may use credentials that another one has replaced
 
 Table = Mapping[str, Row]
 
 
 def providers(prices: Path | None = None, *, table: Table = BACKENDS) -> Providers:
-    """Those of the table. `prices`: the operator's file of them."""
+    """The providers in the table. `prices`: the operator's price file."""
     offline = None if prices is None else OfflinePrices(prices)
-    made_by, facts = partial(made, offline=offline, table=table), partial(facts_of, table=table)
-    return Providers(built(table), made_by, facts)
+    make, facts = partial(make_backend, offline=offline, table=table), partial(facts_of, table=table)
+    return Providers(built(table), make, facts)
 
 
-def made(config: Spec, offline: OfflinePrices | None = None, table: Table = BACKENDS) -> Backend:
+def make_backend(config: Spec, offline: OfflinePrices | None = None, table: Table = BACKENDS) -> Backend:
     """The backend that a configuration describes. Raises Refused if its SDK isn't installed."""
     kind: Callable[..., Backend] = backend_class(str(getattr(config, "type")), table)  # noqa: B009
     return kind(config) if offline is None else kind(config, prices=offline)
 
 
 class StoredAccounts:
-    """The accounts as they are now. `always`: those that no record describes, for every project."""
+    """The current accounts. `always`: accounts of every project that no record describes."""
 
     def __init__(
         self,
         store: Store,
         seal: Sealer,
         clock: Clock,
-        made_by: Providers,
+        providers: Providers,
         always: Iterable[Account] = (),
         changed: Callable[[str], object] = lambda account: None,
     ) -> None:
-        """`changed` is called for each account that was changed here."""
+        """`changed` is called for each account that this process changes."""
         self._store, self._seal, self._clock = store, seal, clock
-        self._always, self._providers, self._changed = tuple(always), made_by, changed
+        self._always, self._providers, self._changed = tuple(always), providers, changed
         self._lock, self._held = threading.Lock(), threading.local()
         self._now = Accounts(self._always)
         self._version = 0
-        self._looked_at: Micros | None = None
-        self._known: dict[tuple[str, str], tuple[Configured, Account]] = {}
-        self._replaced: list[Account] = []  # somebody may still be calling them, so they are closed last
+        self._checked_at: Micros | None = None
+        self._configured: dict[tuple[str, str], tuple[Configured, Account]] = {}
+        self._replaced: list[Account] = []  # possibly still in use, so they are closed at the end
 
     # --- as the engine's port ----------------------------------------------------------------------------------------
 
     def of(self, project_id: str, type: str, *, now: bool = False) -> Backend:
-        found = self._seen()
+        found = self._accounts()
         if now or type not in found.facts(project_id):  # it may have been deleted, or configured, a moment ago
-            found = self._look(at_once=True)
+            found = self._current(at_once=True)
         return found.of(project_id, type)
 
     def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
-        return self._seen().facts(project_id)
+        return self._accounts().facts(project_id)
 
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
-        return self._seen().accounts(project_id)
+        return self._accounts().accounts(project_id)
 
     def account(self, key: str) -> Account | None:
-        return self._look(at_once=True).account(key)
+        return self._current(at_once=True).account(key)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -105,7 +105,7 @@ class StoredAccounts:
 
     def invalidate(self, *accounts: str) -> None:
         with self._lock:
-            self._looked_at = None
+            self._checked_at = None
         self._held.accounts = None
         for account in accounts:
             self._changed(account)
@@ -116,20 +116,20 @@ class StoredAccounts:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _seen(self) -> Accounts:
+    def _accounts(self) -> Accounts:
         if not getattr(self._held, "open", False):
-            return self._look()
+            return self._current()
         found: Accounts | None = getattr(self._held, "accounts", None)
         if found is None:
-            found = self._held.accounts = self._look()
+            found = self._held.accounts = self._current()
         return found
 
-    def _look(self, *, at_once: bool = False) -> Accounts:
+    def _current(self, *, at_once: bool = False) -> Accounts:
         with self._lock:
             now = self._clock.now()
-            if at_once or self._looked_at is None or not 0 <= now - self._looked_at < LOOK_AGAIN:
+            if at_once or self._checked_at is None or not 0 <= now - self._checked_at < MAX_AGE:
                 self._read()
-                self._looked_at = now
+                self._checked_at = now
             return self._now
 
     def _read(self) -> None:
@@ -137,15 +137,15 @@ class StoredAccounts:
         if roster.version == self._version:
             return
         records = nouns.find_many(self._store, Configured, [keys.backend(*row) for row in roster.rows])
-        before, self._known = self._known, {}
+        before, self._configured = self._configured, {}
         for record in records:
             if record is not None and self._usable(record):
                 row = (record.project_id, record.type)
                 known = before.get(row)
-                self._known[row] = known if known and known[0] == record else (record, self._account(record))
-        stay = {id(account) for _, account in self._known.values()}
+                self._configured[row] = known if known and known[0] == record else (record, self._account(record))
+        stay = {id(account) for _, account in self._configured.values()}
         self._replaced += [account for _, account in before.values() if id(account) not in stay]
-        self._now = Accounts([*self._always, *(account for _, account in self._known.values())])
+        self._now = Accounts([*self._always, *(account for _, account in self._configured.values())])
         self._version = roster.version
 
     def _usable(self, record: Configured) -> bool:
@@ -165,17 +165,17 @@ class StoredAccounts:
         return self._providers.make(opened(self._seal, record.project_id, record.type, record.config))
 
 
-def check(asked: ConfigurationCheck, seal: Sealer, providers: Providers, install_id: str) -> None:
-    """Ask the provider here, with a backend that is made for this. Raises what is wrong."""
-    backend = providers.make(opened(seal, asked.project_id, asked.type, asked.config))
+def check(request: ConfigurationCheck, seal: Sealer, providers: Providers, install_id: str) -> None:
+    """Check a configuration with a backend created for it. Raises the provider's error."""
+    backend = providers.make(opened(seal, request.project_id, request.type, request.config))
     try:
-        account_checks.check(backend, asked.expected, install_id)
+        account_checks.check(backend, request.expected, install_id)
     finally:
         backend.close()
 
 
 def opened(seal: Sealer, project_id: str, type: str, config: str) -> Spec:
-    """A backend's configuration as it is stored (`config`: JSON with sealed secrets), with its secrets in clear."""
+    """A stored backend configuration (`config`: JSON with sealed secrets), with its secrets unsealed."""
     from chalicelib.configuration.server_spec import config_model
 
     model = config_model(type)
@@ -188,4 +188,4 @@ def opened(seal: Sealer, project_id: str, type: str, config: str) -> Spec:
         raise Refused(
             f"the settings of the backend {type} were stored by another version, and this one refuses "
             f"{', '.join(fields)}: configure it again"
-        ) from None  # its words have the values, which may be secret
+        ) from None  # its message contains the values, which may be secret

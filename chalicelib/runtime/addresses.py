@@ -23,7 +23,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # and so for whatever it accepts: streams don't wait
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by accepted connections
     try:
         listener.bind((host, port))
         listener.listen(1024)
@@ -46,7 +46,7 @@ class Addresses:
 
     @property
     def warning(self) -> str:
-        """What the start says about a network that may listen; empty where nothing leaves this machine."""
+        """A warning if traffic could be read in transit; empty if none leaves this machine."""
         parts = urlsplit(self.remote)
         if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
             return ""
@@ -57,7 +57,7 @@ class Addresses:
 
 
 def local_end(listener: socket.socket) -> tuple[str, int]:
-    """Where this machine itself connects to."""
+    """The address and port at which this machine itself connects."""
     host, port = listener.getsockname()[:2]
     bound = ipaddress.ip_address(host.partition("%")[0])
     if not bound.is_unspecified:
@@ -86,7 +86,7 @@ def addresses_of(listener: socket.socket, public_url: str | None) -> Addresses:
 
 
 def _outward(listener: socket.socket) -> str | None:
-    """The address that this machine sends from. Connecting a datagram socket only asks the routing table."""
+    """The address that this machine sends from. Connecting a datagram socket only consults the routing table."""
     families = [listener.family]
     if listener.family == socket.AF_INET6 and not listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
         families.insert(0, socket.AF_INET)  # it takes both, and IPv4 reaches more machines
@@ -110,7 +110,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def checked_url(text: str) -> str:
-    """A server's address as passed on: scheme, host and port. Raises ValueError, which says what is wrong."""
+    """A server's address in its canonical form: scheme, host and port. Raises ValueError with the problem."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port

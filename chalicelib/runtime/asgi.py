@@ -46,11 +46,9 @@ STREAM_PATHS = (CLIENT_STREAM, AGENT_STREAM) = (
 LONGEST_POLL = 60.0  # seconds
 LONG_POLL, GRAIN = 10.0, 0.5  # seconds: from the one on, a poll's patience ends at a multiple of the other
 SMALL = 16 * 1024  # bytes of a body that may be read before its sender is known, without being counted
-DRAINED_OF_KNOWN = (
-    64 * 2**20
-)  # bytes that we read of a known caller's body that is too large, so that it gets the refusal
-DRAINED, DRAIN_SECONDS = 64 * 1024, 2.0  # bytes that we read of others', for the same reason
-PIECE = 64 * 1024  # bytes of an answer that are handed on at once
+DRAINED_OF_KNOWN = 64 * 2**20  # bytes of a known caller's oversized body that are read, so that it gets the refusal
+DRAINED, DRAIN_SECONDS = 64 * 1024, 2.0  # the same for other callers
+PIECE = 64 * 1024  # bytes of a response that are written at once
 READ_SECONDS = 180.0  # within which a client must have read its response
 _NO_AGENT = Refused("The job's host didn't answer.", hint="It may be away: see `dstack fleet`. Try again in a moment.")
 _NO_CLIENT = Refused("Nobody is waiting for this stream any more.")
@@ -62,7 +60,7 @@ class TooLarge(Exception):
 
 
 class LeftEarly(Exception):
-    """The client left before its request was complete."""
+    """The client closed the connection before its request was complete."""
 
 
 class RequestWire(Protocol):
@@ -71,7 +69,7 @@ class RequestWire(Protocol):
     def recognised(self) -> None: ...
 
     def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
-        """The response's head, their names in lower case. `goes_on`: it is sent together with what follows at once."""
+        """Send the response's head; names are in lower case. `goes_on`: the body follows at once in the same write."""
 
     async def part(self, part: bytes, *, last: bool, drained: bool = False) -> None: ...
 
@@ -87,7 +85,7 @@ class RequestWire(Protocol):
 
 
 class Polls:
-    """Who waits for news. `ring` may be called from any thread."""
+    """The long polls that wait for changes. `ring` may be called from any thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -128,7 +126,7 @@ class Polls:
 
 
 class AsgiBridge:
-    """The ASGI application. `refusal` decides by a request's head and size whether its body is read."""
+    """The ASGI application. `refusal` decides by a request's head and size whether its body will be read."""
 
     def __init__(
         self,
@@ -216,7 +214,7 @@ class AsgiBridge:
             await exchange.answer(Reply(503, {**reply.headers, "retry-after": "2"}, reply.body))
 
     async def _streamed(self, head: RequestHead, exchange: AsgiExchange, streams: StreamBroker) -> None:
-        """A request for a stream, or an agent's end of one: its response is the stream, unless it is refused."""
+        """Serve a client's request for a stream, or an agent's: the response is the stream, unless it is refused."""
         lane = self._agents if of_agents(head.route) else self._users
         caller = bearer(head.request.headers)
         try:
@@ -240,8 +238,8 @@ class AsgiBridge:
         await exchange.answer(reply)
 
     async def _enter(self, head: RequestHead, exchange: AsgiExchange, lane: Lane, caller: str) -> None:
-        """Raises Turned for a request whose body isn't worth reading. With a token and a small body, that is checked
-        only when the request is served."""
+        """Raise Turned for a request whose body needn't be read. With a token and a small body, that is checked only
+        when the request is served."""
         if head.route.access is Access.public:
             return
         look = partial(self._refusal, head, exchange.size)
@@ -277,7 +275,7 @@ class AsgiBridge:
     async def _until_news(
         self, listener: str, patience: float, lane: Lane, caller: str, call: Ask, body: bytes
     ) -> Reply:
-        """The answer to an agent's call as soon as there is news, at the latest when its patience ends."""
+        """The response to an agent's call as soon as something has changed, at the latest when its patience ends."""
         if patience <= 0 or not listener:
             return await _once(lane, caller, call, body)
         event = self._polls.listen(listener)
@@ -306,8 +304,8 @@ class AsgiBridge:
 
 
 def together(end: float, patience: float) -> float:
-    """When a poll that may last until `end` is over. Those of quiet agents end together and, as the next ones follow at
-    once, come together: a processor that is woken for each of a thousand by itself does half as much again."""
+    """When to end a poll that may last until `end`. The polls of quiet agents end together and, because the next ones
+    follow at once, also begin together: waking the processor for each of a thousand costs half as much again."""
     return end if patience < LONG_POLL else end // GRAIN * GRAIN
 
 
@@ -356,7 +354,7 @@ class AsgiExchange:
                 return b"".join(chunks)
 
     async def unless_left(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """What is waited for. Raises Left, and waits no longer, once the client has gone."""
+        """The result of `waiting`. Raises LeftEarly, and stops waiting, once the client has closed the connection."""
         wait, gone = asyncio.ensure_future(waiting), asyncio.ensure_future(self._gone())
         try:
             await asyncio.wait((wait, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -372,7 +370,7 @@ class AsgiExchange:
             pass
 
     async def answer(self, reply: Reply, *, known: bool = False) -> None:
-        """Send the response, then read what is left of the body, up to a limit that is higher for a `known` caller, and
+        """Send the response, then read the rest of the body, up to a limit that is higher for a `known` caller, and
         close the connection: a client that sends everything before it reads would otherwise never see the response."""
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -406,7 +404,7 @@ class AsgiExchange:
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
                     return
             if not known:
-                await asyncio.Event().wait()  # the rest of the time: slows down whoever keeps sending
+                await asyncio.Event().wait()  # until the time is up, which slows down clients that keep sending
 
         with suppress(TimeoutError):  # the rest of the body isn't waited for: the connection closes
             await asyncio.wait_for(drain(), seconds)
@@ -421,7 +419,7 @@ def _size_of(headers: Mapping[str, str]) -> int | None:
 
 
 def _patience_of(query: bytes) -> float:
-    """How long a gateway's question may wait for news."""
+    """The seconds that a gateway's poll may wait for a change."""
     text = parse_qs(query.decode("latin-1")).get("wait", ["0"])[-1]
     return min(LONGEST_POLL, float(text)) if text.isascii() and text.isdigit() else 0.0
 
@@ -431,4 +429,4 @@ def _wait_of(body: bytes) -> tuple[str, float]:
         message = orjson.loads(body)
         return str(message["instance"]), min(LONGEST_POLL, float(message.get("wait") or 0))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return "", 0.0  # malformed: the route itself reports what is wrong with it
+        return "", 0.0  # malformed: the route itself reports the problem

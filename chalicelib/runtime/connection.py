@@ -45,7 +45,7 @@ PIPELINED = 8  # requests that may wait behind one on the same connection; our c
 
 
 class Flow(FlowControl):  # type: ignore[misc]  # the type checker skips uvicorn
-    """Uvicorn's own, which would read on while something else holds that."""
+    """Uvicorn's flow control, which would resume reading while something else has paused it."""
 
     def __init__(self, transport: asyncio.Transport, held: Callable[[], bool]) -> None:
         super().__init__(transport)
@@ -61,31 +61,31 @@ class Flow(FlowControl):  # type: ignore[misc]  # the type checker skips uvicorn
 class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
     head_seconds = 30.0
     body_seconds = 180.0  # for the whole body; the largest allowed takes a third of this at 1 Mbit/s
-    read_seconds = 300.0  # for a client to read some of a response that is passed on as it comes
-    close_seconds = 30.0  # for the rest of an answer, or of a body, on a connection that is being closed
-    refuse_seconds = 2.0  # for a client to read that what it sent is no request, and to leave
+    read_seconds = 300.0  # for a client to read some of a streamed response
+    close_seconds = 30.0  # for the rest of a response, or of a body, on a connection that is being closed
+    refuse_seconds = 2.0  # for a client to read that it sent no valid request, and to close the connection
 
-    lost: Callable[[], object] | None = None  # called once the connection has gone; of the request under way
-    seats = Seats(2**31)  # the server's own, from whoever makes the connection
+    lost: Callable[[], object] | None = None  # set by the request under way; called once the connection is lost
+    seats = Seats(2**31)  # replaced by the server's own
     _left = False
     _deadline: asyncio.TimerHandle | None = None
-    _feeding = False  # is something being parsed? Most deadlines are over before that is, and need no timer …
-    _moved: tuple[float | None] | None = None  # … so this is the deadline that is to be set once it is parsed
+    _feeding = False  # data is being parsed; most deadlines set meanwhile are replaced before that ends …
+    _moved: tuple[float | None] | None = None  # … so the last one is kept here, and its timer set afterwards
     _unread: asyncio.TimerHandle | None = None
     _at_work: RequestResponseCycle | None = None  # the request that is being answered
-    _chunked = False  # does its response come in chunks?
-    _head = b""  # of its response, while what follows isn't here yet
+    _chunked = False  # its response is sent in chunks
+    _head = b""  # of its response, until the first part of the body follows
     _in_head = False
     _size = _lines = 0  # of the request whose head is being read
-    _head_bytes = 0  # since its beginning, or since the last of its body
-    _moves = False  # was there some of a body in what is being parsed?
-    _fault: tuple[int, str] | None = None  # what is no request: status and words of its refusal
-    _expects = False  # does the request under way wait for our word before it sends its body?
-    _lingers = False  # it is answered; what is left of it is read, so that the client gets the answer
-    _resuming = False  # is the parser told what it has forgotten?
-    _early: bytearray | None = None  # what came behind a request for an upgrade
-    _stream: UpgradedEnd | None = None  # to which this connection belongs, since its upgrade
-    _held = False  # by the stream
+    _head_bytes = 0  # received since the beginning, or since the last part of a body
+    _moves = False  # the data being parsed contained part of a body
+    _fault: tuple[int, str] | None = None  # an invalid request: status and message of its refusal
+    _expects = False  # the request under way waits for `100 Continue` before it sends its body
+    _lingers = False  # the response was sent; the rest of the request is read, so that the client gets the response
+    _resuming = False  # the parser is being fed what it has forgotten
+    _early: bytearray | None = None  # bytes received behind a request for an upgrade
+    _stream: UpgradedEnd | None = None  # the owner of this connection, since its upgrade
+    _held = False  # reading is paused by the stream
     _turns: PacedReader
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -107,22 +107,22 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         self.seats.recognise(self)
 
     def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
-        """The head of a response that is passed on. It goes out together with what follows, if that is here already:
-        two packets would wake the client twice."""
+        """Send the head of a response. `goes_on`: together with the body that follows at once, because two packets
+        would wake the client twice."""
         cycle = self._at_work
         if cycle is None or cycle.disconnected:
             return
         self._expects = cycle.waiting_for_100_continue
         cycle.response_started, cycle.waiting_for_100_continue = True, False
         names = {name for name, _ in headers}
-        if cycle.more_body and (self._expects or status >= 300):  # or it may be here by the answer's end
+        if cycle.more_body and (self._expects or status >= 300):  # else it may arrive before the response ends
             cycle.keep_alive = False
-        if b"connection" in names:  # which says `close`, whoever wrote it
+        if b"connection" in names:  # always `close`
             cycle.keep_alive = False
         elif not cycle.keep_alive:
             headers = (*headers, (b"connection", b"close"))
         bodiless = cycle.scope["method"] == "HEAD" or status in (204, 304)
-        old = cycle.scope["http_version"] == "1.0"  # it knows no chunks, and its connection ends with the response
+        old = cycle.scope["http_version"] == "1.0"  # without chunks; the connection ends with the response
         self._chunked = not (b"content-length" in names or bodiless or old)
         if self._chunked:
             headers = (*headers, (b"transfer-encoding", b"chunked"))
@@ -132,8 +132,8 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             self._flush(b"")
 
     async def part(self, part: bytes, *, last: bool, drained: bool = False) -> None:
-        """The next bytes of its body, once the client has read most of those before. `drained`: what is left of the
-        request has had its time."""
+        """Send the next bytes of the body, once the client has read most of the earlier ones. `drained`: the rest of
+        the request has been read, or has had its time."""
         cycle = self._at_work
         if cycle is None:
             return
@@ -163,7 +163,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         super()._start_asgi_task(cycle, app)
 
     def unhurried(self) -> None:
-        """The request's body is passed on as it comes: whoever does that watches its pace."""
+        """Lift the time limit for the request's body: the reader that streams it watches its pace."""
         self._within(None)
         self.seats.works(self)
 
@@ -171,7 +171,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         self._turns.received(data)
 
     def _feed(self, data: bytes) -> bool:
-        """Is more of it wanted?"""
+        """Process received bytes. Returns whether more are wanted."""
         if self._stream is not None:
             self._stream.received(data)
             return True
@@ -191,7 +191,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             if not self._is_upgrade():
                 return self._resume() and self._feed(rest)
             self._early = bytearray(rest)
-            self.cycle.keep_alive = False  # what follows isn't HTTP, whatever the answer
+            self.cycle.keep_alive = False  # the bytes that follow aren't HTTP, whatever the response
         except httptools.HttpParserError:
             self._refuse(self._fault or _NO_HTTP)
         finally:
@@ -204,8 +204,8 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         return self._fault is None
 
     def _is_upgrade(self) -> bool:
-        """Does the request ask for a WebSocket? What asks for anything else, as HTTP clients that prefer version 2 do,
-        is a request like any other."""
+        """Whether this is a request for a WebSocket. Requests for other upgrades, such as to HTTP/2, are ordinary
+        ones."""
         wanted = (one(self.headers, b"upgrade") or b"").lower() == b"websocket"
         return wanted and self.parser.get_method() == b"GET" and self._framing()[1] == b"0"
 
@@ -215,8 +215,8 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         return found[0] if found else (b"content-length", b"0")
 
     def _resume(self) -> bool:
-        """The parser takes whatever follows a request with an `Upgrade` for another protocol, its body too: another one
-        goes on with that."""
+        """Continue with a new parser after a request with an `Upgrade`: the old one takes everything that follows,
+        including its body, for another protocol."""
         self.parser = httptools.HttpRequestParser(self)
         self.cycle.more_body, self._resuming = True, True
         self._within(self.body_seconds)
@@ -229,7 +229,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         return self._fault is None
 
     def _pause(self, pause: bool) -> None:
-        """Read nothing more for now, or go on, unless somebody else holds it."""
+        """Pause reading, or resume it unless there is another reason to pause."""
         if pause:
             self.transport.pause_reading()
         elif not (self._held or self.flow.read_paused or self.transport.is_closing()):
@@ -252,7 +252,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
-            return  # a trailer, which nobody has asked for
+            return  # a trailer, which isn't used
         self._lines += 1
         self._size += len(name) + len(value) + 4
         if self._size <= MOST and self._lines <= MOST_LINES:
@@ -273,7 +273,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         super().on_body(body)
 
     def _faulty(self) -> tuple[int, str] | None:
-        """What is wrong with the head of a request: two programs that read it might take it for two different ones."""
+        """The problem of a request's head that two programs might read differently; empty if there is none."""
         if self._size > MOST or self._lines > MOST_LINES:
             return _TOO_LARGE
         version = self.parser.get_http_version()
@@ -292,7 +292,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         return _NO_HTTP if len(self.pipeline) >= PIPELINED else None
 
     def _elsewhere(self) -> bool:
-        """Does a target in absolute form name another host than the header does?"""
+        """Whether a target in absolute form names another host than the `Host` header."""
         scheme, _, rest = self.url.partition(b"://")
         if self.parser.get_method() == b"CONNECT":
             return False
@@ -317,7 +317,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             self._say(*self._fault)
 
     def upgrade(self, head: bytes, end: UpgradedEnd) -> None:
-        """Answer the request with this; from now on the connection is one end of a stream. It keeps its seat."""
+        """Answer the request with this head; from now on the connection belongs to `end`. It keeps its seat."""
         self._stream, end.wire, early = end, self, bytes(self._early or b"")
         self._early = None
         self.cycle.disconnected = True  # uvicorn expects no answer then
@@ -336,12 +336,12 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         self.transport.write(data)
 
     def hold(self, hold: bool) -> None:
-        """Read nothing more of the stream for now, or go on."""
+        """Pause reading the stream, or resume it."""
         self._held = hold
         self._pause(hold or self._turns.waiting)
 
     def close(self) -> None:
-        """Close once all has been sent."""
+        """Close once everything has been sent."""
         self.transport.close()
 
     def pause_writing(self) -> None:
@@ -381,15 +381,15 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             self._stream.lost()
 
     def _forget_bodies(self) -> None:
-        """Connection, transport and request refer to each other, so without this what was read but not wanted would
-        stay until the next collection of garbage: a quarter of a megabyte each."""
+        """Drop references: connection, transport and request refer to each other, so unused received bytes would stay
+        until the next garbage collection, a quarter of a megabyte each."""
         if self.cycle is not None:
             self.cycle.body = bytearray()
         self._at_work = None
         self.pipeline.clear()
 
     def shutdown(self) -> None:
-        """Shutting down: don't wait for a client that hasn't sent a whole request."""
+        """Shut down without waiting for a client that hasn't sent a complete request."""
         if self._stream is not None:
             self._stream.leave("the server is stopping")
             return
@@ -401,8 +401,8 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
         self._refuse((400, msg))
 
     def _refuse(self, fault: tuple[int, str]) -> None:
-        """What came is no request, and so nothing behind it is: the connection ends, after the answers to those before
-        it, which may be under way."""
+        """Refuse an invalid request. The connection ends after the responses to earlier requests, because nothing after
+        an invalid request can be read."""
         self._fault, cycle = fault, self.cycle
         if cycle is not None and cycle.more_body:  # it is in that one's body
             cycle.disconnected, cycle.waiting_for_100_continue = True, False

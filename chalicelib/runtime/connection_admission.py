@@ -1,4 +1,4 @@
-"""Who may have a connection to the embedded server.
+"""Admission of connections to the embedded server.
 
 A connection costs a descriptor, and a server without descriptors is dead: it can't accept, read a file or open its
 database. So there are fewer connections than descriptors, and idle ones are closed to make room for new ones: first
@@ -21,16 +21,15 @@ log = logging.getLogger(__name__)
 
 RESERVE = 128  # descriptors for the database, logs, archives, standard streams and the local agent
 MOST = 16_384  # connections, however many descriptors there are: each costs some 20 KB
-UNASKED, ENOUGH = 1024, 4096  # descriptors: the soft limit of most systems, and what some hundred streams need
-AT_ONCE = 16  # accepted in a row before existing connections get their turn
+UNASKED, ENOUGH = 1024, 4096  # descriptors: the usual soft limit, and enough for some hundred streams
+AT_ONCE = 16  # connections accepted in a row before existing ones get their turn
 RETRY = 1.0  # seconds after which a failed accept is tried again
 SELDOM = 60.0  # seconds between two log lines about the same thing
 _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def enough(soft: int, hard: int) -> int:
-    """The limit of descriptors to go by. 1024 is what a program gets that nobody thought of; who sets another means
-    it."""
+    """The limit of descriptors to use. 1024 is the default of most systems; any other value has been set on purpose."""
     if soft != UNASKED:
         return soft
     return ENOUGH if hard == resource.RLIM_INFINITY else min(ENOUGH, hard)
@@ -50,7 +49,7 @@ def most_connections(descriptors: int) -> int:
 
 
 def doors_share(connections: int) -> int:
-    """How many of these are for requests to services: each needs another one, from here to a replica."""
+    """The number of these for requests to services: each needs another one from here to a replica."""
     return max(1, connections // 3)
 
 
@@ -58,7 +57,7 @@ class Guest(Protocol):
     """A connection."""
 
     def leave(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once, even with data under way."""
 
 
 class Seats:
@@ -78,11 +77,11 @@ class Seats:
 
     @property
     def closed(self) -> bool:
-        """All are taken, by connections at work."""
+        """All seats are taken by busy connections."""
         return len(self) >= self.most and not self._strangers and not self._known
 
     def sit(self, guest: Guest, peer: str) -> None:
-        """A new connection, which waits. If there are too many, another has to leave."""
+        """Seat a new connection, which waits. If there are too many, another one is closed."""
         self._peers[guest] = peer
         self.waits(guest)
         if self._of_peer[peer] > self._a_peer:
@@ -137,8 +136,8 @@ class Seats:
 
 
 class Acceptor:
-    """Accepts connections while there are seats. A replacement of asyncio's own accepting, which fails without pause
-    and logs each failure when descriptors run out; its methods are those that uvicorn calls on a server."""
+    """Accepts connections while there are seats. It replaces asyncio's own accept loop, which fails continuously and
+    logs each failure when descriptors run out. Its methods are those that uvicorn calls on a server."""
 
     def __init__(self, listener: socket.socket, seats: Seats, connection: Callable[[], Any]) -> None:
         self._listener, self._seats, self._connection = listener, seats, connection
@@ -155,7 +154,7 @@ class Acceptor:
         self._pause()
 
     async def wait_closed(self) -> None:
-        """Nothing is left to wait for: connections are closed by themselves."""
+        """Do nothing: connections are closed by themselves."""
 
     def _resume(self) -> None:
         if self._open and not self._reading and not self._seats.closed:

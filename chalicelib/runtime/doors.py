@@ -1,5 +1,5 @@
-"""The doors to services, and how they hear of changes: the embedded server's own, which reads from the store and writes
-there what it saw; and gateways, which wait for news in a long poll."""
+"""Connects the doors to services with the store: the embedded server's own door, which reads services and writes
+traffic, and gateways, which wait for changes in a long poll."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ def door_of(
 
 
 class GatewayNews:
-    """Which commits change what gateways are told: those of a service that has one, and of gateways themselves. Called
-    from any thread."""
+    """Ends the gateways' long polls after commits that concern them: those of services with a gateway, and of gateways
+    themselves. May be called from any thread."""
 
     def __init__(self, ring: Callable[[Iterable[str]], None]) -> None:
         self._ring = ring
         self._runs: set[str] = set()  # that have a gateway, or had one
 
     def begin(self, plane: Plane) -> None:
-        """What was submitted before this process began."""
+        """Read the services that were submitted before this process started."""
         for record in list(every(plane.store, "projects", "name/")):
             live = plane.read.live_runs(nouns.pointed(record))
             self._runs.update(run.id for run in live if run.gateway_id is not None)
@@ -92,15 +92,15 @@ class GatewayNews:
 
 
 def _through_gateway(change: Change) -> str:
-    """The id of the run that this writes, if it has a gateway."""
+    """The id of the run that this change writes, if it has a gateway."""
     if not isinstance(change, Put) or not change.key.pk.startswith(RUN) or change.key.sk != STATUS:
         return ""
     return change.key.pk.removeprefix(RUN) if _GATEWAY in change.record.body else ""
 
 
 def tell(door: Door, changes: Sequence[Change]) -> None:
-    """A commit: what the door knew of these runs is out of date. One with a job that drains is looked at, so that a
-    replica without requests is let go at once."""
+    """Tell the door about a commit: its cache of these runs is out of date. A run with a draining job is read again, so
+    that a replica without requests is stopped at once."""
     runs = {change.key.pk.removeprefix(RUN) for change in changes if change.key.pk.startswith(RUN)}
     if runs:
         door.changed(runs, refresh={change.key.pk.removeprefix(RUN) for change in changes if _drains(change)})

@@ -18,7 +18,7 @@ STEPS = 48  # threads for steps on hosts: half of them for one project alone
 
 
 class Threads(Protocol):
-    """What runs a pool's calls; the pool itself sees to it that they aren't too many."""
+    """Runs a pool's calls; the pool itself limits their number."""
 
     def submit(self, work: Callable[..., object], /, *given: Any) -> object: ...
 
@@ -37,10 +37,10 @@ T = TypeVar("T", bound=Pooled)
 
 
 class FairPool(Generic[T]):
-    """Executes tasks on a few threads, those of a unit one at a time and in their order.
+    """Executes tasks on a few threads, those of one unit in order and one at a time.
 
-    Projects take turns, so that one that orders a thousand machines doesn't keep another's first one waiting. And each
-    takes at most half of the threads that the others leave: a project's host may hold a thread for minutes.
+    Projects take turns, so that a project that orders a thousand machines doesn't delay another's first one. And each
+    project gets at most half of the threads that the others leave, because a host may occupy a thread for minutes.
     """
 
     def __init__(self, threads: int, pool: Threads) -> None:
@@ -48,7 +48,7 @@ class FairPool(Generic[T]):
         self._free, self._working = threads, Counter[str]()  # threads, and how many each project has
         self._lock = threading.Condition()
         self._waiting: dict[str, list[T]] = {}  # by unit, from its first task to the end of its last
-        self._turns: dict[str, deque[str]] = {}  # by project: its units that no thread has yet; whose turn it is first
+        self._turns: dict[str, deque[str]] = {}  # by project, in the order of their turns: units without a thread
         self._execute: Callable[[T], object] | None = None
         self._stopped = False
 
@@ -57,7 +57,7 @@ class FairPool(Generic[T]):
         return self._execute is not None
 
     def start(self, execute: Callable[[T], object]) -> None:
-        """Execute what is waiting, and from now on whatever is submitted."""
+        """Execute the waiting tasks, and from now on all that are submitted."""
         with self._lock:
             self._execute = execute
             self._begin()
@@ -74,12 +74,12 @@ class FairPool(Generic[T]):
             self._begin()
 
     def busy(self, unit: str) -> bool:
-        """Has it tasks that are under way or waiting?"""
+        """Whether it has tasks that are under way or waiting."""
         with self._lock:
             return unit in self._waiting
 
     def settle(self, patience: float) -> bool:
-        """Wait up to this many seconds until there are no tasks; returns whether that came."""
+        """Wait up to this many seconds until there are no tasks. Returns whether there are none."""
         with self._lock:
             return self._lock.wait_for(lambda: not self._waiting, patience)
 
@@ -117,7 +117,7 @@ class FairPool(Generic[T]):
                 task = queue.pop(0)
             try:
                 execute(task)
-            except Exception:  # an effect stays committed, and a schedule comes again
+            except Exception:  # an effect stays committed, and a schedule repeats its work
                 log.exception("executing %s failed", task)
 
     def stop(self) -> None:
@@ -127,16 +127,16 @@ class FairPool(Generic[T]):
 
 
 class EffectPool(FairPool[Effect]):
-    """Of committed effects, in the order of their commits."""
+    """A pool for committed effects, in the order of their commits."""
 
     def __init__(self, threads: int = 16) -> None:
         super().__init__(threads, ThreadPoolExecutor(threads, thread_name_prefix="effect"))
 
 
 class EffectPools:
-    """Two pools. A step on a host is a login that mostly waits for the network, and twenty hosts are added in the time
-    of one only if each has a thread; calls to clouds are short, and cost this server more. So steps have many threads
-    of their own, which cost memory, and calls have few. A workflow has only steps, so no unit has effects in both."""
+    """Two pools: few threads for calls to clouds, which are short and use this server's CPU, and many for steps on
+    hosts, which are logins that mostly wait for the network: twenty hosts are added in the time of one only if each has
+    a thread. A workflow has only steps, so no unit has effects in both pools."""
 
     def __init__(self, calls: EffectPool | None = None, steps: EffectPool | None = None) -> None:
         self._calls, self._steps = calls or EffectPool(), steps or EffectPool(STEPS)

@@ -52,21 +52,21 @@ log = logging.getLogger(__name__)
 
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
-ERASE_EVERY = 600.0  # seconds between turns of erasing what nobody uses any more
-REFRESH_EVERY = 600.0  # seconds between refreshes of offers, if they hold so long: each costs a call, and no money
-LOGIN_IDLE = 10.0  # seconds that a login to a host waits for the next step there
-FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; a slow one's come later
-RENEW_EVERY = 0.5  # seconds between writes of agents' promises: less than the room that those have
-ASK_AGAIN = 5.0  # seconds until a backend that couldn't answer, and never has, is asked again
+ERASE_EVERY = 600.0  # seconds between two steps of erasing unused data
+REFRESH_EVERY = 600.0  # seconds between refreshes of offers that are valid for so long: each costs a call, but no money
+LOGIN_IDLE = 10.0  # seconds that a login to a host stays open for the next step there
+FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; slow ones come later
+RENEW_EVERY = 0.5  # seconds between writes of deferred presences: less than the margin of their deadlines
+RETRY_OFFERS = 5.0  # seconds until the offers of a backend that has never responded are fetched again
 
 
 class EmbeddedRoot(Root):
     """Created from its settings. Nothing runs before `start`; without it, the caller can do the threads' work."""
 
-    _all_due = True  # offers, whatever their age
+    _all_due = True  # the next refresh fetches all offers, whatever their age
 
-    tunnels: ClassVar[bool] = True  # it holds connections to hosts, over which calls are carried
-    ask_again = ASK_AGAIN
+    tunnels: ClassVar[bool] = True  # it keeps connections to hosts open, which carry their agents' calls
+    retry_offers = RETRY_OFFERS
 
     def __init__(
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
@@ -172,7 +172,7 @@ class EmbeddedRoot(Root):
         self.renewing.start()
 
     def carry(self, server: tuple[str, int]) -> None:
-        """From now on, carry the agents of hosts that can't reach this server. `server`: where it listens."""
+        """Start the tunnels to hosts that can't reach this server. `server`: the address at which it listens."""
         from chalicelib.hosts.tunnels import Tunnels
 
         assert self.ports.logins is not None, "this root logs in to hosts"
@@ -184,8 +184,8 @@ class EmbeddedRoot(Root):
             self._tunnels.wake()
 
     def keep_catalog(self) -> None:
-        """One turn: a refresh of what is due, or, at first and after a change, of all; and soon another of those for
-        whose first offers jobs wait."""
+        """Refresh the offers that are due, or all at first and after a change; and soon again those of backends for whose
+        first offers jobs wait."""
         turn = min([REFRESH_EVERY, *(each.facts.offers_last / SECOND for each in self.ports.backends.accounts())])
         self.refreshes.every = turn
         if self._all_due:
@@ -193,10 +193,10 @@ class EmbeddedRoot(Root):
             self.refresh_accounts()
         else:
             self.refresh_due(int(turn * SECOND), longest=int(REFRESH_EVERY * SECOND))
-        for _ in range(int(turn / ASK_AGAIN)):
-            self.accounts.settle(self.ask_again)
+        for _ in range(int(turn / RETRY_OFFERS)):
+            self.accounts.settle(self.retry_offers)
             awaited = [account.key for account in self.catalog.awaited()]
-            if not awaited or not self.refreshes.rest(self.ask_again):
+            if not awaited or not self.refreshes.pause(self.retry_offers):
                 break
             for account in awaited:
                 if not self.accounts.busy(account):
@@ -216,7 +216,7 @@ class EmbeddedRoot(Root):
         self.polls.ring_all()
 
     def _renew_all(self) -> None:
-        """What was promised last, so that no restart finds an agent late that wasn't."""
+        """Write the deferred presences, so that after a restart no agent appears late that wasn't."""
         try:
             self.renewals.write()
         except StorageFull as error:
@@ -229,8 +229,8 @@ class EmbeddedRoot(Root):
         return done
 
     def rest(self) -> list[str]:
-        """Decide nothing more, and end the simulated cloud's machines: only this server knows of them. What goes on
-        without the server, and how to end it."""
+        """Stop deciding, and end the machines of the simulated cloud, which only this server knows. Returns lines about
+        what continues without the server, and how to end it."""
         self.loop.stop()
         self.effects.stop()
         ended = self._cloud.switch_off() if self._cloud is not None else 0

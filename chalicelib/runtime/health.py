@@ -15,7 +15,7 @@ from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.runtime.lanes import Busy
 
 PATH = "/healthcheck"
-FRESH = 5.0  # seconds for which a reading counts
+FRESH = 5.0  # seconds for which a reading is valid
 STUCK = 30.0  # seconds after which a reading without a result means that the store is failing
 _HEADERS = {"content-type": "application/json"}
 
@@ -28,7 +28,7 @@ class HealthEndpoint:
         self._looking: asyncio.Task[None] | None = None
 
     def reply(self, head: RequestHead) -> Reply:
-        """The answer for now. Starts a reading, if the last is too old."""
+        """The response for now. Starts a new reading if the last one is too old."""
         loop = asyncio.get_running_loop()
         age = loop.time() - self._looked_at
         if self._looking is None or self._looking.done():
@@ -44,4 +44,4 @@ class HealthEndpoint:
         try:
             self._last = await self._look(head)
         except Busy:
-            return  # a later reading will tell
+            return  # a later reading will show it

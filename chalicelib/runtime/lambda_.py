@@ -1,9 +1,9 @@
 """The control plane in AWS: DynamoDB, S3, Lambda, SSM.
 
-Wake-ups and work on providers (`provider_functions.py`) are asynchronous invocations. Lambda keeps the event, so a slow
-cloud never blocks a request; it repeats the event twice if the function fails, and then puts it on a queue whose events
-are reported. Nothing polls for them, so they cost nothing while nothing happens. They arrive at least once, and in any
-order.
+Wake-ups and work on providers (`provider_functions.py`) are asynchronous invocations. Lambda queues the event, so a
+slow cloud never blocks a request; it repeats the event twice if the function fails, and then puts it on the dead-letter
+queue, whose events are reported. Nothing polls for events, so they cost nothing while nothing happens. They arrive at
+least once, and in any order.
 
 A Lambda's process creates its root with its first event and keeps it; importing this module creates no client.
 """
@@ -111,7 +111,7 @@ class LambdaRoot(Root):
 
 
 def _sign_on(text: str, clock: Clock) -> Mapping[str, SignsOn]:
-    """The providers of accounts. A mistake there must keep nobody out who has a token."""
+    """The sign-on providers. A mistake in their settings must not affect users who have a token."""
     if not text:
         return {}
     from chalicelib.configuration.server import parse_server_bytes
@@ -126,11 +126,11 @@ def _sign_on(text: str, clock: Clock) -> Mapping[str, SignsOn]:
 
 
 def _authority(text: str) -> CertificateAuthority | None:
-    """A mistake there must stop nothing but certificates."""
+    """The certificate authority. A mistake in its settings must affect nothing but certificates."""
     try:
         return authority_in(text).made()
     except Invalid as wrong:
-        log.error("no certificates can be asked for: %s", wrong)
+        log.error("no certificates can be ordered: %s", wrong)
         return None
 
 
@@ -144,13 +144,13 @@ def root() -> LambdaRoot:
         telemetry.structure_logs()
         clients = Boto(emulator())
         _here = LambdaRoot(LambdaSettings.read(parameters(clients)), clients=clients)
-        gc.freeze()  # both as in `dstack server`: what the start created stays, and the offers of a large catalog
-        gc.set_threshold(10_000)  # aren't looked at again and again while they are read
+        gc.freeze()  # both as in `dstack server`: objects from the start stay, and the offers of a large catalog
+        gc.set_threshold(10_000)  # aren't scanned again and again while they are read
     return _here
 
 
 def parameters(clients: Clients) -> Parameters:
-    """One call: there are five at most, and it takes ten."""
+    """Read the parameters by one call: there are five at most, and a call may name ten."""
 
     def read(path: str, names: Sequence[str]) -> dict[str, str]:
         found = clients("ssm").get_parameters(Names=[f"{path}/{name}" for name in names], WithDecryption=True)
@@ -171,8 +171,8 @@ class Boto:
             import boto3
             from botocore.config import Config
 
-            # Addresses that are signed for others must say what for, which only this version of S3's signatures can.
-            # They name the bucket's region: elsewhere, a new bucket is redirected, where the signature doesn't hold.
+            # Presigned URLs must fix the content, which only this version of S3's signatures can. They name the
+            # bucket's region: elsewhere, requests to a new bucket are redirected, and the signature isn't valid there.
             style = None if self._endpoint else {"addressing_style": "virtual"}
             configs = {
                 "s3": Config(signature_version="s3v4", s3=style),
@@ -184,8 +184,9 @@ class Boto:
 
 
 class WakeUps:
-    """Wake-ups for the reconcile function. They follow a commit, so a failure here must not fail the request: what was
-    committed is due, and the schedule finds it within a minute. `lost` counts the hints that couldn't be sent."""
+    """Wake-ups for the reconcile function. They follow a commit, so a failure here must not fail the request: the
+    committed units are due, and the schedule finds them within a minute. `lost` counts the hints that couldn't be
+    sent."""
 
     def __init__(self, clients: Clients, function: str, chain: EventChain) -> None:
         self._clients, self._function, self._chain = clients, function, chain
@@ -194,7 +195,9 @@ class WakeUps:
     def __call__(self, units: Iterable[str]) -> None:
         names = sorted(set(units))
         if self._chain.over:
-            log.warning("a chain of events ends here, as it is too long; the schedule goes on with %s", names[:BATCH])
+            log.warning(
+                "a chain of events ends here because it is too long; the schedule continues with %s", names[:BATCH]
+            )
             return
         for start in range(0, len(names), BATCH):
             batch = names[start : start + BATCH]
@@ -206,11 +209,11 @@ class WakeUps:
 
 
 def nobody_waits(instance_ids: Iterable[str]) -> None:
-    """No calls are held here: this root's agents call again by themselves."""
+    """Do nothing: there are no long polls here, and the agents call again by themselves."""
 
 
 class SqsDeadLetters:
-    """What Lambda gave up: it puts the event there, with what it knows of its failure."""
+    """The dead-letter queue, to which Lambda sends the events that it gives up, with details of the failure."""
 
     def __init__(self, clients: Clients, queue: str) -> None:
         self._clients, self._queue = clients, queue
@@ -224,23 +227,23 @@ class SqsDeadLetters:
 
 
 class EventBus:
-    """State changes on a bus of EventBridge. It takes each entry by itself, and says which it didn't take."""
+    """Publishes state changes to an EventBridge bus, which accepts or rejects each entry separately."""
 
     def __init__(self, clients: Clients, name: str) -> None:
         self._clients, self._name = clients, name
 
     def __call__(self, changes: Sequence[StateChange]) -> set[str]:
-        left: set[str] = set()
+        rejected: set[str] = set()
         for start in range(0, len(changes), ENTRIES):
             batch = changes[start : start + ENTRIES]
             answer = self._clients("events").put_events(Entries=[self._entry(change) for change in batch])
-            said = zip(batch, answer["Entries"], strict=True)
-            refused = {change.id: entry for change, entry in said if entry.get("ErrorCode")}
+            results = zip(batch, answer["Entries"], strict=True)
+            refused = {change.id: entry for change, entry in results if entry.get("ErrorCode")}
             if refused:
                 log.error("the bus %s didn't take %d of %d state changes: %s", self._name, len(refused), len(batch),
                           next(iter(refused.values())))  # fmt: skip
-            left |= refused.keys()
-        return left
+            rejected |= refused.keys()
+        return rejected
 
     def _entry(self, change: StateChange) -> dict[str, Any]:
         return {
@@ -253,7 +256,7 @@ class EventBus:
 
 
 def fired_at(event: Mapping[str, Any]) -> Micros | None:
-    """When a schedule fired for this event, which it says again if it fires twice; None: somebody else asks."""
+    """The time of a schedule's event, which is the same if it fires twice; None if it isn't a schedule's."""
     if event.get("source") != "aws.events":
         return None
     return round(datetime.fromisoformat(event["time"]).timestamp()) * SECOND
@@ -268,7 +271,7 @@ def refresh(root: Root, event: Mapping[str, Any]) -> list[str]:
 
 
 def run_step(workflow_calls: WorkflowCalls | StartCalls, event: Mapping[str, Any]) -> dict[str, str]:
-    """What a state of a workflow's state machine asks for. Raises the step's error under its class name."""
+    """Handle a call from a workflow's state machine. Raises the step's error under its class name."""
     from chalicelib.planning.kernel.executions import StepCall
 
     call = StepCall(event["step"], event["undo"], event.get("token", ""))
@@ -276,7 +279,7 @@ def run_step(workflow_calls: WorkflowCalls | StartCalls, event: Mapping[str, Any
 
 
 def _own_functions(settings: LambdaSettings) -> dict[str, str]:
-    """Hosts have a function of their own: a step there takes minutes, and no other logs in."""
+    """The functions of backends that have their own: only one logs in to hosts, where a step takes minutes."""
     return {ON_PREM: settings.host_function} if settings.host_function else {}
 
 

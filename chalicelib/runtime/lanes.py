@@ -1,7 +1,7 @@
-"""How callers share the server: its threads in turns, and its memory for bodies and answers by the byte.
+"""Shares the server fairly among callers: its threads by turns, and its memory for bodies and responses by the byte.
 
-Users and agents have a lane each, so that slow listings never keep an agent waiting. Within a lane nobody gets more
-than half of the threads and of the memory, and those who wait for a thread take turns.
+Users and agents have a lane each, so that slow listings never delay an agent. Within a lane no caller gets more than
+half of the threads and of the memory, and callers that wait for a thread take turns.
 
 Everything here runs on the event loop.
 """
@@ -34,7 +34,7 @@ class Turns:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # in the order of their turns
 
     async def run(self, caller: str, work: Callable[[], T]) -> T:
-        """What `work` returns, on a thread. Raises Busy if the caller has too many calls waiting."""
+        """Run `work` on a thread, and return its result. Raises Busy if the caller has too many waiting calls."""
         await self._turn(caller)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -77,7 +77,7 @@ class Turns:
             turn = queue.popleft()
             if queue:
                 self._waiting[caller] = queue  # behind the others
-            if not turn.done():  # its request may have been given up
+            if not turn.done():  # its request may have been cancelled
                 self._running[caller] += 1
                 turn.set_result(None)
 
@@ -92,7 +92,7 @@ class Memory:
 
     @asynccontextmanager
     async def held(self, caller: str, size: int) -> AsyncIterator[None]:
-        """Holds `size` bytes, once they are free. Raises Busy if that takes too long."""
+        """Reserve `size` bytes, once they are free. Raises Busy if that takes too long."""
         if not size:
             yield
             return
@@ -112,7 +112,7 @@ class Memory:
 
     @asynccontextmanager
     async def held_now(self, caller: str, size: int) -> AsyncIterator[None]:
-        """The same for bytes that already exist, so waiting would be pointless."""
+        """The same without waiting, for bytes that exist already."""
         if not size:
             yield
             return

@@ -23,12 +23,12 @@ def nothing() -> Iterator[str]:
 
 
 def uncounted(name: str, number: int) -> None:
-    """Nobody keeps figures."""
+    """Do nothing, where there are no metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ports(PlanePorts):
-    """Those of the use cases, and these:"""
+    """The ports of the use cases, and these:"""
 
     #                        embedded                           in AWS
     #                        --------------------------------   --------------------------------
@@ -36,10 +36,10 @@ class Ports(PlanePorts):
     server_url: str  #       --public-url, or where it listens  the stack's own
     logins: HostLogins | None  # SSH to hosts                   from functions.bootstrap_host
     api_url: str = ""  #     the same                           API Gateway's, for people
-    given_install_id: str = ""  # made of the key               from the stack
-    publishes: bool = True  # what answers agents has theirs    the deployment, and what buys machines
+    given_install_id: str = ""  # derived from the key          from the stack
+    publishes: bool = True  # the agent's program, at start     the deployment does that, and buying machines
     tunnels: bool = True  #  carry hosts' calls over SSH        no connection lasts there
-    chain: EventChain = field(default_factory=EventChain)  # one process  events that ask for events
+    chain: EventChain = field(default_factory=EventChain)  # one process  events that trigger events
     workflows: Executions | None = None  # the passes drive them  executions of Step Functions
     dead_letters: DeadLetterQueue = nothing  # no event is given up              what Lambda gave up
     count: Count = uncounted  # the log alone                   metrics in CloudWatch

@@ -43,13 +43,13 @@ PATIENCE = 24.0  # seconds that a check may take: API Gateway gives up after 29
 
 
 def invoke(clients: Clients, function: str, event: Mapping[str, Any]) -> None:
-    """Lambda has the event when this returns; what becomes of it isn't waited for."""
+    """Hand an event over to Lambda, without waiting for the result."""
     clients("lambda").invoke(FunctionName=function, InvocationType="Event", Payload=json.dumps(event).encode())
 
 
 class ProviderFunctions:
-    """`Effects` and `AccountWork`. `functions`: the name of each artefact's function; `own`: of the functions of
-    backends that have one to themselves."""
+    """`Effects` and `AccountWork` by functions. `functions`: the name of each artefact's function; `own`: the names of
+    the functions of backends that have their own."""
 
     def __init__(
         self,
@@ -74,32 +74,32 @@ class ProviderFunctions:
     def refresh(self, account: str) -> None:
         self._send(account, {"refresh": account})
 
-    def check(self, asked: ConfigurationCheck) -> None:
-        function = self._functions.get(artefact_of(asked.type, self._table))
+    def check(self, request: ConfigurationCheck) -> None:
+        function = self._functions.get(artefact_of(request.type, self._table))
         if function is None:
-            raise self._missing(asked.type)
-        payload = json.dumps({"check": asdict(asked)}).encode()
+            raise self._missing(request.type)
+        payload = json.dumps({"check": asdict(request)}).encode()
         try:
             client = self._clients(WAITED)
             answer = client.invoke(FunctionName=function, InvocationType="RequestResponse", Payload=payload)
             body = json.loads(answer["Payload"].read())
         except Exception as error:  # whatever the SDK raises: the function, the network, the permissions
-            log.exception("the check of %s had no answer", asked.account)
-            raise unanswered(asked.type) from error
+            log.exception("the check of %s had no answer", request.account)
+            raise unanswered(request.type) from error
         if answer.get("FunctionError"):
-            log.error("the check of %s failed: %s", asked.account, body)
+            log.error("the check of %s failed: %s", request.account, body)
             if "timed out" in str(body.get("errorMessage")):
-                raise unanswered(asked.type)
-            raise Bug(f"The check of the backend {asked.type} failed: {body.get('errorType')} in {function}.")
+                raise unanswered(request.type)
+            raise Bug(f"The check of the backend {request.type} failed: {body.get('errorType')} in {function}.")
         if body.get("error"):
             raise from_wire(body["error"])
 
     def _send(self, account: str, event: Mapping[str, Any]) -> None:
-        """One that can't be sent holds up no other, and the schedule comes again."""
+        """Send an event. One that can't be sent doesn't affect the others, and the schedule repeats it."""
         try:
             invoke(self._clients, self._function(type_and_project(account)[0]), self._chain.next(event))
         except Exception:  # as above
-            log.exception("%s couldn't be sent; the schedule comes again", dict(event))
+            log.exception("%s couldn't be sent; the schedule repeats it", dict(event))
 
     def _function(self, type: str) -> str:
         artefact = artefact_of(type, self._table)
@@ -117,61 +117,61 @@ def _deploy(artefact: str) -> str:
 
 
 def unanswered(type: str) -> Transient:
-    """What a person is told whose check takes too long."""
-    return Transient(f"The backend {type} couldn't be asked within {PATIENCE:g} s.", hint="Try again in a minute.")
+    """The error for a check that takes too long."""
+    return Transient(f"The backend {type} couldn't be checked within {PATIENCE:g} s.", hint="Try again in a minute.")
 
 
 # --- where the SDK is -------------------------------------------------------------------------------------------------
 
 
 def perform(root: Root, event: Mapping[str, Any]) -> dict[str, Any]:
-    """What one event asks for. What it raises is for Lambda, which repeats the event, and at last sets it aside."""
-    asked = root.ports.chain.begin(event)
-    if "check" in asked:
-        return _answered(root, ConfigurationCheck(**asked["check"]))
+    """Handle one event. An exception makes Lambda repeat the event, and finally send it to the dead-letter queue."""
+    request = root.ports.chain.begin(event)
+    if "check" in request:
+        return _check_result(root, ConfigurationCheck(**request["check"]))
     try:
-        done = _done(root, asked)
+        done = _done(root, request)
     except Exception:
         root.ports.count(telemetry.EFFECTS_FAILED, 1)
         raise
     if done.get("awaited"):  # jobs wait for these offers, and Lambda repeats the event after a minute, and two more
-        raise Transient(f"There are no offers yet of {asked['refresh']}: it had no answer.")
+        raise Transient(f"There are no offers yet of {request['refresh']}: it had no answer.")
     return done
 
 
-def _done(root: Root, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _done(root: Root, request: Mapping[str, Any]) -> dict[str, Any]:
     from chalicelib.engine.effects.table import from_message
 
-    if "sweep" in asked:
-        swept = root.sweep(asked["sweep"])
+    if "sweep" in request:
+        swept = root.sweep(request["sweep"])
         return {"given_back": [f"{each.handle.kind} {each.handle.id}" for each in swept.released], "lost": swept.lost}
-    if "refresh" in asked:
-        return {"awaited": root.refresh(asked["refresh"])}
-    root.executor.execute(from_message(asked))
+    if "refresh" in request:
+        return {"awaited": root.refresh(request["refresh"])}
+    root.executor.execute(from_message(request))
     return {}
 
 
-def _answered(root: Root, asked: ConfigurationCheck) -> dict[str, Any]:
-    """What is wrong is an answer, not a failure of the function: nobody repeats it."""
+def _check_result(root: Root, request: ConfigurationCheck) -> dict[str, Any]:
+    """The result of a check. An error is part of the result, so that the function doesn't fail and isn't repeated."""
     try:
-        root.check(asked)
+        root.check(request)
     except (BackendError, Refused) as error:
         return {"error": to_wire(error)}
     return {}
 
 
 def to_wire(error: DstackError) -> dict[str, Any]:
-    """An error as data, for whoever asked from another process."""
+    """An error as data, for the process that requested the check."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind]
     pause = {"retry_after": error.retry_after} if isinstance(error, Throttled) else {}
     return {"kind": kinds[0], "message": error.message, "hint": error.hint, "fields": list(error.fields), **pause}
 
 
-def from_wire(told: Mapping[str, Any]) -> DstackError:
-    """The same error: what a user is shown doesn't depend on where the provider was asked."""
-    error: DstackError = getattr(errors, told["kind"])(told["message"])
-    error.hint, error.fields = told["hint"], tuple(told["fields"])
+def from_wire(data: Mapping[str, Any]) -> DstackError:
+    """The original error, so that users see the same one wherever the check ran."""
+    error: DstackError = getattr(errors, data["kind"])(data["message"])
+    error.hint, error.fields = data["hint"], tuple(data["fields"])
     error.args = (f"{error.message} {error.hint}".strip(),)
     if isinstance(error, Throttled):
-        error.retry_after = told["retry_after"]
+        error.retry_after = data["retry_after"]
     return error

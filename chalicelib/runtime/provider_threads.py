@@ -1,5 +1,5 @@
-"""Work on accounts in the embedded server: a few threads, among which no account and no project is kept waiting by
-another. What `provider_functions.py` is in AWS."""
+"""Work on accounts in the embedded server, on a few threads that are shared fairly among accounts and projects. The
+counterpart of `provider_functions.py` in AWS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREADS = 16
 
 @dataclass(frozen=True)
 class _AccountTask:
-    """A sweep, refresh or check. Those of an account run one at a time; of two equal ones that wait, one is enough."""
+    """A sweep, refresh or check. An account's tasks run one at a time; of two equal ones that wait, one is dropped."""
 
     unit: str  # the account
     what: str
@@ -34,7 +34,7 @@ class _AccountTask:
 
 
 class ProviderThreads:
-    """`AccountWork`. Before the start, whoever asks does the work."""
+    """`AccountWork` by threads. Before `start`, callers do the work themselves."""
 
     def __init__(self, root: Callable[[], Root], *, threads: int = THREADS, patience: float = PATIENCE) -> None:
         self._root, self._patience = root, patience
@@ -44,7 +44,7 @@ class ProviderThreads:
         self._pool.start(lambda task: task.do())
 
     def stop(self) -> None:
-        """Nothing more begins. What a provider keeps waiting isn't waited for."""
+        """Begin no more tasks. Tasks that wait for a provider aren't waited for."""
         self._pool.stop()
 
     def sweep(self, account: str) -> None:
@@ -53,29 +53,29 @@ class ProviderThreads:
     def refresh(self, account: str) -> None:
         self._submit(_AccountTask(account, "refresh", lambda: self._root().refresh(account)))
 
-    def check(self, asked: ConfigurationCheck) -> None:
+    def check(self, request: ConfigurationCheck) -> None:
         done: Future[None] = Future()
 
         def do() -> None:
             try:
-                self._root().check(asked)
+                self._root().check(request)
                 done.set_result(None)
-            except Exception as error:  # whatever it is: for who waits
+            except Exception as error:  # raised to the caller, who waits
                 done.set_exception(error)
 
-        # Not in turn with the account's sweeps: somebody waits, and it is another configuration that is asked about.
-        self._submit(_AccountTask(f"{asked.account}/check-{id(done)}", "check", do))
+        # A unit of its own: the caller needn't wait for the account's sweeps, and the configuration is a different one.
+        self._submit(_AccountTask(f"{request.account}/check-{id(done)}", "check", do))
         wait([done], self._patience)
         if not done.done():
-            raise unanswered(asked.type)
+            raise unanswered(request.type)
         done.result()
 
     def busy(self, account: str) -> bool:
-        """Is there any work on it, under way or waiting?"""
+        """Whether there is work on it, under way or waiting."""
         return self._pool.busy(account)
 
     def settle(self, patience: float) -> bool:
-        """Wait up to this many seconds until nothing is under way or waiting; returns whether that came."""
+        """Wait up to this many seconds until all work is done. Returns whether it is."""
         return self._pool.settle(patience)
 
     def _submit(self, task: _AccountTask) -> None:
@@ -86,10 +86,10 @@ class ProviderThreads:
 
 
 class Daemons:
-    """A thread for each call. The process may end while a provider keeps some of them waiting."""
+    """A daemon thread for each call, so that the process can end while some of them wait for a provider."""
 
-    def submit(self, work: Callable[..., object], *given: Any) -> None:
-        threading.Thread(target=work, args=given, name="provider", daemon=True).start()
+    def submit(self, work: Callable[..., object], *args: Any) -> None:
+        threading.Thread(target=work, args=args, name="provider", daemon=True).start()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """They end by themselves."""
+        """Do nothing: the threads end by themselves."""

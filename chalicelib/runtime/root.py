@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def install_id(key: bytes) -> str:
-    """What everything that an installation makes is marked with."""
+    """The id with which an installation marks everything that it creates."""
     return derive(key.hex(), "install")
 
 
@@ -121,7 +121,7 @@ class Root:
         return login_of(self.plane.read.fleet_body, self.ports.seal, instance)
 
     def tunnel_wanted(self) -> None:
-        """A host needs a tunnel. Whoever keeps them elsewhere finds that in the store."""
+        """Called when a host needs a new tunnel, which the store shows as well."""
 
     @cached_property
     def _performers(self) -> Mapping[str, Performer]:
@@ -131,7 +131,7 @@ class Root:
 
         ports = self.ports
         if ports.logins is None:
-            return {}  # nor can there be hosts: such fleets are refused
+            return {}  # without logins there are no hosts: SSH fleets are refused
         hosts = HostSteps(
             ports.store,
             ports.clock,
@@ -148,7 +148,7 @@ class Root:
 
     @cached_property
     def _program(self) -> str:
-        """The digest of this release's agent. Only what gets machines an agent calls this."""
+        """The digest of this release's agent, once it is published. Called only where machines get an agent."""
         from chalicelib.agent.program.build import build
         from chalicelib.usecases.agents.downloads import publish
 
@@ -169,7 +169,7 @@ class Root:
         return Eraser(ports.store, ports.blobs, ports.logs, ports.clock, ports.retention)
 
     def automate(self, order: Mapping[str, Any]) -> dict[str, str]:
-        """Carry out what a rule asks for. Returns what has become of it."""
+        """Carry out the order of a rule. Returns the result."""
         from chalicelib.configuration.reading import read
         from chalicelib.domain.specs.automation import AutomationOrder
         from chalicelib.usecases.runs.rule_actions import carry_out
@@ -178,7 +178,8 @@ class Root:
         return {"refused": "its project is gone" if done is None else done.refused}
 
     def publish(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Announce the state changes in these records of the table's stream. Which record is to come again, if any."""
+        """Publish the state changes in these records of the table's stream. Returns the record to repeat from, if
+        any."""
         from chalicelib.engine.event_bus import Documents, publish
 
         if self.ports.bus is None:
@@ -186,20 +187,20 @@ class Root:
         return publish(Documents(self.ports.store), self.ports.bus, records)
 
     def report_dead_letters(self) -> int:
-        """Tell of each event that was given up. Returns how many there were."""
+        """Report the events that Lambda gave up. Returns their number."""
         from chalicelib.engine.dead_letters import report
 
         return sum(report(self.ports.store, self.ports.clock, message) for message in self.ports.dead_letters())
 
     def erase(self) -> Erased:
-        """One turn of erasing what nobody uses any more, and of bringing older records up to date."""
+        """Do one step of erasing unused data, and of upgrading older records."""
         from chalicelib.engine.record_upgrades import RecordUpgrader
 
         RecordUpgrader(self.ports.store, self.ports.seal, self.ports.clock).run()
         return self.eraser.run()
 
     def silent_units(self) -> list[str]:
-        """Units to look at because an agent broke its promise to report."""
+        """The units affected by agents that failed to report in time."""
         from chalicelib.engine.silent_agents import silent_units
 
         return silent_units(self.ports.store, self.ports.clock)
@@ -207,7 +208,7 @@ class Root:
     # --- work on accounts, where their providers' SDKs are ------------------------------------------------------------
 
     def sweep(self, account: str) -> Swept:
-        """Release resources of an account that have our tag but no owner, and settle instances whose machines are
+        """Release an account's resources that have our tag but no owner, and handle instances whose machines are
         gone."""
         from chalicelib.engine.sweep import Sweeper, Swept
 
@@ -215,24 +216,24 @@ class Root:
         return Swept() if found is None else Sweeper(self.executor).run(found)
 
     def refresh(self, account: str) -> bool:
-        """Fetch an account's offers; plans read the stored copy. Do jobs still wait for its first?"""
+        """Fetch an account's offers; plans read the stored copy. True: jobs still wait for its first offers."""
         head = self.catalog.refresh(account)
         return head is not None and head.awaited
 
     def check(self, asked: ConfigurationCheck) -> None:
-        """Raises what the provider says is wrong with a configuration."""
+        """Check a configuration. Raises the provider's error."""
         from chalicelib.runtime.accounts import check
 
         check(asked, self.ports.seal, self.ports.providers, self.install_id)
 
-    # --- and elsewhere: one request an account ------------------------------------------------------------------------
+    # --- scheduling that work, one request per account ----------------------------------------------------------------
 
     def sweep_accounts(self, at: Micros | None = None) -> list[str]:
-        """Have every account swept. `at`: the schedule's turn, which is taken once."""
+        """Have every account swept. `at`: the schedule's turn, which is claimed once."""
         return self._each("sweep", self.ports.account_work.sweep, at)
 
     def refresh_accounts(self, at: Micros | None = None) -> list[str]:
-        """Have every account's offers fetched, and forget those of accounts that are gone."""
+        """Have every account's offers fetched, and delete those of accounts that are gone."""
         self.catalog.forget_unknown()
         return self._each("refresh", self.ports.account_work.refresh, at)
 
@@ -249,7 +250,7 @@ class Root:
         accounts = [a.key for a in self.ports.backends.accounts() if only is None or a.key in only]
         if not accounts or (at is not None and not claim_turn(self.ports.store, schedule, at)):
             return []  # without accounts, nothing is read or written
-        first = (at or self.ports.clock.now()) // SECOND % len(accounts)  # or the same would always be last
+        first = (at or self.ports.clock.now()) // SECOND % len(accounts)  # rotates, so that none is always the last
         accounts = accounts[first:] + accounts[:first]
         for account in accounts:
             ask(account)

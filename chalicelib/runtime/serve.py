@@ -1,4 +1,4 @@
-"""`dstack server` from start to end: what it acquires, in order, and releases."""
+"""`dstack server` from start to end: the resources that it acquires, in order, and releases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here, resources_here
-from chalicelib.runtime.server_file import Followed, declared
+from chalicelib.runtime.server_file import ServerFile, declared
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.startup_message import startup_lines
 from chalicelib.runtime.ticker import Ticker
@@ -29,7 +29,7 @@ from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.operator.first_start import first_start
 
-FOLLOW_EVERY = 2.0  # seconds between looks at the server's file
+FOLLOW_EVERY = 2.0  # seconds between two checks of the server's file
 STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
@@ -55,9 +55,9 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         token, project = first_start(plane, settings.admin_token)
         owner = nouns.find(plane.store, User, keys.user(project.owner_id))
         assert owner is not None, "the first start created the admin"
-        file = Followed(settings, plane, owner, config, root.subscribers.follow)
+        file = ServerFile(settings, plane, owner, config, root.subscribers.follow)
         file.start()
-        following = Ticker(FOLLOW_EVERY, file.look)
+        following = Ticker(FOLLOW_EVERY, file.check_file)
         agents = _local_agents(settings, plane, project, found.local)
         isolation = isolation_here(settings) if agents is not None else ""  # asked before there are threads
         root.start()

@@ -43,8 +43,9 @@ def _path(settings: ServerSettings) -> Path:
     return settings.server_config or settings.data_dir / NAME
 
 
-class Followed:
-    """The file of a running server. `look` is called again and again, and does nothing while the file is the same."""
+class ServerFile:
+    """The file of a running server. `check_file` is called periodically, and does nothing while the file is
+    unchanged."""
 
     def __init__(
         self,
@@ -54,26 +55,27 @@ class Followed:
         config: ServerConfig,
         follow: Callable[[ServerConfig], None] = lambda config: None,
     ) -> None:
-        """`config`: what the server started with. `follow`: have its webhooks and rules from now on."""
+        """`config`: the configuration at the start. `follow`: called with each configuration whose webhooks and rules
+        apply from now on."""
         self._settings, self._plane, self._admin, self._config = settings, plane, admin, config
         self._follow = follow
-        self._seen = self._mark()
-        self._left: tuple[str, ...] = ()  # what couldn't be done, told once
+        self._last_mark = self._mark()
+        self._unapplied: tuple[str, ...] = ()  # problems that were logged
 
     def start(self) -> None:
         if not self._settings.server_config_disabled:
             self._apply(self._config)
             self._follow(self._config)
 
-    def look(self) -> None:
+    def check_file(self) -> None:
         if self._settings.server_config_disabled:
             return
         mark = self._mark()
-        if mark != self._seen:
+        if mark != self._last_mark:
             self._changed(mark)
-            self._seen = mark
-        elif self._left:
-            self._apply(self._config)  # what was in use may be gone
+            self._last_mark = mark
+        elif self._unapplied:
+            self._apply(self._config)  # the resources that were in use may be gone
 
     def _changed(self, mark: object) -> None:
         if mark is None:
@@ -98,14 +100,14 @@ class Followed:
         from chalicelib.usecases.operator.server_config import ensure_backends, ensure_projects
 
         ensure_projects(self._plane, self._admin, config)
-        left = ensure_backends(self._plane, config)
-        for line in left:
-            if line not in self._left:
+        unapplied = ensure_backends(self._plane, config)
+        for line in unapplied:
+            if line not in self._unapplied:
                 log.error("%s: %s", _path(self._settings), line)
-        self._left = left
+        self._unapplied = unapplied
 
     def _mark(self) -> tuple[int, int, int] | None:
-        """Changes whenever the file does; None if there is none."""
+        """A value that changes whenever the file does; None if there is no file."""
         try:
             found = _path(self._settings).stat()
         except OSError:

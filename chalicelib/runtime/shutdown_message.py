@@ -1,4 +1,4 @@
-"""What a server prints when it stops: what goes on without it, and how to end that."""
+"""The message that a server prints when it stops: what continues to run without it, and how to end that."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ MAIN = "main"
 
 
 def shutdown_lines(plane: Plane, *, ended: int = 0, simulated: str = "") -> list[str]:
-    """The lines. `ended`: machines of the simulated cloud, of the type `simulated`, that ended with the server."""
+    """The lines to print. `ended`: the number of machines of the simulated cloud (backend `simulated`) that have ended
+    with the server."""
     projects = {project.id: project for project in _projects(plane)}
     instances = [one for id_ in projects for one in _instances(plane, id_) if one.offer.backend != simulated]
     runs = [_shown(run, projects) for run in _runs(plane, instances)]
@@ -45,7 +46,7 @@ def _projects(plane: Plane) -> Iterator[Project]:
 
 
 def _instances(plane: Plane, project_id: str) -> Iterator[Instance]:
-    """Those that live, of its fleets and gateways; of what is bought, those that were ordered."""
+    """The project's live instances; of those that are bought, only those with a machine."""
     fleets = [fleet.id for fleet in plane.read.fleets(project_id)]
     gateways = [gateway.id for gateway in plane.read.gateways(project_id)]
     for owner_id in (*fleets, *gateways):

@@ -1,4 +1,4 @@
-"""What a server prints at start, and the entry it adds to the client's configuration.
+"""The message that a server prints at start, and the entry that it adds to the client's configuration.
 
 The entry belongs to the user: one for another server is overwritten only if the user asks for it, because its token
 could be lost for good.
@@ -15,9 +15,9 @@ NAME = "main"
 
 
 def startup_lines(path: Path, url: str, token: str | None, admin_hash: str, enter: bool | None = None) -> list[str]:
-    """The lines to print. `token`: only if it is new; `admin_hash` tells whether an entry is this server's.
+    """The lines to print. `token`: only if it is new; `admin_hash` identifies this server's entry.
 
-    `enter`: write the entry even over another server's, not at all, or (None) only if that loses none.
+    `enter`: True writes the entry even over another server's, False doesn't write it, None writes it if none is lost.
     """
     entries = load_projects(path)
     existing = next((entry for entry in entries if entry.name == NAME), None)

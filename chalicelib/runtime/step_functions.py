@@ -19,8 +19,8 @@ MOST_CAUSE = 32_768  # characters of an error's message
 
 
 class StepFunctions:
-    """What is said here is a hint, like a wake-up: whatever can't be said is logged, and the record repeats it or has
-    the looks take over."""
+    """Starts and answers executions. Calls are hints, like wake-ups: failures are logged, and the record's unit repeats
+    the call or lets passes take over."""
 
     def __init__(self, clients: Callable[[str], Any], machines: Mapping[str, str]) -> None:
         """`machines`: ARNs by the definitions' names."""
@@ -30,30 +30,30 @@ class StepFunctions:
         from chalicelib.engine.asl import first_input
 
         machine = self._machines.get(definition, "")  # none: an older stack, which Step Functions says below
-        self._say("start_execution", _THERE, stateMachineArn=machine, name=name, input=json.dumps(first_input(name)))
+        self._call("start_execution", _THERE, stateMachineArn=machine, name=name, input=json.dumps(first_input(name)))
 
     def succeed(self, token: str, made: Mapping[str, str]) -> None:
-        self._say("send_task_success", _MOVED_ON, taskToken=token, output=json.dumps({"Payload": dict(made)}))
+        self._call("send_task_success", _MOVED_ON, taskToken=token, output=json.dumps({"Payload": dict(made)}))
 
     def fail(self, token: str, error: str, message: str) -> None:
-        self._say("send_task_failure", _MOVED_ON, taskToken=token, error=error, cause=message[:MOST_CAUSE])
+        self._call("send_task_failure", _MOVED_ON, taskToken=token, error=error, cause=message[:MOST_CAUSE])
 
-    def _say(self, call: str, expected: tuple[str, ...], **given: str) -> None:
+    def _call(self, call: str, expected: tuple[str, ...], **arguments: str) -> None:
         try:
-            getattr(self._clients("stepfunctions"), call)(**given)
+            getattr(self._clients("stepfunctions"), call)(**arguments)
         except Exception as error:  # the service, the network, the permissions
             if type(error).__name__ in expected:
                 log.info("%s: %s", call, error)
             else:
-                log.exception("%s failed for %s", call, given.get("name", "a step that is waited for"))
+                log.exception("%s failed for %s", call, arguments.get("name", "a step that is waited for"))
 
 
 class ExecutionEffects:
-    """Effects for executions are said at once, where they were committed: no queue, and no other function. They are for
-    nobody where there are no state machines (None)."""
+    """Sends effects for executions at once, without a queue or another function. Without state machines (None) they are
+    dropped."""
 
-    def __init__(self, executions: Executions | None, others: Effects) -> None:
-        self._executions, self._others = executions, others
+    def __init__(self, executions: Executions | None, other_effects: Effects) -> None:
+        self._executions, self._other_effects = executions, other_effects
 
     def submit(self, effect: Effect) -> None:
         from chalicelib.engine.effects.executions import send
@@ -63,4 +63,4 @@ class ExecutionEffects:
             if self._executions is not None:
                 send(self._executions, effect)
         else:
-            self._others.submit(effect)
+            self._other_effects.submit(effect)

@@ -1,5 +1,5 @@
-"""The webhooks and rules of `server/config.yml`, each followed by a thread of its own: a slow receiver holds up nobody
-else."""
+"""The webhooks and rules of `server/config.yml`, each with a thread of its own, so that a slow receiver delays no
+other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chalicelib.store.port import Delete
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.runs.rule_actions import carry_out
 
-EVERY = 0.5  # seconds between looks: each is one read of an index while nothing happens
+EVERY = 0.5  # seconds between two polls: each is one read of an index while nothing happens
 
 Subscriber = WebhookConfig | RuleConfig
 
@@ -32,7 +32,7 @@ class Subscribers:
         self._followed: dict[str, tuple[Subscriber, Ticker]] = {}
 
     def follow(self, config: ServerConfig) -> None:
-        """These from now on, and no others. What hasn't changed goes on undisturbed."""
+        """Serve the webhooks and rules of this configuration. Unchanged ones continue undisturbed."""
         wanted: dict[str, Subscriber] = {f"webhook/{hook.name}": hook for hook in config.webhooks or ()}
         wanted |= {f"rule/{rule.name}": rule for rule in config.rules or ()}
         for name, (known, ticker) in list(self._followed.items()):
@@ -57,7 +57,7 @@ class Subscribers:
         return EventFollower(name, plane.store, self._feed, plane.clock, concerns, deliver)
 
     def settled(self) -> int:
-        """The place in the feed that everybody has passed."""
+        """The position in the feed that all subscriptions have passed."""
         return min((one.cursor for one in self._subscriptions()), default=self._feed.feed_end())
 
     def stop(self) -> None:

@@ -12,8 +12,8 @@ log = logging.getLogger(__name__)
 
 
 class Ticker:
-    """Runs `work` periodically on its own thread; first after one period, or at once. Failures are logged and don't
-    stop it."""
+    """A periodic task: runs `work` on its own thread, first after one period or at once. Failures are logged and don't
+    end it."""
 
     def __init__(self, every: float, work: Callable[[], object], *, at_once: bool = False) -> None:
         self.every, self.work, self._at_once = every, work, at_once
@@ -24,15 +24,16 @@ class Ticker:
         threading.Thread(target=self._tick, name="ticker", daemon=True).start()
 
     def wait_first(self, patience: float) -> bool:
-        """Wait up to this many seconds for the first turn to end; returns whether it did."""
+        """Wait up to this many seconds for the first run to end. Returns whether it has."""
         return self._worked.wait(patience)
 
     def now(self) -> None:
-        """Have another turn at once, or after the present one."""
+        """Run again at once, or after the present run."""
         self._wanted.set()
 
-    def rest(self, seconds: float) -> bool:
-        """For `work`, a pause in its turn; returns whether to go on: not if the next turn is wanted."""
+    def pause(self, seconds: float) -> bool:
+        """Pause within a run of `work`. Returns False if the next run has been requested, so that this one should
+        end."""
         return not self._wanted.wait(seconds)
 
     def stop(self) -> None:
@@ -43,7 +44,7 @@ class Ticker:
         pause = 0.0 if self._at_once else self.every
         while True:
             self._wanted.wait(pause)
-            self._wanted.clear()  # first: who stops it sets this last
+            self._wanted.clear()  # before the check of `_stopping`, because `stop` sets this last
             if self._stopping.is_set():
                 return
             try:

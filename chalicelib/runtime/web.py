@@ -62,7 +62,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
                 access_log=False,
                 lifespan="on",
                 http=HttpConnection,
-                proxy_headers=False,  # nothing asks where a call came from
+                proxy_headers=False,  # nothing uses the client's address
                 ws="none",
                 server_header=False,
                 date_header=False,

@@ -16,7 +16,7 @@ from chalicelib.engine.ports import Clock
 from chalicelib.engine.subscriptions import NotNow
 from chalicelib.errors import Refused
 
-PATIENCE = 10.0  # seconds for the connection, and for each part of the answer's head; its body isn't read
+PATIENCE = 10.0  # seconds for the connection, and for each part of the response's head; its body isn't read
 
 
 class ReceiverAnswer(NamedTuple):
@@ -41,7 +41,7 @@ def sender(hook: WebhookConfig, clock: Clock, send: Send | None = None) -> Calla
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> ReceiverAnswer:
-    """No redirect is followed: a signed message is for the address that was configured."""
+    """Refuses redirects: a signed message is only for the configured address."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE)

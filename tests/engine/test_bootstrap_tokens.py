@@ -107,6 +107,6 @@ def test_the_install_key_is_used_where_an_empty_one_is_refused_and_nowhere_else(
         for path in (Path(__file__).parents[2] / "chalicelib").rglob("*.py")
         if re.search(r"hmac\.\w+\([\w.]*install_key", path.read_text())
     }
-    assert used == {"bootstrap.py"}
+    assert used == {"bootstrap_tokens.py"}
     with pytest.raises(Bug, match="no install key"):
         keyed(b"", "anything")

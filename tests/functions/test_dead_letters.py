@@ -14,6 +14,7 @@ import pytest
 from chalicelib.runtime import telemetry
 from chalicelib.runtime.lambda_ import SqsDeadLetters
 from chalicelib.runtime.root import Root
+from functions import dead_letters
 from tests.functions.test_handlers import Stack
 from tests.harness.lambda_host import scheduled_event
 
@@ -59,8 +60,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 def told(stack: Stack, sqs: Sqs) -> tuple[Any, dict[str, int]]:
     counted: dict[str, int] = {}
-    dead_letters = SqsDeadLetters(lambda service: sqs, QUEUE)
-    root = Root(replace(stack.root.ports, dead_letters=dead_letters, count=counted.__setitem__))
+    queue = SqsDeadLetters(lambda service: sqs, QUEUE)
+    root = Root(replace(stack.root.ports, dead_letters=queue, count=counted.__setitem__))
     return dead_letters.handler(scheduled_event("dead-letters"), None, root), counted
 
 

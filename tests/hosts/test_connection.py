@@ -80,7 +80,7 @@ def test_output_without_end_is_refused_and_not_kept() -> None:
     with (
         bad_host(babbles) as (login, _),
         SshLogins().connect(login) as connection,
-        pytest.raises(Transient, match="said more than"),
+        pytest.raises(Transient, match="wrote more than"),
     ):
         connection.run("true", timeout=30.0)
 

@@ -58,7 +58,7 @@ def test_what_makes_no_sense_is_named(env: dict[str, str], named: str) -> None:
 def test_a_mistake_in_aws_stops_nothing_but_certificates(text: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     assert _authority(text) is None
-    assert "no certificates can be asked for" in caplog.text and "acme" in caplog.text
+    assert "no certificates can be ordered" in caplog.text and "acme" in caplog.text
     made: Any = _authority("{}")
     assert made == Acme(LETS_ENCRYPT)
 

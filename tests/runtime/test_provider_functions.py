@@ -145,7 +145,7 @@ def test_every_error_of_a_provider_can_be_told() -> None:
     ids=["no answer", "a function that timed out"],
 )
 def test_a_check_without_an_answer_says_to_try_again(answer: dict[str, Any], away: set[str]) -> None:
-    with pytest.raises(Transient, match=r"nimbus couldn't be asked within 24 s\. Try again"):
+    with pytest.raises(Transient, match=r"nimbus couldn't be checked within 24 s\. Try again"):
         functions(Lambda(answer=answer, away=away)).check(ASKED)
 
 

@@ -99,7 +99,7 @@ def test_a_turn_that_is_asked_for_comes_at_once() -> None:
 
 def test_work_that_rests_goes_on_unless_another_turn_is_wanted() -> None:
     rested: Queue[bool] = Queue()
-    ticker = Ticker(NEVER, lambda: rested.put(ticker.rest(0.0)) or rested.put(ticker.rest(LONG)), at_once=True)
+    ticker = Ticker(NEVER, lambda: rested.put(ticker.pause(0.0)) or rested.put(ticker.pause(LONG)), at_once=True)
     ticker.start()
     assert rested.get(timeout=LONG)
     ticker.now()

@@ -260,7 +260,7 @@ class Someone:
 
     def __init__(self, relay: ReplicaRelay) -> None:
         self.relay, self.line, self.patience, self.over = relay, None, None, False  # type: ignore[var-annotated]
-        relay.came(self)  # type: ignore[arg-type]
+        relay.add_caller(self)  # type: ignore[arg-type]
 
     def join(self, line: Any) -> None:
         self.patience and self.patience.cancel()
@@ -276,7 +276,7 @@ class Someone:
             asyncio.get_running_loop().call_soon(self._lost)
 
     def _lost(self) -> None:
-        self.relay.left(self)  # type: ignore[arg-type]
+        self.relay.remove_caller(self)  # type: ignore[arg-type]
         if self.line is not None:
             self.line.give_up()
 

@@ -115,7 +115,7 @@ def embedded(tmp_path: Path) -> Iterator[Embedded]:
 def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Embedded) -> None:
     one, two = embedded.root("here").ports, LambdaRoot(stack("there"), clients=Aws()).ports
     differing = {f.name for f in fields(Ports) if type(getattr(one, f.name)) is not type(getattr(two, f.name))}
-    assert differing >= {"blobs", "logs", "wake", "effects", "news", "clock"}
+    assert differing >= {"blobs", "logs", "wake", "effects", "notify_agents", "clock"}
     assert isinstance(one.store, AnnouncingStore) and isinstance(one.store.below, HistoryStore)
     assert isinstance(two.store, HistoryStore)
     assert (type(one.store.below.below), type(two.store.below)) == (SqliteStore, DynamoStore)
@@ -319,7 +319,7 @@ def test_a_cloud_that_could_not_answer_at_first_is_asked_again_within_the_same_t
     script = {"faults": [{"call": "offers", "error": "Transient"}]}
     (embedded.folder / "one" / "fake-cloud").mkdir(parents=True, exist_ok=True)
     (embedded.folder / "one" / "fake-cloud" / "script.json").write_text(json.dumps(script))
-    rig.root.ask_again = 0.0
+    rig.root.retry_offers = 0.0
     rig.root.keep_catalog()
     assert (rig.root.catalog.awaited(), rig.ages()[0]["error"]) == ([], None)
 

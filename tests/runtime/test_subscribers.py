@@ -115,12 +115,12 @@ def test_a_webhook_gets_each_event_from_now_on_signed_and_once(site: Site) -> No
     follower.begin()
     submit(site.rig, task("first"))
     submit(site.rig, task("second"))
-    follower.look()
-    follower.look()
+    follower.deliver_due()
+    follower.deliver_due()
     assert sorted(site.receiver.ids) == sorted(set(site.history()) - set(before)) and len(site.receiver.ids) >= 4
     again = site.follower(HOOK)
     again.begin()
-    again.look()
+    again.deliver_due()
     assert len(set(site.receiver.ids)) == len(site.receiver.ids), "a restart goes on where it was"
 
 
@@ -128,7 +128,7 @@ def test_it_gets_only_what_was_asked_for(site: Site) -> None:
     follower = site.follower(HOOK.replace("}]", ", events: {target: run, type: created}}]"))
     follower.begin()
     submit(site.rig, task("first"))
-    follower.look()
+    follower.deliver_due()
     assert [(one["target"]["type"], one["target"]["name"]) for one in site.receiver.got] == [("run", "first")]
 
 
@@ -144,8 +144,8 @@ def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site:
     submit(site.rig, task("first"))
     site.receiver.status = 500
     clock = site.rig.world.clock
-    follower.look()
-    follower.look()
+    follower.deliver_due()
+    follower.deliver_due()
     assert site.kept().failures == 1, "not before its time"
     fares = {"name": "webhook/ops", "failures": 1, "dead": False, "error": "ops.example.com answered 500"}
     assert shown(site) == {**fares, "retry_at": iso(clock.now() + 2 * SECOND)}
@@ -153,11 +153,11 @@ def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site:
     for _ in range(4):
         pauses.append(((site.kept().retry_at or 0) - clock.now()) // SECOND)
         clock.pass_(pauses[-1])
-        follower.look()
+        follower.deliver_due()
     assert pauses == [2, 4, 8, 16]
     site.receiver.status = 204
     clock.pass_(3600)
-    follower.look()
+    follower.deliver_due()
     assert len(site.receiver.ids) == len(set(site.receiver.ids)) >= 2
     assert (site.kept().failures, site.kept().error) == (0, "")
 
@@ -173,14 +173,14 @@ def test_a_receiver_is_left_alone_for_as_long_as_it_asks(site: Site, asked: str,
     submit(site.rig, task("first"))
     date = format_datetime(datetime.fromtimestamp(clock.now() // SECOND + 300, UTC), usegmt=True)
     site.receiver.status, site.receiver.retry_after = 429, asked.format(date=date)
-    follower.look()
+    follower.deliver_due()
     assert ((site.kept().retry_at or 0) - clock.now()) // SECOND == pause
     clock.pass_(pause - 1)
     site.receiver.status = 204
-    follower.look()
+    follower.deliver_due()
     assert site.receiver.got == []
     clock.pass_(1)
-    follower.look()
+    follower.deliver_due()
     assert site.receiver.got and site.kept().failures == 0
 
 
@@ -190,7 +190,7 @@ def test_a_list_means_any_of_its_members(site: Site) -> None:
     follower.begin()
     for name in ("first", "second", "third"):
         submit(site.rig, task(name))
-    follower.look()
+    follower.deliver_due()
     assert [one["target"]["name"] for one in site.receiver.got] == ["first", "second"]
 
 
@@ -200,19 +200,19 @@ def test_after_too_many_it_is_dead_says_why_and_goes_on_with_the_next_start(site
     submit(site.rig, task("first"))
     site.receiver.away = True
     for _ in range(subscriptions.MOST + 3):
-        follower.look()
+        follower.deliver_due()
         site.rig.world.clock.pass_(3600)
     assert site.kept().dead and site.kept().failures == subscriptions.MOST
     fares = {"name": "webhook/ops", "failures": subscriptions.MOST, "dead": True, "retry_at": None}
     assert shown(site) == {**fares, "error": "ops.example.com can't be reached: refused"}
     site.receiver.away = False
     site.rig.world.clock.pass_(DAY / SECOND)
-    follower.look()
+    follower.deliver_due()
     assert site.receiver.got == []
     submit(site.rig, task("second"))
     started = site.follower(HOOK)
     started.begin()
-    started.look()
+    started.deliver_due()
     names = {one["target"]["name"] for one in site.receiver.got}
     assert {"first", "second"} <= names and not site.kept().dead
 
@@ -242,11 +242,11 @@ def test_whoever_dies_between_two_deliveries_repeats_no_more_than_one(site: Site
     site.made._send = dying
     dies = site.follower(HOOK)
     with pytest.raises(Killed):
-        dies.look()
+        dies.deliver_due()
     site.made._send = send
     started = site.follower(HOOK)
     started.begin()
-    started.look()
+    started.deliver_due()
     ids = site.receiver.ids
     assert len(ids) == len(set(ids)) + 1 and ids[1] == ids[2]
     assert set(ids) <= set(site.history())
@@ -261,18 +261,18 @@ def test_a_defect_at_an_event_has_pauses_and_an_end_like_any_failure(site: Site)
     submit(site.rig, task("first"))
     send, site.made._send = site.made._send, defect
     follower = site.follower(HOOK)
-    follower.look()
-    follower.look()
+    follower.deliver_due()
+    follower.deliver_due()
     assert site.kept().failures == 1, "not twice a second"
     assert site.kept().error == "the server failed to deliver it because of a bug: KeyError"
     for _ in range(subscriptions.MOST):
         site.rig.world.clock.pass_(3600)
-        follower.look()
+        follower.deliver_due()
     assert site.kept().dead
     site.made._send = send
     mended = site.follower(HOOK)
     mended.begin()
-    mended.look()
+    mended.deliver_due()
     assert site.receiver.ids and not site.kept().dead
 
 
@@ -292,7 +292,7 @@ def test_a_record_that_cant_be_read_holds_up_nothing_behind_it(site: Site) -> No
 
     got: list[StateChange] = []
     reads = EventFollower("webhook/ops", store, Torn(), site.rig.world.clock, lambda _: True, got.append)
-    reads.look()
+    reads.deliver_due()
     assert [change.target.name for change in got][:1] == ["first"] and site.kept().failures == 0
 
 
@@ -310,10 +310,10 @@ def test_events_in_one_record_are_delivered_each_by_itself(site: Site) -> None:
 
     site.made._send = second_fails
     follower = site.follower(HOOK)
-    follower.look()
+    follower.deliver_due()
     assert site.kept().failures == 1 and len(site.receiver.ids) == 1
     site.rig.world.clock.pass_(10)
-    follower.look()
+    follower.deliver_due()
     assert len(site.receiver.ids) == len(set(site.receiver.ids)) == 2
 
 
@@ -323,12 +323,12 @@ def test_a_rule_acts_once_on_each_event_it_means(site: Site) -> None:
     follower = site.follower(RULE)
     follower.begin()
     submit(site.rig, task("first"))
-    follower.look()
+    follower.deliver_due()
     runs = site.rig.ok("/api/runs/list", {"project_name": "main"})
     assert {run["run_spec"]["run_name"] for run in runs} == {"first", "second"}
     known = site.kept("rule/again")
     site.rig.root.ports.store.commit([nouns.put(known.with_(cursor=0, within=0))])  # as if it were told twice
-    follower.look()
+    follower.deliver_due()
     assert len(site.rig.ok("/api/runs/list", {"project_name": "main"})) == 2
     said = [one["message"] for one in site.rig.ok("/api/events/list", {})]
     assert said.count("second is applied by rule again") == 1
@@ -345,7 +345,7 @@ def test_no_rule_acts_on_what_rules_did(site: Site) -> None:
     follower.begin()
     submit(site.rig, task("first"))
     for _ in range(3):
-        follower.look()
+        follower.deliver_due()
     said = [one["message"] for one in site.rig.ok("/api/events/list", {})]
     refused = [line for line in said if "can't apply second" in line]
     assert len(refused) == 2, "for the run and its job"
@@ -360,10 +360,10 @@ def test_the_feed_keeps_the_order_of_commits_and_forgets_what_everybody_has_pass
     submit(site.rig, task("first"))
     places = [place for place, _ in database.feed_after(start, 100)]
     assert places == sorted(places) and places[-1] == database.feed_end() > start
-    first.look()
+    first.deliver_due()
     assert site.made.settled() == start
     database.trim_feed(site.made.settled())
-    second.look()
+    second.deliver_due()
     assert len(site.receiver.ids) == 2 * len(set(site.receiver.ids))
     database.trim_feed(site.made.settled())
     assert database.feed_after(0, 100) == [] and database.feed_end() == places[-1], "a place is never used again"

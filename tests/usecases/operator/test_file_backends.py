@@ -16,7 +16,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import Refused
 from chalicelib.runtime.accounts import StoredAccounts
-from chalicelib.runtime.server_file import Followed
+from chalicelib.runtime.server_file import ServerFile
 from chalicelib.runtime.settings import server_settings
 from chalicelib.store import nouns
 from chalicelib.store.seal import Sealer
@@ -146,24 +146,24 @@ def test_a_running_server_follows_its_file(shop: Shop, tmp_path: Path, caplog: p
     path = tmp_path / "config.yml"
     path.write_text(text("k1"))
     read = parse_server(path.read_text()).config
-    file = Followed(server_settings({}, data_dir=tmp_path), shop.plane, shop.admin, read)
+    file = ServerFile(server_settings({}, data_dir=tmp_path), shop.plane, shop.admin, read)
     file.start()
     assert shop.key() == "k1"
     path.write_text(text("k-22"))
-    file.look()
+    file.check_file()
     assert shop.key() == "k-22" and "is applied" in caplog.text
     caplog.clear()
     path.write_text("projects: [{name: main, backends: [{type: aws, creds: hush}]}]")
-    file.look()
+    file.check_file()
     assert "can't be used" in caplog.text and "projects.0.backends.0.creds" in caplog.text and "hush" not in caplog.text
     assert shop.key() == "k-22"
     caplog.clear()
-    file.look()
+    file.check_file()
     path.unlink()
-    file.look()
+    file.check_file()
     assert caplog.text.count("is gone") == 1 and shop.key() == "k-22"
     path.write_text(text("k-333", more="default_permissions: {allow_non_admins_create_projects: false}\n"))
-    file.look()
+    file.check_file()
     assert "at the next start" in caplog.text and shop.key() == "k-333"
 
 
@@ -174,20 +174,22 @@ def test_what_is_left_is_told_once_and_done_when_it_can_be(
     path.write_text("projects: []\n")
     shop.apply(text())
     shop.buy()
-    file = Followed(server_settings({}, data_dir=tmp_path), shop.plane, shop.admin, parse_server("projects: []").config)
+    file = ServerFile(
+        server_settings({}, data_dir=tmp_path), shop.plane, shop.admin, parse_server("projects: []").config
+    )
     file.start()
-    file.look()
+    file.check_file()
     assert caplog.text.count("stays until") == 1 and shop.stored() is not None
     shop.release()
-    file.look()
+    file.check_file()
     assert shop.stored() is None
 
 
 def test_a_server_that_skips_its_file_follows_none(shop: Shop, tmp_path: Path) -> None:
     shop.apply(text())
     settings = server_settings({"DSTACK_SERVER_CONFIG_DISABLED": "1"}, data_dir=tmp_path)
-    file = Followed(settings, shop.plane, shop.admin, parse_server("projects: []").config)
+    file = ServerFile(settings, shop.plane, shop.admin, parse_server("projects: []").config)
     file.start()
     (tmp_path / "config.yml").write_text("projects: []\n")
-    file.look()
+    file.check_file()
     assert shop.key() == "good"
