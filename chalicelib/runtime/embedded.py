@@ -184,8 +184,8 @@ class EmbeddedRoot(Root):
             self._tunnels.wake()
 
     def keep_catalog(self) -> None:
-        """Refresh the offers that are due, or all at first and after a change; and soon again those of backends for whose
-        first offers jobs wait."""
+        """Refresh the offers that are due, or all at first and after a change; and soon again those of backends for
+        whose first offers jobs wait."""
         turn = min([REFRESH_EVERY, *(each.facts.offers_last / SECOND for each in self.ports.backends.accounts())])
         self.refreshes.every = turn
         if self._all_due:
