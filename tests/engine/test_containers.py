@@ -46,7 +46,7 @@ class Plane:
         self.effects: list[Effect] = []
         ports: dict[str, Any] = {"catalog": catalog, "backends": self.accounts}
         self.reconciler = Reconciler(
-            world.store, world.clock, wake=world.woken.extend, news=world.rung.extend, effects=self, **ports
+            world.store, world.clock, wake=world.woken.extend, notify_agents=world.rung.extend, effects=self, **ports
         )
         plane = world.plane
         here = EffectContext(

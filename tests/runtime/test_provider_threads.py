@@ -102,7 +102,7 @@ def test_a_check_says_what_the_provider_says_while_the_accounts_own_sweep_hangs(
 def test_a_check_that_takes_too_long_says_to_try_again() -> None:
     root = Root(slow={"aws-p"})
     work = started(root, patience=0.01)
-    with pytest.raises(Transient, match="aws couldn't be asked"):
+    with pytest.raises(Transient, match="aws couldn't be checked"):
         work.check(ConfigurationCheck("p", "aws", "{}"))
     root.over.set()
     work.stop()

@@ -339,7 +339,7 @@ def test_the_reserve_grows_with_those_who_found_none_and_goes_when_nobody_comes(
         grown = len(relay._spare)
         assert grown > AT_FIRST
         for _ in range(20):  # it is used, but the reserve suffices
-            relay.asked()
+            relay.touch()
             await asyncio.sleep(QUIET / 2)
         assert len(relay._spare) == 1
         await asyncio.sleep(2 * QUIET)
