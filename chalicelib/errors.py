@@ -101,7 +101,7 @@ class Forbidden(DstackError):
 
 
 class Ended(DstackError):
-    """What the caller is about was there, and is gone for good."""
+    """The resource existed, and is gone for good."""
 
     status = 410
 
@@ -115,7 +115,7 @@ class DataTooNew(DstackError):
 
 
 class NotDeployed(DstackError):
-    """This control plane in AWS lacks parts that its deployment makes."""
+    """This control plane in AWS lacks parts that a deployment creates."""
 
     status = 503
 
@@ -176,9 +176,9 @@ class Throttled(BackendError):
 
 
 class Gone(BackendError):
-    """The thing named by a handle doesn't exist (any more). The only proof that a termination is complete.
+    """The resource of a handle doesn't exist (any more). The only proof that a termination is complete.
 
-    `refused`: it never came to be, because the provider found out too late what it should have refused with this."""
+    `refused`: it was never created, because the provider noticed this error only after it had accepted the call."""
 
     def __init__(self, message: str, *, refused: type[BackendError] | None = None) -> None:
         super().__init__(message)
@@ -198,7 +198,7 @@ class Transient(BackendError):
 
 
 class NotYet(BackendError):
-    """What the call waits for hasn't happened yet. Nothing is wrong; try again."""
+    """The condition that the call waits for isn't met yet. Nothing is wrong; try again."""
 
 
 class ContainerFailed(BackendError):

@@ -1,15 +1,15 @@
-"""Text of others, as it may be shown: without what moves a cursor, names a window or turns the direction of reading.
+"""Makes untrusted text safe to show: without sequences that move a cursor, name a window or reverse the direction.
 
-A job writes what it likes, and some of it reaches other people's screens: why it ended, what its machine is called. So
-agents' texts are cleaned where they enter and every text again where the command line shows it. Logs are bytes, and
-stay what the program wrote.
+Jobs control some texts that reach other people's screens, such as the reason of their end or the name of their machine.
+So agents' texts are cleaned where they enter, and every text again where the command line shows it. Logs are bytes and
+stay as the program wrote them.
 """
 
 from __future__ import annotations
 
 import re
 
-# Whole sequences first, or their letters would remain: of a terminal's controls, of its commands, of any other escape.
+# Complete escape sequences are removed first, or their letters would remain.
 _SEQUENCE = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]|\x1b[\\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?|\x1b[ -/]*[0-Z\\\\^-~]?"
 )
@@ -18,12 +18,12 @@ _BREAK = re.compile("[\t\n]")
 
 
 def printable(text: str) -> str:
-    """One line of text that can do nothing but be read."""
+    """The text as one safe line."""
     return text if text.isprintable() else _BREAK.sub(" ", printable_lines(text))
 
 
 def printable_lines(text: str) -> str:
-    """The same, with its line breaks and tabs."""
+    """The safe text with its line breaks and tabs."""
     if text.isprintable():
         return text
     return _CONTROL.sub(" ", _SEQUENCE.sub("", text.replace("\r\n", "\n")))

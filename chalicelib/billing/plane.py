@@ -1,12 +1,12 @@
 """What a control plane in AWS costs: prices, and how much of each thing an installation uses.
 
-Pure. What is used has four drivers: the schedules, which run whether or not anything happens; an account, which is
-swept and whose offers are fetched; an instance, whose agent reports; and a run. Runs on several nodes add each further
-node, and their start, which a state machine drives. Services add a replica, whose agent is asked for streams; a
-gateway's replica, which asks what to serve; and a busy service, on which each of these reports. Where state changes are
-announced on a bus, each of them is one more. `plane_rates.py` has what each uses, as measured (`make cost`), and a bill
-is a sum of products. Calls and bytes are measured. How long a function takes can't be measured without AWS, so
-`SECONDS` assumes it; the prices are those of one region, without the free tier.
+Pure. Costs have four main drivers: the schedules, which run whether or not anything happens; an account, which is swept
+and whose offers are fetched; an instance, whose agent reports; and a run. Further drivers are each additional node of a
+run and the state machine that starts its nodes; a service's replica, to which streams are opened; a gateway's replica,
+which polls its configuration; a busy service, about which each of these reports; and a state change, if changes are
+announced on a bus. `plane_rates.py` has the measured use of each (`make cost`), and a bill is a sum of products. Calls
+and bytes are measured. The time that a function takes can't be measured without AWS, so `SECONDS` assumes it. Prices
+are those of one region, without the free tier.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import NamedTuple
 REGION, READ_IN = "us-east-1", "November 2026"
 HOURS = 730  # of a month
 MILLION = 1_000_000
-RUNS = 60  # a month that an instance does, unless they are counted
-RETENTION_MONTHS = 3  # for which what a run left is kept: the default of DSTACK_RETAIN_EVENTS and _LOGS
+RUNS = 60  # runs a month on an instance, unless they are counted
+RETENTION_MONTHS = 3  # how long a run's records are kept: the default of DSTACK_RETAIN_EVENTS and _LOGS
 
-Usage = Mapping[str, float]  # what → how much of it
+Usage = Mapping[str, float]  # amounts by item
 
 
 class Price(NamedTuple):
@@ -43,7 +43,7 @@ PRICES: Mapping[str, Price] = {
     "queue requests": Price(0.40, MILLION, "million"),
     "state transitions": Price(25.0, MILLION, "million"),
     "bus events": Price(1.00, MILLION, "million"),
-    "function logs": Price(0.53, 1, "GB"),  # taken in, and stored for a month
+    "function logs": Price(0.53, 1, "GB"),  # ingested, and stored for a month
 }
 
 SECONDS: Mapping[str, float] = {  # of an invocation, on average
@@ -55,12 +55,12 @@ SECONDS: Mapping[str, float] = {  # of an invocation, on average
     "refresh_catalog": 0.05,
     "provider_clouds/refresh": 10.0,
 }
-USUALLY = 0.15  # of any other
+USUALLY = 0.15  # of any other function
 
 
 @dataclass(frozen=True)
 class CostLine:
-    driver: str  # and how many of it
+    driver: str
     item: str
     amount: float  # a month
     dollars: float
@@ -77,7 +77,7 @@ def bill(rates: Mapping[str, Usage], counts: Mapping[str, float]) -> list[CostLi
 
 
 def price(item: str) -> float:
-    """Of one of it."""
+    """The price of one unit of an item."""
     found = PRICES[item]
     return found.dollars / found.per
 

@@ -1,4 +1,4 @@
-"""The error catalog: what each code means, a file that has it, and the same file corrected.
+"""The error catalog: the meaning of each code, a file with that error, and the same file corrected.
 
 The page in the docs shows the reader's real message for the wrong file; a test reads both files of every entry.
 """

@@ -1,6 +1,6 @@
-"""One valid value, for editors to show, for every field that its schema doesn't explain by itself.
+"""An example value, for editors, of every field that its schema doesn't explain by itself.
 
-By the field's name, or by `Model.field` if a name has several meanings.
+Keyed by the field's name, or by `Model.field` if a name has several meanings.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The grammar: two dollars escape (`$${{ x }}` is the text `${{ x }}`), spaces inside the braces don't count, and the
 parts before and after the first dot begin with a letter or `_`. The client fills in `run.args` and `env`, the server
-`secrets` just before a job starts. So a caller names the namespaces it fills in; everything else stays as it is. Which
-of them may be where, and what is told of others, is in `references`.
+`secrets` just before a job starts. So a caller names the namespaces that it fills in; all others stay as they are.
+Where each may be used, and the problems with the others, are in `references`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"groups(\[[0-9]{1,6}\]\.(?:nodes|replicas)\[[0-9]{1,6}\]\
 class Reference:
     namespace: str
     name: str
-    written: str  # braces and all
+    written: str  # including the braces
 
     closed: ClassVar[bool] = True
 
@@ -38,7 +38,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Unread:
-    """What looks like a reference but isn't one."""
+    """A text that looks like a reference but isn't one."""
 
     written: str
     closed: bool = True
@@ -49,8 +49,8 @@ class Unread:
 
 
 def fill(text: str, values: Mapping[str, Mapping[str, str]], *, unescape: bool = True) -> str:
-    """The text with the references to these namespaces replaced. All others, and what can't be read, stay as they are.
-    `unescape`: this is the last step, so escapes aren't needed any more."""
+    """The text with the references to these namespaces replaced. All others, and malformed ones, stay as they are.
+    `unescape`: this is the last step, so escapes are removed, too."""
     if "${{" not in text:
         return text
     pieces: list[str] = []
@@ -65,7 +65,7 @@ def fill(text: str, values: Mapping[str, Mapping[str, str]], *, unescape: bool =
 
 
 def unescaped(value: Any) -> Any:
-    """Plain data with `${{` in all its texts as it was meant."""
+    """Plain data with the escapes in all its texts removed."""
     if isinstance(value, str):
         return fill(value, {})
     if isinstance(value, Mapping):
@@ -74,7 +74,7 @@ def unescaped(value: Any) -> Any:
 
 
 def references(text: str) -> Iterator[Reference | Unread]:
-    """All in a text, and what looks like one."""
+    """All references of a text, including malformed ones."""
     return (part for part in _parts(text) if not isinstance(part, str)) if "${{" in text else iter(())
 
 
@@ -84,7 +84,7 @@ def secrets_in(text: str) -> list[str]:
 
 
 def _parts(text: str) -> Iterator[str | Reference | Unread]:
-    """Plain text, escapes and references, as they come."""
+    """Split a text into plain text, escapes and references, in order."""
     at = 0
     # Not one regular expression: that would search for the end again from every start.
     while (start := text.find("${{", at)) >= 0:
@@ -114,5 +114,6 @@ def _reference(written: str) -> Reference | Unread:
 
 
 def joined_arguments(arguments: Sequence[str]) -> str:
-    """What `${{ run.args }}` stands for: the words after `--`, quoted for a shell. They name nothing themselves."""
+    """The value of `${{ run.args }}`: the arguments after `--`, quoted for a shell. References in them aren't filled
+    in."""
     return shlex.join(arguments).replace("${{", _ESCAPED)

@@ -1,7 +1,7 @@
-"""Flags of `apply`, put into the configuration they override.
+"""Flags of `apply`, merged into the configuration that they override.
 
-A flag's text is read by the same models as a file, so `--gpu A100:2` means the same as `gpu: A100:2` and is refused in
-the same words. Lists replace lists; ports and variables are added, and replace those of the same port or name.
+A flag's text is read by the same models as a file, so `--gpu A100:2` means the same as `gpu: A100:2` and is refused
+with the same message. Lists replace lists; ports and variables are added, and replace those of the same port or name.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Overrides:
 
 
 def overridden(configuration: C, flags: Overrides) -> C:
-    """Raises WrongFlag if a flag is invalid, or sets something that this type doesn't have."""
+    """The configuration with the flags applied. Raises WrongFlag if one is invalid, or doesn't exist for this type."""
     flags_given = _given_flags(flags)
     if not flags_given:
         return configuration
@@ -132,7 +132,7 @@ def _variables(flags_given: list[str]) -> dict[str, Any]:
 
 
 def _ports(before: list[dict[str, Any]], flags_given: list[str]) -> list[Any]:
-    """One mapping per container port; two can't have the same local one."""
+    """Merge ports: one mapping per container port, and no local port twice."""
     from chalicelib.domain.specs.mounts import PortMapping
 
     try:

@@ -1,6 +1,6 @@
-"""A file to a configuration, or all of its problems together.
+"""Parses a file into a configuration, or reports all of its problems together.
 
-Pure: text in, model out. Whatever the input, nothing but `errors.Invalid` is raised.
+Pure: text in, model out. Whatever the input, only `errors.Invalid` is raised.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ TYPES: dict[str, type[Configuration]] = {
 
 
 def volume_types() -> dict[str, type[Any]]:
-    """The model of a volume, by its `backend`."""
+    """The model of a volume, chosen by its `backend`."""
     return {backend: PROVIDERS.model("volume", backend) for backend in PROVIDERS.kinds("volume")}
 
 
 def parse(text: str, *, filename: str = "") -> Configuration:
-    """A `*.dstack.yml` file. Raises Invalid with every problem."""
+    """Parse a `*.dstack.yml` file. Raises Invalid with every problem."""
     document = _document(text, filename)
     model = _model_for(document, filename)
     found: Configuration = _validated(document, model, filename)
@@ -76,7 +76,7 @@ def located(problem: Problem, path: Path, raw: bytes, *, filename: str = "") -> 
 
 
 def parse_rest(raw: bytes, problems: Iterable[Problem]) -> Configuration | None:
-    """A file without the keys that have `problems`, to find more; None if that isn't a configuration."""
+    """Parse a file without the keys that have `problems`, to find more; None if the rest isn't a configuration."""
     spoilt = {problem.path.partition(".")[0] for problem in problems}
     if "env" in spoilt:
         spoilt |= {"registry_auth", "probes"}  # they may refer to it
@@ -91,7 +91,7 @@ def parse_rest(raw: bytes, problems: Iterable[Problem]) -> Configuration | None:
 
 
 def type_and_name(raw: bytes) -> tuple[str, str]:
-    """What a file calls itself, whatever else is wrong with it; empty where it doesn't say."""
+    """A file's `type` and `name`, even if other parts are invalid; empty where they are missing."""
     try:
         written = _document(decode(raw, ""), "").value
     except Invalid:
@@ -101,12 +101,12 @@ def type_and_name(raw: bytes) -> tuple[str, str]:
 
 
 def parse_profiles(text: str, *, filename: str = "") -> ProfilesConfig:
-    """A `profiles.yml` file."""
+    """Parse a `profiles.yml` file. Raises Invalid with every problem."""
     return parse_as(ProfilesConfig, text, filename=filename)
 
 
 def parse_as(model: type[M], text: str, *, filename: str = "") -> M:
-    """Any YAML file that one model describes."""
+    """Parse a YAML file as a model. Raises Invalid with every problem."""
     return parse_placed(model, text, filename=filename)[0]
 
 
@@ -117,7 +117,7 @@ def parse_placed(model: type[M], text: str, *, filename: str = "") -> tuple[M, M
 
 
 def decode(raw: bytes, filename: str) -> str:
-    """To refuse a file that is too long, one byte more than `MAX_BYTES` is enough."""
+    """Raises Invalid for a file that is too long. It is enough to read one byte more than `MAX_BYTES`."""
     _bounded(raw, filename)
     try:
         return raw.decode("utf-8-sig")
@@ -207,7 +207,7 @@ def _syntax(error: Any, text: str, filename: str) -> Problem:
 
 
 def _without_colon(error: Any, text: str, reported: str) -> Problem | None:
-    """A key without a colon, at its own line: the parser notices it at a later one."""
+    """The problem of a key without a colon, at its own line: the parser reports it at a later one."""
     lines = _BREAK.split(text)
     if "could not find expected ':'" in reported:
         number = error.context_mark.line
@@ -256,7 +256,8 @@ def _refused(code: str, message: str, hint: str, filename: str, line: int = 0, c
 
 
 def _model_for(document: Document, filename: str) -> type[Any]:
-    """By `type`, and a volume by its `backend`. If that is missing, it is the only problem reported."""
+    """The model of a file, chosen by its `type` and, for a volume, `backend`. If those are wrong, only that is
+    reported."""
     value = document.value
     if not isinstance(value, dict):
         what = "empty" if value is None else "a list" if isinstance(value, list) else "only text"
@@ -302,7 +303,7 @@ def _validated(document: Document, model: type[M], filename: str) -> M:
 
 
 def _rounded(document: Document, dumped: Any) -> list[Problem]:
-    """Numbers that became text other than what was written: `VERSION: 1.10` would become `1.1`."""
+    """Problems of numbers that would become a different text than was written: `VERSION: 1.10` would become `1.1`."""
     found = []
     for path, text in document.rounded:
         value = dumped
@@ -321,7 +322,7 @@ def _rounded(document: Document, dumped: Any) -> list[Problem]:
 
 
 def _under(path: str, spoilt: set[str]) -> bool:
-    """Whether something here or above was already misread: then consequences aren't reported."""
+    """Was the value here or above already misread? Then consequences aren't reported."""
     return path in spoilt or any(path[:place] in spoilt for place, letter in enumerate(path) if letter == ".")
 
 

@@ -1,7 +1,7 @@
-"""Private SSH keys as people have them, in any of the usual files, brought to one form.
+"""Private SSH keys in any of the usual file formats, converted to one.
 
-An RSA key isn't checked for being prime: that takes seconds with 4096 bits and minutes with a few times as many, and
-nothing else runs meanwhile. Nobody but its owner is harmed by one that isn't.
+The primes of an RSA key aren't verified: that would block for seconds with 4096 bits and for minutes with a few times
+as many. A key with wrong ones harms only its owner.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Key = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKe
 
 
 def plain(text: str) -> str:
-    """The key in OpenSSH's own format. Raises Invalid where it needs a passphrase or isn't such a key."""
+    """The key in OpenSSH's own format. Raises Invalid if it is protected by a passphrase or isn't a private key."""
     key = loaded(text)
     serialized = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -31,7 +31,7 @@ def plain(text: str) -> str:
 
 
 def public(text: str) -> str:
-    """The public half, as in `authorized_keys`."""
+    """The public key, as in `authorized_keys`."""
     form = serialization.PublicFormat.OpenSSH
     return loaded(text).public_key().public_bytes(serialization.Encoding.OpenSSH, form).decode()
 
@@ -43,7 +43,7 @@ def fingerprint(public_key: str) -> str:
 
 
 def loaded(text: str) -> _Key:
-    """The key itself. Raises Invalid, like `plain`."""
+    """The parsed key. Raises Invalid, like `plain`."""
     data = text.strip().encode() + b"\n"
     if len(data) > MOST_BYTES:
         raise Invalid("This private key is too large to be one.", hint="Give a key that ssh-keygen made.")

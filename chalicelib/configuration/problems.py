@@ -1,9 +1,9 @@
-"""Pydantic's findings, in words for people who write configurations.
+"""Pydantic's errors as problems for people who write configurations.
 
-One problem per field. Our own validators provide a code, a sentence and a hint; what pydantic checks by itself (a
-missing key, a wrong type, a bound) is worded here, from the table `MESSAGES`. An unknown key gets the nearest known one
-as a suggestion, from the fields of the model that refused it; that model is found by walking the error's path down the
-types. The value of a secret is never repeated.
+There is one problem per field. Our own validators provide a code, a sentence and a hint; pydantic's own checks (a
+missing key, a wrong type, a bound) get theirs from the table `MESSAGES`. For an unknown key the nearest field of the
+model that refused it is suggested; that model is found by following the error's path through the types. The value of a
+secret is never repeated.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from chalicelib.domain.specs.reading import TAG
 from chalicelib.domain.specs.secrecy import Confidential, Leaf, secrets_of
 from chalicelib.errors import Problem
 
-MAX_PROBLEMS = 200  # nobody fixes more at once, and a file can have ten thousand
-MAX_SENTENCE = 600  # characters per sentence: what it quotes from a file could be a megabyte
+MAX_PROBLEMS = 200  # a file can have ten thousand, and nobody fixes that many at once
+MAX_SENTENCE = 600  # characters, because a quotation from a file could be a megabyte
 Path = tuple[str | int, ...]
 _ABSENT = object()  # in place of a secret
 _UNKNOWN = "unknown-"  # starts the error type of a discriminator with an unknown value; its field follows
@@ -58,9 +58,9 @@ ELSEWHERE = {
 def problems_of(
     error: ValidationError, *, model: type[BaseModel] | None = None, marks: Marks | None = None
 ) -> tuple[Problem, ...]:
-    """Every problem of a failed validation, in the file's order if `marks` gives it.
+    """Every problem of a failed validation, in the file's order if there are `marks`.
 
-    `model` is what was validated; by default it is looked up by the error's title.
+    `model` is the model that was validated; by default it is looked up by the error's title.
     """
     root = model or _model_called(error.title)
     found: dict[tuple[str, str], Problem] = {}
@@ -111,7 +111,7 @@ def _is_tag(part: str | int) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value as in a file, cut short."""
+    """A value as it would be written in a file, shortened."""
     if value is _ABSENT:
         return "this"
     if value is None:
@@ -136,7 +136,7 @@ def _wrong_type(expected: str, hint: str = "") -> Callable[[Any, dict[str, Any]]
 
 
 def _pair(value: dict[Any, Any]) -> str:
-    """How an entry of a list becomes text again, of which YAML has made a mapping: `- echo a: b`."""
+    """A hint for a list entry that YAML reads as a mapping although text was meant: `- echo a: b`."""
     key = str(next(iter(value), ""))
     return f'put text that holds ": " in quotes: `- "{key[:60]}: …"`' if len(value) == 1 else ""
 
@@ -279,7 +279,7 @@ def _stranger(loc: Path, root: type[BaseModel] | None) -> tuple[str, str, str]:
 
 
 def nearest(name: str, known: list[str]) -> str | None:
-    """The known word that a misspelt one most likely means."""
+    """The known name that a misspelt one most likely stands for."""
     lowered = {option.lower(): option for option in known}
     tried = name.lower().replace("-", "_")[:80]
     for form in (name.lower(), tried, tried + "s", tried.removesuffix("s")):
@@ -290,7 +290,7 @@ def nearest(name: str, known: list[str]) -> str | None:
 
 
 def _models_at(loc: Path, root: type[BaseModel] | None) -> list[type[BaseModel]]:
-    """The models whose fields can be at a path. The tag of a union's arm in the path says which arm it was."""
+    """The models whose fields can be at a path. For a union, its arm's tag in the path selects one."""
     models = [root] if root else []
     for part in loc:
         if isinstance(part, int):
@@ -308,7 +308,7 @@ def _models_at(loc: Path, root: type[BaseModel] | None) -> list[type[BaseModel]]
 
 
 def _arms(name: str, models: list[type[BaseModel]]) -> list[type[BaseModel]]:
-    """The model of that name: one of a union's, or a provider's, which no annotation names."""
+    """The model of that name: a member of a union, or a provider's model, which no annotation names."""
     if found := [model for model in models if model.__name__ == name]:
         return found
     of_provider = _model_called(name)
@@ -316,7 +316,7 @@ def _arms(name: str, models: list[type[BaseModel]]) -> list[type[BaseModel]]:
 
 
 def _is_secret(loc: Path, root: type[BaseModel] | None) -> bool:
-    """Whether a secret belongs at a path or below it."""
+    """Can there be a secret at a path or below it?"""
     if any(issubclass(model, Confidential) or secrets_of(model) for model in _models_at(loc, root)):
         return True
     return any(isinstance(secrets_of(model).get(str(loc[-1])), Leaf) for model in _models_at(loc[:-1], root) if loc)

@@ -16,14 +16,15 @@ from chalicelib.errors import Invalid, Problem
 P = TypeVar("P", bound=ProfileParams)
 
 FILES = (".dstack/profiles.yml", ".dstack/profiles.yaml")  # in the working folder, then in the home folder
-NO_NAME = "default"  # the name of the profile if nobody wrote one
+NO_NAME = "default"  # the name of a profile without one
 NONE_WANTED = Profile(name="no-profile")
 
 _SWITCHES = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False, "": False}
 
 
 def wanted(profile: str | None, no_profile: bool, environment: Mapping[str, str]) -> tuple[str | None, bool]:
-    """The name to look for, and whether to look at all: flags first, then `DSTACK_NO_PROFILE` and `DSTACK_PROFILE`."""
+    """The name of the profile to use, and whether to use one: flags first, then `DSTACK_NO_PROFILE` and
+    `DSTACK_PROFILE`."""
     if no_profile:
         return None, False
     if profile is not None:
@@ -38,7 +39,8 @@ def wanted(profile: str | None, no_profile: bool, environment: Mapping[str, str]
 
 
 def chosen(name: str | None, files: tuple[ProfilesConfig | None, ...]) -> Profile:
-    """The profile of that name, or the default one, from the first file that has it. Files in order of preference."""
+    """The profile of that name, or the default one, from the first file that has it. `files`: in order of
+    preference."""
     profiles = [profile for file in files if file for profile in file.profiles]
     if name is None:
         return next((profile for profile in profiles if profile.default), Profile(name=NO_NAME))

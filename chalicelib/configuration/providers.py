@@ -1,4 +1,4 @@
-"""What the language knows of the providers: the table of backends says it, and loads a provider's model when asked."""
+"""The providers' part of the language: names from the table of backends, and models that are loaded on first use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Any value as a model, or all of its problems.
+"""Reads any value as a model, or reports all of its problems.
 
-The code that words problems is imported only when there is one: most bodies are valid, and a cold start shouldn't pay.
+The code that makes messages is imported only for an invalid value: most are valid, and a cold start should be quick.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from chalicelib.backends.registry import config_models
 from chalicelib.configuration.error_catalog import ENTRIES, ErrorEntry
 from chalicelib.configuration.parse import TYPES, located, parse, volume_types
 from chalicelib.configuration.resolution import resolved
-from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema, whole
+from chalicelib.configuration.schema import configuration_schema, definitions_of, long_form, profiles_schema
 from chalicelib.configuration.server_spec import ServerConfig, backends_built
 from chalicelib.domain.events import EventType
 from chalicelib.domain.specs.credentials import types_of
@@ -43,18 +43,18 @@ def server_fields() -> str:
     definitions = definitions_of([ServerConfig])
     titles = {"ServerConfig": "`server/config.yml`"}
     titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in config_models()}
-    whole = ["ServerConfig", "ProjectConfig", "EncryptionConfig", "IdentityKey", "AESKey", "DefaultPermissions"]
+    common = ["ServerConfig", "ProjectConfig", "EncryptionConfig", "IdentityKey", "AESKey", "DefaultPermissions"]
     backends = sorted((model.__name__ for model in config_models()), key=lambda name: titles[name])
-    others = [name for name in sorted(definitions) if name not in (*whole, *backends)]
+    others = [name for name in sorted(definitions) if name not in (*common, *backends)]
     built_texts = {model.__name__: _built_text(types_of(model)) for model in config_models()}
-    names = [*whole, *backends, *others]
+    names = [*common, *backends, *others]
     return "\n\n".join(
         _section(name, titles.get(name, name), definitions[name], built_texts.get(name, "")) for name in names
     )
 
 
 def _built_text(types: Sequence[str]) -> str:
-    """Which of the backends of a section a server can use."""
+    """Whether a server can use the backends of a section."""
     usable = backends_built()
     built = [kind for kind in types if kind in usable]
     if not built:
@@ -67,7 +67,7 @@ def _built_text(types: Sequence[str]) -> str:
 
 
 def _section(name: str, title: str, definition: Schema, more: str = "") -> str:
-    full = whole(definition)
+    full = long_form(definition)
     shorts = [arm for arm in definition.get("anyOf", []) if arm is not full]
     lines = [f'### <a id="{name.lower()}"></a>{title}', "", f"{full.get('description', '')} {more}".strip(), ""]
     if examples := [f"`{example}`" for short in shorts for example in short.get("examples", [])]:
@@ -175,7 +175,7 @@ def renewed(page: str, made: str) -> str:
 
 
 def state_changes() -> str:
-    """The document of a state change, whole and in parts, and its JSON Schema."""
+    """The page about state changes: their fields, and the JSON Schema."""
     definitions = definitions_of([StateChange])
     named = ("StateChange", "Subject", "Named")
     tables = [_section(name, name, definitions[name]) for name in named]

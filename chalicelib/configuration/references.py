@@ -1,7 +1,7 @@
-"""Where `${{ … }}` may stand in a configuration, and what it may name there.
+"""Where `${{ … }}` may be used in a configuration, and which names are allowed there.
 
-Whoever fills them in does so in the places listed here only, so a reference anywhere else would reach the job as text.
-Every text of a configuration is looked through, and one that nobody would fill in is refused, with its place.
+References are filled in only in the places listed here; anywhere else they would reach the job as text. So every text
+of a configuration is searched, and a reference that would never be filled in is refused, with its place.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ EACH = "*"  # in a pattern: every entry of a list or mapping
 AS_TEXT = "`$${{` is the text `${{`"
 MOST_LISTED = 8
 MAX_PROBLEMS = 20  # of one text; nobody fixes more at once
-MOST_REFERENCES = 5_000  # in one configuration, to bound the work: whoever needs more writes a file
+MOST_REFERENCES = 5_000  # in one configuration, to bound the work; longer texts belong in a file
 
-_FILLED_IN = {  # namespace → where
+_FILLED_IN = {  # where each namespace is filled in
     "secrets": "`env` and `registry_auth`",
     "env": "`registry_auth` and `probes`",
     "groups": "`commands`",
@@ -44,13 +44,13 @@ _FILLED_IN = {  # namespace → where
 
 @dataclass(frozen=True)
 class Allowed:
-    """What may be named in a place: of a namespace these names, or any of this form."""
+    """References that a place allows: these names of a namespace, or any name of this form."""
 
     namespace: str
     names: tuple[str, ...] = ()
     form: str = ""
     example: str = ""  # of the form
-    secret: tuple[str, ...] = ()  # not these, because a secret is in them
+    secret: tuple[str, ...] = ()  # names that aren't allowed, because their values contain a secret
 
     def allows(self, reference: Reference) -> bool:
         if reference.namespace != self.namespace:
@@ -72,7 +72,7 @@ _PROJECT = Allowed("run", ("project_name",))
 
 
 def misplaced(spec: AnySpec) -> list[Problem]:
-    """Every reference in it that is never filled in."""
+    """A problem for every reference of a spec that would never be filled in."""
     places, found, references_read = _places(spec), list[Problem](), 0
     for path, text in _texts(spec):
         references_read += text.count("${{")
@@ -85,7 +85,7 @@ def misplaced(spec: AnySpec) -> list[Problem]:
 
 
 def secrets_named(spec: AnySpec) -> Iterator[tuple[str, str]]:
-    """Each secret that it names where secrets are filled in, with the place."""
+    """The path and name of each secret that a spec refers to where secrets are filled in."""
     places = _places(spec)
     for path, text in _texts(spec):
         if SECRETS in _at(places, path):
@@ -111,7 +111,8 @@ def wrong(
 
 
 def _with_clients(part: Reference | Unread, path: str, allowed: Sequence[Allowed]) -> Sequence[Allowed]:
-    """With what clients fill in there: what they have left names nothing, but it's in its place."""
+    """The allowed references, plus those that clients fill in there: one that is left has a wrong name, but is in the
+    right place."""
     parts, meant = path.split("."), _namespace_meant(_parts_of(part)[0])
     client_side = [ARGUMENTS] * (parts[-2:-1] == ["commands"]) + [Allowed("env")] * ("registry_auth" in parts)
     known = {each.namespace for each in allowed}
@@ -127,7 +128,7 @@ def _is_foreign(part: Reference | Unread) -> bool:
 
 
 def _namespace_meant(namespace: str) -> str | None:
-    """The namespace that is written, or nearly so."""
+    """The namespace that was written or, if it is misspelt, meant."""
     return namespace if namespace in _FILLED_IN else _nearest(namespace, _FILLED_IN)
 
 
@@ -138,7 +139,7 @@ def _nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def _parts_of(part: Reference | Unread) -> tuple[str, str]:
-    """What may be meant as its namespace, and as its name."""
+    """The parts that may be meant as its namespace and its name."""
     found = re.findall(r"[A-Za-z_][A-Za-z0-9_-]*", part.written)
     return (found[0] if found else ""), (found[1] if len(found) > 1 else "")
 
@@ -205,7 +206,7 @@ def _at(places: Places, path: Path) -> tuple[Allowed, ...]:
 
 
 def _texts(spec: AnySpec) -> Iterator[tuple[Path, str]]:
-    """What somebody wrote, with its path; only texts that a reference may be in. A name has rules of its own."""
+    """The texts that users wrote, with their paths, except names, which have rules of their own."""
     for part in ("configuration", "profile"):
         for path, text in _below(getattr(spec, part, None), (part,)):
             if path != ("configuration", "name"):

@@ -1,8 +1,8 @@
-"""The last step before a configuration is sent: filling in what only the submitting side knows.
+"""The last step before a configuration is sent: filling in the values that only the client knows.
 
-Variables listed by name alone take their value from the environment; `${{ run.args }}` in commands becomes the words
-after `--`; `${{ env.NAME }}` in registry credentials and probes becomes the variable's value. Secrets stay for the
-server. Pure: environment and arguments are inputs.
+Variables without a value take it from the environment; `${{ run.args }}` in commands becomes the arguments after `--`;
+`${{ env.NAME }}` in registry credentials and probes becomes the variable's value. Secrets are left to the server. Pure:
+environment and arguments are inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DEFERRED = ("secrets", "groups")  # filled in by the server, or refused
 
 
 def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Sequence[str] = ()) -> C:
-    """Raises Invalid with every unset variable and every dangling reference."""
+    """The configuration with these values filled in. Raises Invalid with every unset variable and unknown reference."""
     problems: list[Problem] = []
     changes: dict[str, Any] = {}
     env = _env(getattr(configuration, "env", {}), environment, problems)
@@ -53,7 +53,8 @@ Fill = Callable[[str, tuple[str, ...]], tuple[str, ...]]
 
 
 def _filler(values: Mapping[str, Mapping[str, str]], takes: Sequence[Allowed], problems: list[Problem]) -> Fill:
-    """Escapes stay: the server looks at what is left, and takes them out when a job starts."""
+    """A function that fills in texts. Escapes stay: the server fills in the rest, and removes them when a job
+    starts."""
 
     def fill_all(path: str, texts: tuple[str, ...]) -> tuple[str, ...]:
         done = []

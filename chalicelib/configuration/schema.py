@@ -1,8 +1,8 @@
 """The language as JSON Schema 2020-12, for editors:
 `python -m chalicelib.configuration.schema [profiles|server]`.
 
-Generated from the models that read the files, short forms included. The type is chosen with `if` and `then` rather than
-`oneOf`, so that an editor completes and complains for the type at hand and not for all seven at once.
+Generated from the models that read the files, including short forms. The type is chosen with `if` and `then` rather
+than `oneOf`, so that an editor's completions and errors are those of the chosen type and not of all seven.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def configuration_schema() -> Schema:
 
 def _with_examples(definitions: Schema) -> Schema:
     for name, definition in definitions.items():
-        for field, described in whole(definition).get("properties", {}).items():
+        for field, described in long_form(definition).get("properties", {}).items():
             if not explains_itself(described) and (example := example_of(name, field)) is not None:
                 described["examples"] = [example]
     return definitions
 
 
-def whole(definition: Schema) -> Schema:
-    """A definition's long form, the one with fields."""
+def long_form(definition: Schema) -> Schema:
+    """The long form of a definition, which has fields."""
     return next((arm for arm in definition.get("anyOf", []) if "properties" in arm), definition)
 
 

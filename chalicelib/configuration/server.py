@@ -1,7 +1,7 @@
 """Reads `server/config.yml`, or reports all of its problems together.
 
-The file holds credentials, and messages end up in terminals and logs. So a problem here never repeats a value that is
-secret or might be: a key pasted where a mapping belongs, or one that YAML takes for a number.
+The file contains credentials, and messages end up in terminals and logs. So a problem here never repeats a value that
+is or may be secret, such as a key pasted in the place of a mapping, or one that YAML reads as a number.
 """
 
 from __future__ import annotations
@@ -49,38 +49,38 @@ class ServerFile:
 
 
 def parse_server(text: str, *, filename: str = "") -> ServerFile:
-    """Raises Invalid with every problem."""
+    """Parse the whole file. Raises Invalid with every problem."""
     try:
         config, marks = parse_placed(ServerConfig, text, filename=filename)
     except Invalid as error:
-        told = [_retold(problem) for problem in error.problems]
+        redacted = [_redacted(problem) for problem in error.problems]
     else:
         return ServerFile(config, filename, marks)
-    raise Invalid(told)  # outside the handler, so that the original error with its quotes isn't attached
+    raise Invalid(redacted)  # outside the handler, so that the original error with its quotes isn't attached
 
 
 def parse_backend(text: str, *, filename: str = "") -> Spec:
-    """One backend by itself, as YAML. Raises Invalid with every problem."""
+    """Parse a single backend as YAML. Raises Invalid with every problem."""
     model = config_model(type_and_name(text.encode())[0])
     if model is not None:
-        return _retelling(lambda: parse_as(model, text, filename=filename))
-    return _retelling(lambda: parse_as(AnyBackend, text, filename=filename).root)
+        return _redacting(lambda: parse_as(model, text, filename=filename))
+    return _redacting(lambda: parse_as(AnyBackend, text, filename=filename).root)
 
 
 def read_backend(raw: Mapping[str, Any]) -> Spec:
-    """The same from plain data, in which null means unset."""
+    """Read a single backend from plain data, in which null means unset. Raises Invalid with every problem."""
     model, given = config_model(str(raw.get("type"))), _without_nulls(raw)
     if model is not None:
-        return _retelling(lambda: read(model, given))
-    return _retelling(lambda: read(AnyBackend, given).root)
+        return _redacting(lambda: read(model, given))
+    return _redacting(lambda: read(AnyBackend, given).root)
 
 
-def _retelling(reading: Callable[[], Spec]) -> Spec:
+def _redacting(reading: Callable[[], Spec]) -> Spec:
     try:
         return reading()
     except Invalid as error:
-        told = [_retold(problem) for problem in error.problems]
-    raise Invalid(told)  # outside the handler, so that the original error with its quotes isn't attached
+        redacted = [_redacted(problem) for problem in error.problems]
+    raise Invalid(redacted)  # outside the handler, so that the original error with its quotes isn't attached
 
 
 def _without_nulls(raw: Any) -> Any:
@@ -93,7 +93,7 @@ def parse_server_bytes(raw: bytes, *, filename: str = "") -> ServerFile:
     return parse_server(decode(raw, filename), filename=filename)
 
 
-def _retold(problem: Problem) -> Problem:
+def _redacted(problem: Problem) -> Problem:
     if problem.code in _MISREAD:
         message, hint = _MISREAD[problem.code]
         return replace(problem, message=message, hint=hint)
@@ -114,7 +114,7 @@ def _in_secret(problem: Problem) -> bool:
 
 
 def _place_of(problem: Problem) -> str:
-    """Where an unknown key belongs in this kind of file."""
+    """The hint for an unknown key that belongs elsewhere in this kind of file."""
     if problem.hint.startswith("did you mean"):
         return problem.hint
     key = problem.path.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""`server/config.yml`: what a control plane has from its start: projects, their backends, keys, permissions."""
+"""`server/config.yml`: the initial settings of a control plane: projects, their backends, keys, permissions."""
 
 from __future__ import annotations
 

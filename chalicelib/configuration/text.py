@@ -1,11 +1,11 @@
-"""YAML to plain values, without its surprises and within the limits of a configuration.
+"""Reads YAML as plain values, without its surprises and within limits.
 
 The dialect is YAML 1.1, because existing files were written for it: `off` is false, and `8000:22` is a number in base
 60. Scalars that would only surprise are refused with the reason: numbers in base 60, 8 and 16, with underscores, or
 infinite. Dates stay text. Keys are always text.
 
-The node graph is kept, so that problems found later still get a line and column. Aliases are expanded under a budget,
-and size, depth and number of nodes are limited, so that no file takes long.
+The node graph is kept, so that problems found later still get a line and column. The expansion of aliases, the size,
+the depth and the number of nodes are limited, so that every file is read quickly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TooLarge(Exception):
 
 
 class _Loader(yaml.CSafeLoader):
-    """The C parser, with limits: it calls these methods for every node, and on its way down and up."""
+    """The C parser with limits. It calls these methods for every node, on the way down and up."""
 
     nodes = 0
     depth = 0
@@ -83,7 +83,7 @@ class Document:
 
 
 def _below(node: Any, part: str | int) -> tuple[Any, Any]:
-    """The key and the value of an entry; for a list both are the item."""
+    """The nodes of an entry's key and value; for a list both are the item."""
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
         return (node.value[part], node.value[part]) if part < len(node.value) else (None, None)
     if isinstance(node, yaml.SequenceNode):  # the list form of `env`: `- NAME=value`, or `- NAME`
@@ -102,7 +102,7 @@ def _below(node: Any, part: str | int) -> tuple[Any, Any]:
 
 
 def compose(text: str) -> Document:
-    """Raises yaml.YAMLError or TooLarge."""
+    """Parse a text. Raises yaml.YAMLError or TooLarge."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -115,7 +115,7 @@ def compose(text: str) -> Document:
 
 
 class _Reader:
-    """Nodes to values. An alias reads its node again, which counts towards the limits."""
+    """Converts nodes to values. An alias converts its node again, which counts towards the limits."""
 
     def __init__(self, document: Document) -> None:
         self.document = document

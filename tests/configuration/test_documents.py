@@ -23,10 +23,10 @@ from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import (
     configuration_schema,
     explains_itself,
+    long_form,
     main,
     profiles_schema,
     server_schema,
-    whole,
 )
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid
@@ -215,7 +215,7 @@ def test_the_schema_is_printed(words: list[str], made: Callable[[], Any], capsys
 
 def fields() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, definition in schema()["$defs"].items():
-        for field, described in whole(definition).get("properties", {}).items():
+        for field, described in long_form(definition).get("properties", {}).items():
             yield name, field, described
 
 

@@ -1,4 +1,4 @@
-"""What is written about automation: which state changes are meant, and what a rule asks for."""
+"""Specs of automation: filters for state changes, and the order that a rule gives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ChangeFilter(Spec):
 
 
 class AutomationOrder(Spec):
-    """What a rule asks for about one event."""
+    """The order of a rule about one event."""
 
     rule: Name = Field(description="The rule's name.")
     event: Text = Field(description="The event's id.")
@@ -56,5 +56,5 @@ class AutomationOrder(Spec):
 
 
 def is_of_automation(change: StateChange) -> bool:
-    """What rules did isn't for rules: one that is refused would be asked for again because it was refused."""
+    """Is this a change that rules caused? Rules ignore those: a refused order would trigger itself again."""
     return change.target.type == Automation.kind

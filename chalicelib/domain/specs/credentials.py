@@ -1,6 +1,6 @@
 """Credentials of backends, by value or by the path of a file with them.
 
-Secrets are marked `Secret`, and the models that have them are `Confidential`: they never print them.
+Secrets are marked `Secret`. The models that have them are `Confidential`, so they are never printed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Texts = tuple[Text, ...]
 
 
 def by_type(*models: type[BaseModel]) -> Discriminator:
-    """Which of the models is meant, by the `type` that was written."""
+    """A discriminator that chooses among the models by `type`."""
     tags = {kind: TAG + model.__name__ for model in models for kind in types_of(model)}
 
     def arm(value: Any) -> str:
@@ -31,12 +31,12 @@ def by_type(*models: type[BaseModel]) -> Discriminator:
 
 
 def types_of(model: type[BaseModel]) -> tuple[str, ...]:
-    """The values of `type` that a model stands for."""
+    """The values of `type` that select a model."""
     return tuple(get_args(model.model_fields["type"].annotation))
 
 
 def one_of(spec: Spec, *fields: str) -> None:
-    """Refuses unless exactly one of the fields is given."""
+    """Raises a fault unless exactly one of the fields is given."""
     given = [field for field in fields if getattr(spec, field) is not None]
     if len(given) == 1:
         return

@@ -1,11 +1,11 @@
-"""Cron expressions: five fields, Monday is 0. What is wrong with one, and when it comes next.
+"""Cron expressions with five fields, in which Monday is 0: validation, and the next time that matches.
 
 Minutes, hours and months are as in every crontab. Days of the week count from Monday, as in the clients' scheduler, so
 `7` is invalid and `0` isn't Sunday: names are unambiguous. As there, a moment has to match all five fields, the day and
 the day of the week too.
 
-Where a zone changes its clocks: a time that is skipped comes as much later as the clock skips, and one that comes twice
-counts the first time.
+Where a zone changes its clocks: a time that is skipped counts as later by the length of the skip, and of a time that
+occurs twice the first counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
 _ITEM = re.compile(r"(?:\*|([a-z]+|[0-9]{1,4})(?:-([a-z]+|[0-9]{1,4}))?)(?:/([0-9]{1,4}))?", re.IGNORECASE)
 _LAST = "last"  # as a day: the last of the month
 EXAMPLE = "five fields: minute hour day month weekday, as in `0 9 * * mon-fri`"
-_YEARS = 41  # longest wait of an expression that comes at all: for a 29 February on some weekday, across 2100
+_YEARS = 41  # the longest possible wait for a match: for a 29 February on some weekday, across 2100
 
 
 def problem(expression: str) -> tuple[str, str] | None:
@@ -59,7 +59,7 @@ def zone_problem(name: str) -> tuple[str, str] | None:
 
 
 def next_after(expression: str, at: datetime, zone: str = "UTC") -> datetime | None:
-    """The first moment after `at` that a valid expression means in that zone; None if it never comes."""
+    """The first moment after `at` that matches a valid expression in this zone; None if there is none."""
     parsed, local = _parsed(expression), ZoneInfo(zone)
     here = at.astimezone(local).date()
     for day in _days(parsed, here - timedelta(days=1)):  # what was skipped late in a day comes the day after

@@ -1,7 +1,7 @@
 """Environment variables, in three forms: `NAME=value`, `NAME=` and `NAME` in a list, or a mapping.
 
-A bare `NAME` takes its value from the environment of whoever submits. Until then `{key: NAME}` holds its place, so that
-reading a file needs no environment and the server can tell that a variable was never filled in.
+A bare `NAME` takes its value from the environment in which the configuration is submitted. Until then `{key: NAME}` is
+its placeholder, so that reading a file needs no environment and the server notices a variable that wasn't filled in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HINT = "write `- NAME=value`, or `- NAME` to take it from your own environment"
 
 
 class EnvSentinel(Spec):
-    """A variable that takes its value from the environment of whoever submits."""
+    """A variable that takes its value from the environment in which the configuration is submitted."""
 
     key: str
 
@@ -91,7 +91,7 @@ def plain(env: dict[str, str | EnvSentinel]) -> dict[str, str]:
 
 
 def without_values(written: Any) -> Any:
-    """Variables in whatever form they were sent, with their names only. A reference to a secret is no value."""
+    """Variables, in either form, with their values hidden; references to secrets stay."""
     if isinstance(written, dict):
         return {name: value if _names_only(value) else HIDDEN for name, value in written.items()}
     if isinstance(written, list):

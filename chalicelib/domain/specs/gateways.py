@@ -23,7 +23,7 @@ class LetsEncryptGatewayCertificate(Spec):
 
 
 class ProviderGatewayCertificate(Spec):
-    """A certificate that a provider keeps. Each kind has a model of its own, of a backend."""
+    """A certificate that a provider keeps. Each kind is a subclass of this model in its backend."""
 
     BACKEND: ClassVar[str] = ""
     OWNER: ClassVar[str] = ""  # the provider's name

@@ -1,7 +1,7 @@
-"""The parts of a spec that depend on the providers: names of backends, and parts with a model of each provider's own.
+"""The parts of a spec that depend on the providers: names of backends, and unions of the providers' own models.
 
-Files and requests are read with what is known of the providers as the validation context. A stored spec was checked
-that way before, so it is read without a context: then any name will do, and such a part may have any fields.
+Files and requests are validated with the providers as the context. A stored spec was validated that way before, so it
+is read without a context: then any name is accepted, and such a part may have any fields.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from chalicelib.domain.reading_context import Reading
 from chalicelib.domain.specs.reading import TAG, JsonSchema, Spec
 
 HOSTS = "remote"  # what clients call the backend of hosts that people own
-OF_PROVIDERS = "x-of-providers"  # stands in a JSON Schema for what `configuration.schema` gets from the providers
+OF_PROVIDERS = "x-of-providers"  # a placeholder in JSON Schemas, which `configuration.schema` replaces
 
 
 class _BackendName:
-    """An annotation: text that names a backend."""
+    """An annotation for the name of a backend."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_before_validator_function(_known_name, handler(source))
@@ -36,7 +36,7 @@ BackendName = Annotated[str, _BackendName()]
 
 
 def backend_names(providers: Sequence[str]) -> list[str]:
-    """Everything that a spec may name as a backend."""
+    """All names of backends that a spec may contain."""
     return sorted([*providers, HOSTS])
 
 
@@ -51,7 +51,7 @@ def _known_name(written: Any, info: ValidationInfo) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ProviderUnion:
-    """An annotation: a union of the providers' models for a part of a spec."""
+    """An annotation for a part of a spec that is a union of the providers' models."""
 
     part: str  # its name in the table of backends
     by: str  # the field that chooses the model
@@ -97,7 +97,7 @@ def _with_any_fields(general: type[Spec]) -> type[Spec]:
 
 @dataclass(frozen=True)
 class _Tagged:
-    """An annotation: puts a name into the paths of errors, as a union does with that of its arm."""
+    """An annotation that adds a name to the paths of errors, as a union adds that of its arm."""
 
     name: str
 

@@ -51,7 +51,7 @@ _SWITCH = {"type": "boolean"}
 
 
 def seconds(written: Any) -> int:
-    """Any duration, negative ones too. A fraction of a second is cut off."""
+    """The seconds of any duration, which may be negative. Fractions of a second are dropped."""
     if is_number(written):
         if not abs(written) <= LONGEST:  # infinity, and what is no number, too
             raise fault(
@@ -118,7 +118,7 @@ InactivityDuration = Annotated[_Seconds | None, Reads(inactivity, (_TEXT_OFF, _N
 
 
 def gigabytes(written: Any, what: str = "memory") -> float:
-    """An amount of `what`."""
+    """The gigabytes of an amount of `what`."""
     if is_number(written):
         return _limited(written, written, what)
     if isinstance(written, str):
@@ -154,7 +154,7 @@ def disk_range(written: Any) -> Any:
 
 
 def _range(written: Any, amount: Callable[[Any], float]) -> Any:
-    """A range whose bounds have units, also as `{min, max}` or already read."""
+    """A range whose bounds have units; `{min, max}` and a `Range` are accepted as well."""
     if isinstance(written, str) and ".." in written:
         low, _, high = written.partition("..")
         return _bounds(low.strip(), high.strip(), amount)
@@ -195,7 +195,7 @@ def _cut(text: str) -> str:
 
 
 def _kind(value: Any) -> str:
-    """A plain name for its type."""
+    """A plain description of a value's type."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -1,9 +1,9 @@
 """How a spec is read (short forms first, then fields, then rules) and how it reports problems.
 
-Three things are the same for every type. A type may have short forms (`gpu: A100:2`): `read` expands one into fields,
+Three rules are the same for every type. A type may have short forms (`gpu: A100:2`): `read` expands one into fields,
 `SHORT_FORMS` describes it in the JSON Schema. An unknown key is refused, but over the wire one whose value is null is
-dropped, because newer clients send new keys that they don't use. And a problem has a stable code, our own words and a
-hint, so that nobody downstream has to translate it.
+dropped, because newer clients send new keys that they don't use. And a problem has a stable code, our own message and a
+hint, so that no caller has to translate it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Spec(Value):
 
 @dataclass(frozen=True)
 class Reads:
-    """An annotation: `parse` runs first; `forms` is the JSON Schema of what it also accepts."""
+    """An annotation: `parse` runs before validation; `forms` is the JSON Schema of the additional forms it accepts."""
 
     parse: Callable[[Any], Any]
     forms: tuple[JsonSchema, ...] = ()
@@ -85,7 +85,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class TextPattern:
-    """An annotation: what valid text looks like, only for the JSON Schema; a validator says what is wrong."""
+    """An annotation: the pattern of valid text, only for the JSON Schema; errors come from a validator."""
 
     pattern: str
 
@@ -94,7 +94,7 @@ class TextPattern:
 
 
 def no_switch(written: Any) -> Any:
-    """Python takes `true` for 1, but whoever wrote it didn't mean a number."""
+    """Refuse a boolean, which Python would read as a number."""
     if isinstance(written, bool):
         raise fault(
             "wrong-type", f"expected a number, got `{str(written).lower()}`", "YAML reads yes, no, on, off as switches"
@@ -107,10 +107,10 @@ Number = Annotated[float, Field(allow_inf_nan=False), Reads(no_switch)]
 
 
 def is_number(value: object) -> bool:
-    """A number as people mean it: not a bool, which is an int in Python."""
+    """Is it a number? A bool, which is an int in Python, isn't."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def unset(value: object) -> bool:
-    """For `exclude_if`: clients don't send these fields if they aren't set, so we don't either."""
+    """For `exclude_if`: omit fields that aren't set, as clients do."""
     return value is None

@@ -1,4 +1,4 @@
-"""How a configuration refers to other things: `name`, `project/name`, an instance of a fleet, a host."""
+"""References in a configuration: `name`, `project/name`, an instance of a fleet, a host."""
 
 from __future__ import annotations
 

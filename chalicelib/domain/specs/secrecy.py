@@ -1,6 +1,6 @@
-"""Which parts of a spec are secret: marked at the field, and found by walking the types, never by name.
+"""Secret parts of a spec: they are marked at the field, and found by walking the types, never by name.
 
-A marked text is stored sealed and shown to nobody; the store does that with the tree that `secrets_of` finds.
+A marked text is stored sealed and never shown; the store does that with the tree from `secrets_of`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Tree = Mapping[str, Any]  # field → its Tree or, if the field is secret, a Lea
 
 @cache
 def secrets_of(model: type[BaseModel]) -> Tree:
-    """Where the secrets of a model are, however deep."""
+    """The tree of a model's secrets, at any depth."""
     found = {name: _within(field.annotation, field.metadata) for name, field in model.model_fields.items()}
     return {name: place for name, place in found.items() if place}
 

@@ -1,4 +1,4 @@
-"""Services: a port, replicas, and what lies between them and their clients."""
+"""Services: a port, replicas, and the settings for requests: models, limits, probes, scaling."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ class ReplicaGroup(Spec):
 
     @classmethod
     def read(cls, written: Any) -> Any:
-        """`count` is the older word for `replicas`."""
+        """Read `count`, the former name of `replicas`."""
         if isinstance(written, dict) and written.get("count") is not None:
             if written.get("replicas") is not None:
                 message = "`count` is an older word for `replicas`, which is there too"
@@ -319,7 +319,7 @@ class ServiceConfiguration(RunConfiguration):
 
     @classmethod
     def read(cls, written: Any) -> Any:
-        """A list under `replicas` is the older form of `groups`."""
+        """Read a list under `replicas`, the former form of `groups`."""
         written = super().read(written)
         if isinstance(written, dict) and isinstance(written.get("replicas"), list) and written.get("groups") is None:
             return {k: v for k, v in written.items() if k != "replicas"} | {"groups": written["replicas"]}

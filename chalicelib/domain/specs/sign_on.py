@@ -1,4 +1,4 @@
-"""Who may sign on with an account at an OpenID Connect provider, and what its groups make of them."""
+"""Rules for signing on with accounts at an OpenID Connect provider, and the rights that their groups give."""
 
 from __future__ import annotations
 

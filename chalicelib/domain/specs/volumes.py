@@ -30,7 +30,7 @@ class VolumeConfiguration(Spec):
 
     @classmethod
     def read(cls, written: Any) -> Any:
-        """`resources: {disk: 100GB}` is the older form of `size: 100GB`."""
+        """Read `resources: {disk: 100GB}`, the former form of `size: 100GB`."""
         if isinstance(written, dict) and isinstance(written.get("resources"), dict) and "size" in cls.model_fields:
             asked = written["resources"]
             if asked.keys() == {"disk"} and written.get("size") is None:
@@ -38,7 +38,7 @@ class VolumeConfiguration(Spec):
         return written
 
     def not_built(self) -> Iterator[Problem]:
-        """What it asks for that the backend can't do yet."""
+        """Problems for requested features that the backend doesn't have yet."""
         yield from ()
 
     @property
@@ -60,7 +60,7 @@ class VolumeConfiguration(Spec):
         return self
 
     def _new_volume_fields(self) -> Iterator[tuple[str, str]]:
-        """What is set and can't be for an existing volume, and why."""
+        """The fields that are set but can't be for an existing volume, and why."""
         if getattr(self, "size", None):
             yield "size", "an existing volume has a size of its own"
         if self.tags:

@@ -1,4 +1,4 @@
-"""What all runs (dev environments, tasks and services) have, and what their groups share."""
+"""The common part of all runs (dev environments, tasks and services), and helpers for their groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fault = tuple[str, str, str, str]
 
 
 def _python(written: Any) -> Any:
-    """YAML reads `3.10` as the number 3.1, and there is no Python 3.1 to confuse it with."""
+    """Read the number 3.1 as `3.10`, because that is what YAML makes of it and there is no Python 3.1."""
     if isinstance(written, float):
         return "3.10" if written == 3.1 else str(written)
     return written
@@ -58,7 +58,7 @@ def _entrypoint(command: str) -> str:
 
 
 def _working_dir(path: str, info: ValidationInfo) -> str:
-    """Older clients send relative paths, below the old directory of repos; nobody writes them any more."""
+    """Refuse relative paths in files. Older clients still send them, relative to the former directory of repos."""
     if from_file(info) and not path.startswith(("/", "~")):
         raise fault(
             "invalid-path", f"`{path[:80]}` isn't an absolute path", f"for example `/{path[:60]}` or `~/{path[:60]}`"
@@ -144,7 +144,7 @@ class RunConfiguration(ProfileParams):
         return written
 
     def _image_faults(self) -> list[Fault]:
-        """An image, or fields that build on the default one; not both."""
+        """Faults where both an image and fields that need the default image are set."""
         found: list[Fault] = []
         if self.image and self.python:
             found.append(
@@ -159,7 +159,7 @@ class RunConfiguration(ProfileParams):
         return found
 
     def _faults(self) -> list[Fault]:
-        """Problems between fields. Types add their own."""
+        """Faults of combinations of fields. Subclasses add their own."""
         return self._image_faults()
 
     @model_validator(mode="after")
