@@ -1,7 +1,7 @@
 """A fleet's decisions: keep at least `min` instances, no more than `max`, and end when deleted.
 
-`to_create` is what an apply requested (`target`); `min` always applies. `tried` remembers failed purchases. When every
-offer has failed, the fleet pauses, longer each time; after fifteen pauses it waits for an update.
+`to_create` is the number that an apply requested (`target`); `min` always applies. `tried` records failed purchases.
+When every offer has failed, the fleet pauses, longer each time; after fifteen pauses it waits for an update.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from chalicelib.planning.placing.why_not import too_many, uncontained, undivided
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
 OFFERS_READ = 200  # more than a fleet tries before it pauses
-MAX_IN_FLIGHT = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
+MAX_IN_FLIGHT = 100  # machines that a fleet buys at the same time, so that a large fleet doesn't delay the others
 STEP_SIZE = 30  # machines, with their events
 NEXT_BATCH: Micros = 2 * SECOND
 WIDEN = "widen `resources`, `regions`, `backends` or `max_price`"
@@ -62,7 +62,7 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
     grown, notes, fleet = _grow(snapshot)
     steps += grown
     recheck_at = None if fleet.due_at is None or fleet.due_at <= snapshot.now else fleet.due_at
-    if recheck_at is None and fleet.to_add:  # hosts that are being cleared wake it; look again in case that is lost
+    if recheck_at is None and fleet.to_add:  # hosts that are being cleared wake it; this is for lost wake-ups
         recheck_at = snapshot.now + CHECK_CLEARED_EVERY
     due = earliest_check(fleet, recheck_at)
     if due != fleet.due_at:  # nothing else is left to wait for
@@ -71,15 +71,15 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
 
 
 def ends_instances(fleet: Fleet, spec: FleetSpec) -> bool:
-    """Could its decision terminate instances, rather than only count them?"""
+    """Could the fleet's decision terminate instances, rather than only count them?"""
     nodes = merged_fleet(spec).nodes
     shrinks = nodes is not None and nodes.max is not None and fleet.next_instance_num > nodes.max
     return shrinks or fleet.status != FleetStatus.active
 
 
 def has_minimum(spec: FleetSpec) -> bool:
-    """Does it replace instances that are gone? Then one that only a lagging index still shows must not be counted: its
-    fleet would take it for alive, and nothing would make it look again."""
+    """Does the fleet replace instances that are gone? Then one that only a lagging index still shows must not be
+    counted: the fleet would take it for live, and no later pass would be due."""
     nodes = merged_fleet(spec).nodes
     return nodes is not None and nodes.min > 0
 
@@ -94,7 +94,7 @@ def _wind_up(snapshot: FleetSnapshot) -> Plan:
         return Plan((draft.step(),))
     steps = list(leave)
     for instance in left:
-        if instance.status not in _LEAVING and not instance.claims:  # a job was placed meanwhile: it ends first
+        if instance.status not in _LEAVING and not instance.claims:  # a job that was placed meanwhile ends first
             draft = Draft(now, fleet.ended_by)
             draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
             steps.append(draft.step())
@@ -160,7 +160,7 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
     offer = in_zones(offer, query)
     room = max(0, MAX_IN_FLIGHT - sum(instance.status == InstanceStatus.pending for instance in view.instances))
     if is_cluster(view.spec) and first is None:
-        room = 1  # it says where the others are bought
+        room = 1  # the others are bought where the first one is
     pause = max(NEXT_BATCH, len(view.instances) * PAUSE_PER_INSTANCE)
     next_batch_at = now + pause if missing > room else None
     wanted, batch = min(missing, room), _batch_size(view, offer, snapshot)
@@ -176,8 +176,8 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
 
 
 def _await_first_machine(fleet: Fleet, now: Micros, first: Instance | None) -> tuple[list[Step], list[Note], Fleet]:
-    """The rest of a cluster is bought once its first machine is accepted, which wakes the fleet; look again in case
-    that is lost."""
+    """Wait until the provider accepts a cluster's first machine, which wakes the fleet; the due time is for lost
+    wake-ups."""
     if fleet.due_at is not None and fleet.due_at > now:
         return [], [], fleet
     due = (first.act_until if first else None) or now
@@ -186,7 +186,7 @@ def _await_first_machine(fleet: Fleet, now: Micros, first: Instance | None) -> t
 
 
 def _await_offers(fleet: Fleet, now: Micros, awaited: str) -> tuple[list[Step], list[Note], Fleet]:
-    """That nothing fits counts once every backend has said what it sells."""
+    """Wait for the first offers of a backend before concluding that nothing fits."""
     message = f"waiting for the first offers of {awaited}"
     due = earliest_check(fleet, now + CHECK_OFFERS_EVERY)
     fleet = fleet.with_(due_at=due, message=message, last_processed_at=now)
@@ -194,7 +194,7 @@ def _await_offers(fleet: Fleet, now: Micros, awaited: str) -> tuple[list[Step], 
 
 
 def _batch_size(view: FleetView, offer: Offer, snapshot: FleetSnapshot) -> int:
-    """Machines for one step: those of a cluster are bought in one call, if its backend can do that."""
+    """How many machines to buy in one step: several in a cluster, if its backend can create them in one call."""
     facts = snapshot.facts.get(offer.backend)
     return min(STEP_SIZE, facts.batch) or 1 if facts is not None and is_cluster(view.spec) else 1
 
@@ -232,7 +232,7 @@ def _why_nothing_fits(query: Query, snapshot: FleetSnapshot, where: str, *, foun
 
 
 def _pause(fleet: Fleet, now: Micros, why: Misfit) -> tuple[list[Step], list[Note], Fleet]:
-    """Every offer has failed, or there is none: retry after a pause, and report it."""
+    """Pause the fleet, because every offer has failed or there is none, and report why."""
     attempt = fleet.consolidation_attempt + 1
     last = attempt > MOST_PAUSES
     due = None if last else now + PAUSES[min(attempt, len(PAUSES)) - 1]

@@ -1,8 +1,8 @@
-"""A host's place in its network: where the other hosts of its fleet reach it, and why it can't be among them.
+"""A host's network: its address for the other hosts of its fleet, or why it can't join them.
 
-`internal_ip` says it for each host and `network` for all. Without either, the hosts of a cluster (`placement: cluster`)
-must share a subnet: the fleet keeps those that all of its hosts have, and a host that would leave none is refused. Once
-a host has left, the subnets that only it lacked count again.
+`internal_ip` sets the address of a host, and `network` the subnet of all. Without either, the hosts of a cluster
+(`placement: cluster`) must share a subnet: the fleet stores the subnets that all of its hosts have, and a host that
+would leave none is refused. Once a host has left, the subnets that only it lacked count again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CARRIERS = ipaddress.ip_network("100.64.0.0/10")  # RFC 6598; VPNs use it too
 
 
 def detects(spec: FleetSpec) -> bool:
-    """Must the hosts' network be found out? Else the spec gives it, or nobody asks."""
+    """Must the hosts' shared subnet be detected? Otherwise the spec sets it, or it doesn't matter."""
     ssh = spec.configuration.ssh_config
     if ssh is None or spec.configuration.placement != "cluster":
         return False
@@ -27,24 +27,24 @@ def detects(spec: FleetSpec) -> bool:
 
 
 def subnets(facts: HostFacts) -> tuple[str, ...]:
-    """The private networks that a host is in."""
+    """The private subnets of a host."""
     found = [_network(each) for each in facts.networks]
     return tuple(dict.fromkeys(str(each) for each in found if each is not None and each.num_addresses > 1))
 
 
 def shared(known: tuple[str, ...], more: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """The networks that all share; `known` may be empty, which is none so far."""
+    """The subnets that all share; an empty `known` doesn't restrict them."""
     for each in more:
         known = tuple(network for network in known if network in each) if known else each
     return known
 
 
 def still_shared(fleet: Fleet, instances: Iterable[Instance]) -> tuple[str, ...]:
-    """The fleet's networks as those who are left have them; those that it knows stay first."""
+    """The subnets that the remaining hosts share; those that the fleet has already come first."""
     staying = [each.networks for each in instances if each.networks and each.status not in _LEAVING]
     common = shared((), staying)
     if staying and not set(fleet.networks) <= set(common):
-        return fleet.networks  # a host has others since it joined
+        return fleet.networks  # a host's subnets have changed since it joined
     return (*(each for each in fleet.networks if staying), *(each for each in common if each not in fleet.networks))
 
 
@@ -61,7 +61,7 @@ def internal_address(instance: Instance, spec: FleetSpec, facts: HostFacts, netw
 
 
 def misplaced_host(instance: Instance, fleet: Fleet, spec: FleetSpec, facts: HostFacts) -> str:
-    """Why the host isn't in the network that it must be in; empty if it is."""
+    """Why the host isn't in the required network; empty if it is."""
     ssh, host = spec.configuration.ssh_config, instance.host
     if ssh is None or host is None:
         return ""
@@ -85,12 +85,12 @@ def _outside(fleet: Fleet, own: tuple[str, ...], has: str) -> str:
 
 
 def beside(machine: Instance, other: Instance, spec: FleetSpec) -> str:
-    """Where one host of a fleet may reach another by itself. Empty unless the fleet's spec says that its hosts share a
-    network: two private ones may be alike, and what answers there is somebody else's."""
+    """The address at which one host of a fleet may reach another directly. Empty unless the fleet's spec says that its
+    hosts share a network: two private networks may have the same addresses, so another machine could answer."""
     ssh = spec.configuration.ssh_config
     if ssh is None or machine.host is None or other.host is None or machine.fleet_id != other.fleet_id:
         return ""
-    if machine.host.internal_ip and other.host.internal_ip:  # a host that joined by itself has none
+    if machine.host.internal_ip and other.host.internal_ip:  # never set for a host that joined by itself
         return other.internal_ip
     networks = set(machine.networks) & set(other.networks) if detects(spec) else {ssh.network}
     addresses = (machine.internal_ip, other.internal_ip)
@@ -108,6 +108,6 @@ def within(address: str, network: str) -> bool:
 def _network(interface: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     try:
         found = ipaddress.ip_interface(interface).network
-    except ValueError:  # so too
+    except ValueError:  # an agent may report anything
         return None
     return found if found.is_private or found.overlaps(_CARRIERS) else None

@@ -44,7 +44,7 @@ REMOVE_HOST = Definition(
 )
 
 ON_PREM = "ssh"  # the backend of these workflows, by which their steps are routed
-MAX_IN_FLIGHT = 100  # hosts that a pass adds to a fleet, so that a large one leaves time for the others
+MAX_IN_FLIGHT = 100  # hosts that a pass adds to a fleet, so that a large fleet doesn't delay the others
 NEXT_BATCH: Micros = 2 * SECOND
 REMOVED = "it was removed from the fleet's hosts"
 _IN_USE = (InstanceStatus.idle, InstanceStatus.busy, InstanceStatus.terminated)
@@ -54,7 +54,7 @@ _IN_USE = (InstanceStatus.idle, InstanceStatus.busy, InstanceStatus.terminated)
 
 
 def hosts_of(spec: FleetSpec, spec_num: int = 0) -> dict[str, OnPrem]:
-    """The hosts that the spec names with a login, by their keys. A fleet of this machine has none."""
+    """The hosts that the spec names with a login, by their keys. The server's own fleet has none."""
     ssh = spec.configuration.ssh_config
     found: dict[str, OnPrem] = {}
     if ssh is None:
@@ -89,7 +89,7 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
     if fleet.networks and (networks := still_shared(fleet, view.instances)) != fleet.networks:
         fleet = fleet.with_(networks=networks, last_processed_at=now)
         steps.append(Step((fleet,)))
-    # One that has an instance, or one that is being cleared, waits: that wakes the fleet when it is gone.
+    # A host that still has an instance, perhaps one that is being cleared, waits: its end wakes the fleet.
     ready = [key for key in fleet.to_add if key not in taken]
     if len(ready) > MAX_IN_FLIGHT:
         fleet = fleet.with_(due_at=now + NEXT_BATCH)
@@ -119,7 +119,7 @@ def _match_host(instance: Instance, fleet: Fleet, named: Mapping[str, OnPrem], n
     elif wanted != instance.host:
         draft.save(instance.with_(host=wanted, due_at=now))
     elif fleet.networks and instance.internal_ip and not within(instance.internal_ip, fleet.networks[0]):
-        draft.save(instance.with_(due_at=now))  # a host that came later shares another of its networks
+        draft.save(instance.with_(due_at=now))  # the shared subnet has changed with a later host
     return [] if draft.empty else [draft.step()]
 
 

@@ -1,8 +1,8 @@
 """An instance's decisions: wait for its agent, let it idle, notice that it is gone, and make sure it is released.
 
-What we know about an instance comes from its agent and its cloud. The agent's side (a first message, a missed report)
-is read from `Presence`; the cloud's side arrives as the outcome of an effect. Whatever happens, a bought machine ends
-one way: `terminating`, where the request is repeated until the cloud confirms that nothing is left.
+Information about an instance comes from its agent and its provider. The agent's part (a first message, a missed report)
+is read from `Presence`; the provider's arrives as the outcome of an effect. Whatever happens, a bought machine ends in
+one way: `terminating`, where the request is repeated until the provider confirms that nothing is left.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from chalicelib.planning.matching.requirements import merged_fleet
 
 DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent hasn't reported
 CHECK_EVERY: Micros = MINUTE  # while a machine that has reported is silent
-TO_BE_WARNED: Micros = 10 * MINUTE  # before the end that a machine was bought with
-TO_DETACH: Micros = 5 * MINUTE  # what a machine that ends waits for its disks, from its last job's end
-CHECK_DISKS_EVERY: Micros = 30 * SECOND  # meanwhile; the last one's end wakes it
-AT_MINIMUM: Micros = 10 * MINUTE  # for instances with nothing to expect, such as idle ones that the fleet keeps
+TO_BE_WARNED: Micros = 10 * MINUTE  # how long before a machine's scheduled end its provider is polled
+TO_DETACH: Micros = 5 * MINUTE  # how long a terminating machine waits for its disks, from the end of its last job
+CHECK_DISKS_EVERY: Micros = 30 * SECOND  # meanwhile; the detachment of the last disk wakes it
+AT_MINIMUM: Micros = 10 * MINUTE  # pause between passes over instances that wait for nothing, such as idle ones
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 
@@ -61,19 +61,18 @@ def decide_instance(snapshot: InstanceSnapshot) -> Plan:
 
 
 def needs_fleet_size(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Micros) -> bool:
-    """Does the decision depend on how many instances the fleet has? Only that of a machine that may be one too many, or
-    that has idled long enough while the fleet must keep some. If every pass counted them, a fleet would cost the square
-    of its size."""
+    """Does the decision depend on the number of instances in the fleet? It does for a machine that may exceed `max`, or
+    that has idled long enough in a fleet with a `min`. If every pass counted them, the cost would be quadratic."""
     nodes = merged_fleet(spec).nodes
     if nodes is None or not instance.bought:
         return False
-    too_many = nodes.max is not None and fleet.next_instance_num > nodes.max  # else there were never so many
+    too_many = nodes.max is not None and fleet.next_instance_num > nodes.max
     ends_at = _idle_until(instance, now)
     return too_many or (nodes.min > 0 and ends_at is not None and now >= ends_at)
 
 
 def _idle_until(instance: Instance, now: Micros) -> Micros | None:
-    """When it will have idled long enough, unless it is used before."""
+    """When the instance will have idled long enough, unless it is used before; None: never."""
     if instance.idle_seconds is None or instance.claims:
         return None
     return (instance.idle_since or now) + instance.idle_seconds * SECOND
@@ -84,29 +83,29 @@ class InstanceEnd(NamedTuple):
 
     reason: InstanceReason
     message: str
-    exclusive: bool = False  # only one of its fleet may end for this at a time
+    exclusive: bool = False  # only one instance of the fleet may end for this at a time
 
 
 class InstanceVerdict(NamedTuple):
-    """The answer to one question about a live instance."""
+    """The result of one check of a live instance."""
 
     ending: InstanceEnd | None = None
-    describe: Micros | None = None  # ask its cloud; the answer counts until then
-    check_at: Micros | None = None  # when to ask this question again
+    describe: Micros | None = None  # have the provider describe it; the deadline of that effect
+    check_at: Micros | None = None  # when to repeat this check
 
 
 class Clearing(NamedTuple):
-    """How far a host is that leaves, and what has to be done about that."""
+    """How far the clearing of a departing host is, and what to do next."""
 
     over: bool
     cancel: tuple[Workflow, ...] = ()
-    remove: bool = False  # begin to remove it
+    remove: bool = False  # start the workflow that removes it
 
 
 class InstancePass:
     """One pass over an instance: the noun so far, and the draft of the step.
 
-    Methods that are named after what they do change these. The others answer a question and change nothing."""
+    Methods with a verb for a name change these. The others are checks, which change nothing."""
 
     def __init__(self, snapshot: InstanceSnapshot) -> None:
         self.snapshot, self.now, self.presence = snapshot, snapshot.now, snapshot.presence
@@ -129,7 +128,7 @@ class InstancePass:
             self._update(due_at=due_at)
 
     def _end(self, ending: InstanceEnd) -> None:
-        if ending.exclusive:  # saving the fleet makes any other that ends at once conflict
+        if ending.exclusive:  # saving the fleet makes a simultaneous end of another instance conflict
             self.draft.save(self.fleet.with_(last_processed_at=self.now))
         self.instance = self.draft.end_instance(self.instance, ending.reason, ending.message)
 
@@ -148,7 +147,7 @@ class InstancePass:
 
     @property
     def _ends_with_fleet(self) -> bool:
-        """A job that was placed while somebody deleted the fleet runs to its end first."""
+        """Does it end because its fleet does? A job that was placed meanwhile runs to its end first."""
         return self._fleet_ends and not self.instance.claims
 
     # --- before the agent reports ------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ class InstancePass:
             self._end(overdue)
         elif self.instance.host is not None and not self.instance.host.joined:
             self._add_host()
-        elif not self.instance.bought:  # its agent wakes this; check again in case that is lost
+        elif not self.instance.bought:  # its agent wakes this; the due time is for lost wake-ups
             self._move_due(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
         elif self.instance.act_until is None or self.instance.act_until > self.now:
             self._move_due(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
@@ -170,7 +169,7 @@ class InstancePass:
             self.draft.act(purchases.create(self.instance))
 
     def _add_host(self) -> None:
-        """A host that is being set up: this ends with its agent's first message or with the workflow."""
+        """Set up a host: until its agent's first message, or the failure of the workflow."""
         adding = self._workflow(ADD_HOST)
         if adding is None:
             begin(self.draft, workflow_of(self.instance, ADD_HOST, self.now))
@@ -194,7 +193,7 @@ class InstancePass:
             self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
 
     def _overdue(self) -> InstanceEnd | None:
-        """Why it isn't waited for any longer; None: it is."""
+        """Why waiting for its agent ends; None: it goes on."""
         if self._ends_with_fleet:
             return self._owner_ends
         if self.instance.offer.is_container and not self.instance.claims:
@@ -205,7 +204,7 @@ class InstancePass:
         return InstanceEnd(InstanceReason.provisioning_timeout, f"its agent didn't report within {minutes} minutes")
 
     def _first_report(self) -> HostFacts | None:
-        """The facts of its machine, which come with the agent's first message; None: it can't join yet, or any more."""
+        """The machine's facts from its agent's first message; None: it can't join yet, or any more."""
         return None if self.presence is None or self._ends_with_fleet else self.presence.facts
 
     def _join(self, facts: HostFacts) -> None:
@@ -239,8 +238,8 @@ class InstancePass:
         self.alive()
 
     def _narrow_networks(self, facts: HostFacts) -> None:
-        """In a cluster that finds out its network: leave the fleet the networks that this host has, too. Of two that
-        join at once, one conflicts and is judged again."""
+        """In a cluster that detects its network: keep only those of the fleet's subnets that this host has. Of two
+        hosts that join at once, one conflicts and is decided again."""
         if self.instance.host is None or not detects(self.snapshot.fleet.spec):
             return
         left = shared(self.fleet.networks, [subnets(facts)])
@@ -255,7 +254,8 @@ class InstancePass:
         return self.config.blocks if host is None or host.blocks is None else host.blocks
 
     def _facts_changes(self, facts: HostFacts) -> dict[str, object]:
-        """What the agent's facts change. A bought machine has what was bought; a host, what its agent found."""
+        """The changes from the agent's facts. A bought machine has the resources that were bought, a host those that
+        its agent found."""
         spec = self.snapshot.fleet.spec
         clusters = self.instance.host is not None and detects(spec)
         known = "" if clusters else self.instance.internal_ip
@@ -312,7 +312,7 @@ class InstancePass:
 
     @property
     def _removed_from_fleet(self) -> bool:
-        """Is it a host that its fleet's configuration doesn't have any more?"""
+        """Is it a host that the fleet's configuration doesn't list any more?"""
         host = self.instance.host
         return host is not None and not host.joined and host.key not in hosts_of(self.snapshot.fleet.spec)
 
@@ -320,13 +320,13 @@ class InstancePass:
         return InstanceVerdict(describe=self.now + again, check_at=self.now + again)
 
     def _address(self) -> InstanceVerdict:
-        """Other nodes of its cluster need its address: if its agent didn't know that, its cloud does."""
+        """In a cluster other nodes need its address: if its agent doesn't know it, ask its provider."""
         if self.instance.internal_ip or not self.instance.bought or not is_cluster(self.snapshot.fleet.spec):
             return InstanceVerdict()
         return self._describe(DESCRIBE_EVERY)
 
     def _scheduled_end(self) -> InstanceVerdict:
-        """Only its cloud knows whether the end that was known when it was bought was put off."""
+        """Ask its provider near its scheduled end, which may have been postponed."""
         ends_at = self.instance.offer.terms.ends_at
         if ends_at is None or self.now < ends_at - TO_BE_WARNED:
             return InstanceVerdict(check_at=None if ends_at is None else ends_at - TO_BE_WARNED)
@@ -346,9 +346,8 @@ class InstancePass:
             self.draft.wake(f"queue/{self.instance.project_id}")
 
     def _adopt_health(self) -> None:
-        """Adopt the health that the agent reports. What was placed before a failure goes on; nothing new comes until
-        the machine is better. A text may change as often as it likes, with a counter in it: an event is a change of
-        status."""
+        """Adopt the health that the agent reports. After a failure, jobs on the machine go on, and no new ones are
+        placed there until it has recovered. Only a change of status is an event: messages may contain counters."""
         found = self.presence.health if self.presence else None
         if found is None or (found.status, found.message) == (self.instance.health, self.instance.health_message):
             return
@@ -361,7 +360,7 @@ class InstancePass:
             self.draft.wake(f"queue/{self.instance.project_id}")
 
     def _record_reachability(self) -> None:
-        """Note that its agent is overdue, or reports again."""
+        """Record that its agent is overdue, or reports again."""
         if self.presence is None or not self.presence.seen_until:
             return
         silent = self.presence.seen_until < self.now
@@ -379,7 +378,7 @@ class InstancePass:
             return InstanceVerdict()
         if not self.instance.unreachable:
             return InstanceVerdict(check_at=self.presence.look_at)
-        if not self.instance.bought:  # its agent wakes this; check again in case that is lost
+        if not self.instance.bought:  # its agent wakes this; the due time is for lost wake-ups
             return InstanceVerdict(check_at=self.now + AT_MINIMUM)
         limit = (self.instance.unreachable_since or self.now) + UNREACHABLE_LIMIT
         if self.now >= limit:
@@ -391,12 +390,12 @@ class InstancePass:
         return InstanceVerdict(describe=describe if due else None, check_at=min(limit, describe))
 
     def _gateway(self) -> Iterator[str]:
-        """The unit of the gateway that it carries, which says whether it can be reached."""
+        """The unit of the gateway whose replica it carries, which shows whether the replica can be reached."""
         if self.instance.gateway is not None:
             yield f"gateway/{self.instance.gateway.gateway_id}"
 
     def _surplus(self) -> InstanceVerdict:
-        """Is it one too many, or has it idled long enough?"""
+        """Does it exceed the fleet's maximum, or has it idled long enough?"""
         instance, nodes = self.instance, self.config.nodes
         if instance.status != InstanceStatus.idle or not instance.bought:
             return InstanceVerdict()
@@ -433,24 +432,24 @@ class InstancePass:
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
 
     def _uses_its_notice(self) -> bool:
-        """A machine that its cloud takes back anyway is left to its jobs for that long, so that they can stop."""
+        """Does it keep running because its provider reclaims it only later, so that its jobs can stop until then?"""
         until = self.instance.taken_back_at
         return bool(self.instance.claims) and until is not None and self.now < until
 
     def _stopped_early(self) -> bool:
-        """Its jobs have stopped before its time was over, and it hasn't been released yet."""
+        """Have its jobs stopped before the provider reclaims it, so that it can be released now?"""
         return self.instance.taken_back_at is not None and self.instance.stop_attempts == 0
 
     def _wait_for_disks(self) -> bool:
-        """Record until when it waits for its disks. Returns whether it does."""
+        """Record until when it waits for its disks, and return whether it does."""
         waits, detach_by = self._detaching()
         if self.instance.detach_by != detach_by:
             self._update(detach_by=detach_by)
         return waits
 
     def _detaching(self) -> tuple[bool, Micros | None]:
-        """Its volumes are detached first, once no job uses them. They outlive it anyway: from its last job's end on, it
-        doesn't wait for long. Whether it waits, and until when at most, once that is known."""
+        """Does it wait for its volumes to be detached, and until when at most (None: not known yet)? They are detached
+        once no job uses them. Since they outlive the machine, it doesn't wait long after the end of its last job."""
         known = self.instance.detach_by
         if (
             not self.instance.disks
@@ -464,14 +463,15 @@ class InstancePass:
         return self.now < detach_by, detach_by
 
     def _disk_users(self) -> list[Job]:
-        """Jobs that may still be using its disks until they are killed. A silent machine stops none."""
+        """Jobs that may use its disks until they are killed; none if the machine is silent, because it can't stop
+        any."""
         if self.presence is None or self.presence.seen_until < self.now:
             return []
         here = ((job, job.assignment) for job in self.snapshot.jobs if not job.finished)
         return [job for job, at in here if at is not None and at.instance_id == self.instance.id and at.volumes]
 
     def _release_host(self) -> None:
-        """A host that we didn't buy leaves with its last job, once it is cleared."""
+        """Release a host that wasn't bought, once its last job has ended and it is cleared."""
         clearing = Clearing(False) if self.instance.claims else self._clearing()
         for workflow in clearing.cancel:
             cancel(self.draft, workflow)
@@ -484,7 +484,7 @@ class InstancePass:
             self._move_due(self.now + MINUTE)
 
     def _clearing(self) -> Clearing:
-        """Has the host been cleared, or did a user decide not to wait for that?"""
+        """Is the host cleared, or did a user choose not to wait for that? Otherwise, what to do next."""
         adding, removing = self._workflow(ADD_HOST), self._workflow(REMOVE_HOST)
         if self.instance.host is None:
             return Clearing(True)
@@ -499,13 +499,13 @@ class InstancePass:
         return Clearing(False, remove=True) if removing is None else Clearing(removing.ended)
 
     def _list_as_failed(self) -> None:
-        """A host that couldn't be added stays listed until the next apply."""
+        """List a host that couldn't be added until the next apply."""
         if self.instance.host is not None and self.instance.reason is not InstanceReason.terminated_by_user:
             self.fleet = self.fleet.with_(failed=(*self.fleet.failed, self.instance.id))
             self.draft.save(self.fleet)
 
     def finish(self) -> None:
-        """Nothing is left of it."""
+        """End the instance, of which nothing is left."""
         if not allows(INSTANCE, self.instance.status, "gone"):
             return
         self._leave_fleet()
@@ -516,8 +516,8 @@ class InstancePass:
         )
 
     def _leave_fleet(self) -> None:
-        """One instance fewer. A fleet with a minimum, or with a placement group, becomes due, in case the wake-up is
-        lost. A gateway is woken by its machine's end itself."""
+        """Wake the fleet, which has one instance fewer. With a minimum, or a placement group, it also becomes due, in
+        case the wake-up is lost. A gateway is woken by the change of status itself."""
         if self.instance.of_gateway:
             return
         self.draft.wake(f"fleet/{self.fleet.id}")

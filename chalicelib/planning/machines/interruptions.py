@@ -1,7 +1,7 @@
-"""A machine that its cloud takes back: its provider's description says so, or the machine itself has heard it.
+"""Interruptions: a provider reclaims a machine, as its description or a notice to the machine says.
 
-The machine ends from then on, and its jobs are stopped as any are; they were interrupted. If there was a notice, the
-machine isn't released before the jobs have stopped or its time is over.
+The machine is terminating from then on, and its jobs are stopped with an interruption as the reason. If there was a
+notice, the machine isn't released before its jobs have stopped or its time is over.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.planning.kernel.transitions import Draft
 
-NOTICE: Micros = 2 * MINUTE  # where nobody says how much time there is
+NOTICE: Micros = 2 * MINUTE  # the time that a machine has if nothing else is known
 
 
 def interrupt(draft: Draft, instance: Instance, at: Micros | None) -> Instance:
-    """`at`: when it goes; None: it has gone."""
+    """Start terminating a reclaimed machine. `at`: when the provider takes it; None: it is gone already."""
     if instance.offer.instance.resources.spot:
         text = "the cloud reclaimed the spot machine"
     elif at is None:

@@ -1,5 +1,5 @@
-"""What no plan may do to machines: an effect is committed before it runs, a fleet stays within its limit, and nothing
-that isn't gone is forgotten.
+"""Invariants of plans that change machines: an effect is committed before it runs, a fleet stays within its limit, and
+every machine that isn't gone stays due.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chalicelib.planning.placing.placement_groups import DeleteGroup
 
 
 def watched(step: Step, known: Known) -> Iterator[str]:
-    """Every instance that isn't gone is looked at again, even if every wake-up is lost."""
+    """Every instance that isn't gone stays due, in case every wake-up is lost."""
     for noun in step.saves:
         if isinstance(noun, Instance) and noun.due_at is None and noun.status != InstanceStatus.terminated:
             yield f"instance {noun.name} is {noun.status.value}, but nothing will look at it again"
@@ -32,7 +32,7 @@ def _one_by_one(effects: Iterable[Effect]) -> Iterator[Effect]:
 
 
 def purchases(step: Step, known: Known) -> Iterator[str]:
-    """The instance committed with an effect intends that effect."""
+    """Every effect is intended by the instance that is committed with it."""
     saved = {unit_of(noun): noun for noun in step.saves if isinstance(noun, Instance)}
     for effect in _one_by_one(step.effects):
         if not isinstance(effect, Create | Describe | Terminate):
@@ -52,7 +52,7 @@ def purchases(step: Step, known: Known) -> Iterator[str]:
 
 
 def placement_groups(step: Step, known: Known) -> Iterator[str]:
-    """A machine is ordered in a group that its fleet has and keeps; only a group that nobody is in is deleted."""
+    """A machine is ordered only in a group that its fleet keeps, and only an empty group is deleted."""
     fleets = [noun for noun in step.saves if isinstance(noun, Fleet)]
     kept = {group.id for fleet in fleets for group in fleet.groups if not group.leaving}
     leaving = {group.id for fleet in fleets for group in fleet.groups if group.leaving}
@@ -78,7 +78,7 @@ def _groups_in_use(step: Step, known: Known) -> set[str]:
 
 
 def fleet_sizes(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    """A fleet never exceeds its limit, and whoever adds an instance commits the fleet with it."""
+    """A fleet never exceeds its limit, and an instance is added only together with a commit of its fleet."""
     added: dict[str, int] = {}
     listed = {i.id for view in snapshot.views() for i in view.instances}
     for step in plan.steps:

@@ -1,8 +1,8 @@
-"""Hosts that come by themselves: a machine joins an SSH fleet, and leaves it again.
+"""Hosts that join an SSH fleet by themselves, and leave it again.
 
-Nobody can log in to such a host. It is pending until its agent reports. Once it is no longer wanted, its agent hears
-so, clears the host and says that it has. One that never reported is let go at once; should it report later, it hears
-the same.
+Such a host accepts no logins from us. It is pending until its agent reports. Once it is no longer wanted, its agent is
+ordered to clear the host, and reports when it has. A host that never reported is released at once; if it reports later,
+it gets the same order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_cleared(instance: Instance) -> bool:
 
 
 def host_left(instance: Instance, draft: Draft) -> Plan:
-    """Its agent says that the host is cleared. Jobs that were there are lost."""
+    """Record that the host's agent has reported it as cleared. Jobs that were there are lost."""
     if instance.host is None or not instance.host.joined or instance.left:
         return Plan()
     if instance.status is InstanceStatus.terminated:

@@ -1,14 +1,14 @@
-"""What a sweep of an account means: which resources are orphans, and which instances have lost their machine, or
-volumes their disk.
+"""Conclusions from the sweep of an account: which resources are orphans, which instances have lost their machine, and
+which volumes their disk.
 
-An instance is committed before anything is bought for it, and its record is read by key, so a tag without an instance
-is an orphan, provided that the listing is taken before the owners are read. Conversely, an instance that is missing
-from a complete listing has lost its machine, unless its agent still reports. Resources with another install's tag
-belong to somebody else and are never touched.
+An instance is committed before anything is bought for it, and its record is read by key, so a resource whose tag names
+no instance is an orphan, provided that the listing is taken before the owners are read. Conversely, an instance that is
+missing from a complete listing has lost its machine, unless its agent still reports. Resources with another install's
+tag belong to somebody else and are never touched.
 
-Rule 1: nothing is done at first sight. Two sweeps must agree, far enough apart that neither the provider's lag nor a
-call in flight can explain both; contrary evidence in between cancels the first sighting. Rule 2: a failed or incomplete
-listing proves nothing, so it is never used here.
+Rule 1: nothing is done at the first sighting. Two sweeps must agree, far enough apart that neither the provider's lag
+nor a call in flight can explain both; contrary evidence in between cancels the first sighting. Rule 2: a failed or
+incomplete listing proves nothing, so it is never used here.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.placement_groups import group_of
 from chalicelib.planning.volumes.volumes import DescribeVolume
 
-SIGHTING_LASTS: Micros = DAY  # how long a first sighting counts; what still costs money then is reported again
+SIGHTING_LASTS: Micros = DAY  # how long a first sighting counts; afterwards the resource is reported again
 LIVE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
 
 class Tagged(Protocol):
-    """What a listing shows of a resource: its handle, and the owner that its tags name."""
+    """A listed resource: its handle, and the owner that its tags name."""
 
     @property
     def handle(self) -> Handle: ...
@@ -77,27 +77,27 @@ F = TypeVar("F", bound=OfFleet)
 
 @dataclass(frozen=True)
 class AccountSweep(Generic[T]):
-    """One account at one moment, and what earlier looks at it saw first."""
+    """A sweep of one account, with the first sightings of earlier sweeps."""
 
     account: str
     facts: BackendFacts
     began: Micros  # before the listing was requested
     now: Micros  # after it had arrived
     strays: Sequence[T] = ()  # listed resources that belong to nobody
-    absent: Sequence[tuple[Instance, Presence | None]] = ()  # missing from the listing
-    diskless: Sequence[Volume] = ()  # so too
+    absent: Sequence[tuple[Instance, Presence | None]] = ()  # instances that are missing from the listing
+    diskless: Sequence[Volume] = ()  # volumes that are missing from the listing
     projects: Mapping[str, Project] = field(default_factory=dict)  # those the strays' tags name, if they exist
     sightings: Iterable[Sighting] = ()
 
 
 @dataclass(frozen=True)
 class Finding(Generic[T]):
-    """What to commit, and what to do afterwards: the effects of the step, and the rest."""
+    """A step to commit, and what to do afterwards besides its effects."""
 
     step: Step
-    end: T | None = None  # ask the provider to end this
-    gone: Instance | Volume | None = None  # has no machine, or no disk, any more,
-    outcome: Outcome | None = None  # which its own decision concludes from this, if it needs no effect
+    end: T | None = None  # the resource to terminate at the provider
+    gone: Instance | Volume | None = None  # the noun that has lost its machine or disk
+    outcome: Outcome | None = None  # what to apply to `gone`; None: an effect of the step confirms the loss first
 
 
 # --- one listing ------------------------------------------------------------------------------------------------------
@@ -106,15 +106,14 @@ class Finding(Generic[T]):
 def strays(
     listed: Iterable[I], owners: Mapping[str, Instance], *, install_id: str, now: Micros, lag: Micros
 ) -> list[I]:
-    """Those of `listed` that belong to nobody. `owners` has every instance that they name and the store knows. What a
-    terminated instance seems to have left may be a stale listing until the provider's lag has passed."""
+    """The listed resources of ours that belong to nobody. `owners`: all stored instances that they name. Until the
+    provider's lag has passed, a resource of a terminated instance may be a stale entry."""
     own = (one for one in listed if is_ours(one.install, install_id))
     return [one for one in own if _is_stray(one, owners.get(one.instance_id), now - lag)]
 
 
 def stray_groups(listed: Iterable[F], fleets: Mapping[str, Fleet], *, install_id: str) -> list[F]:
-    """Placement groups that no fleet has, whether it is deleting them or not. `fleets` has every one that they name and
-    the store knows."""
+    """The listed placement groups that no fleet has. `fleets`: all stored fleets that they name."""
     own = (one for one in listed if is_ours(one.install, install_id))
     return [one for one in own if one.fleet_id not in fleets or group_of(fleets[one.fleet_id], one.group_id) is None]
 
@@ -122,7 +121,7 @@ def stray_groups(listed: Iterable[F], fleets: Mapping[str, Fleet], *, install_id
 def stray_volumes(
     listed: Iterable[V], owners: Mapping[str, Volume], *, install_id: str, now: Micros, lag: Micros
 ) -> list[V]:
-    """The same for volumes. `owners` has every volume that they name and the store knows."""
+    """The listed disks of ours that belong to nobody. `owners`: all stored volumes that they name."""
     own = (one for one in listed if is_ours(one.install, install_id))
     return [one for one in own if _is_stray_disk(one, owners.get(one.volume_id), now - lag)]
 
@@ -170,11 +169,11 @@ def unlisted(listed: Iterable[OfInstance], instances: Iterable[Instance]) -> lis
     ]
 
 
-# --- two of them ------------------------------------------------------------------------------------------------------
+# --- two listings -----------------------------------------------------------------------------------------------------
 
 
 def decide_sweep(sweep: AccountSweep[T]) -> Iterator[Finding[T]]:
-    """What this look adds to the earlier ones: a first sighting, an agreement, or a suspicion cleared."""
+    """The findings of a sweep: first sightings, confirmations, and sightings that it clears."""
     known = {sighting.subject: sighting for sighting in sweep.sightings}
     suspects: dict[str, T | Instance | Volume] = {_subject(volume): volume for volume in sweep.diskless}
     suspects |= {_subject(one): one for one, presence in sweep.absent if not _reports(presence, sweep.now)}
@@ -191,7 +190,7 @@ def decide_sweep(sweep: AccountSweep[T]) -> Iterator[Finding[T]]:
 
 
 def _reports(presence: Presence | None, now: Micros) -> bool:
-    """Does its agent report from the machine? Then it is there, whatever a listing shows."""
+    """Does the agent report? Then its machine exists, whatever a listing shows."""
     return presence is not None and presence.seen_until >= now
 
 
@@ -202,7 +201,7 @@ def _subject(suspect: Tagged | Instance | Volume) -> str:
 
 
 def _first_sight(sweep: AccountSweep[T], subject: str, suspect: T | Instance | Volume, before: Sighting | None) -> Step:
-    """`before` no longer counts, but may still be in the store."""
+    """Store a first sighting. `before` no longer counts, but may still be in the store."""
     fresh = Sighting(account=sweep.account, subject=subject, first_at=sweep.now, until=sweep.now + SIGHTING_LASTS)
     sighting = fresh if before is None else fresh.with_(version=before.version)
     if not isinstance(suspect, Instance | Volume):
@@ -216,7 +215,7 @@ def _first_sight(sweep: AccountSweep[T], subject: str, suspect: T | Instance | V
 def _agreement(sweep: AccountSweep[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
     if isinstance(suspect, Instance):
         return Finding(Step(), gone=suspect, outcome=Seen(unit_of(suspect), suspect.epoch, "gone"))
-    if isinstance(suspect, Volume):  # what it holds can't be bought again, so its provider is asked for it by name, too
+    if isinstance(suspect, Volume):  # its data is irreplaceable, so its provider is also asked for it by name
         describe = DescribeVolume(suspect.unit, suspect.backend, sweep.now + PATIENCE, suspect.project_id)
         return Finding(Step(effects=(describe,)), gone=suspect)
     if seen.acted_at is not None:
@@ -225,7 +224,7 @@ def _agreement(sweep: AccountSweep[T], suspect: T | Instance | Volume, seen: Sig
 
 
 def _sighting_step(sweep: AccountSweep[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
-    """The sighting, and an event: for the project that the tag names or, if there is none, for global admins."""
+    """A step with the sighting and an event, for the project that the tag names or else for global admins."""
     project = sweep.projects.get(stray.project_id)
     named = stray.project_id[:64]
     event = Event(

@@ -1,7 +1,7 @@
-"""What follows from the outcome of an effect on a machine. An outcome that comes too late has no consequences.
+"""Applies the outcomes of effects on machines. An outcome that comes too late has no consequences.
 
-The executor only reports what it found. Whether a refusal is final, what an unanswered call may have left behind, and
-when to try again are decided here.
+The executor only reports results. Whether a refusal is final, what an unanswered call may have left behind, and when to
+try again are decided here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _InstanceOutcome(InstancePass):
             due_at=self.now + DESCRIBE_EVERY,
         )
         self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
-        if is_cluster(self.snapshot.fleet.spec):  # it may be the first, which the rest waits for
+        if is_cluster(self.snapshot.fleet.spec):  # it may be the first one, for which the others wait
             self.draft.wake(f"fleet/{self.fleet.id}", f"queue/{self.instance.project_id}")
 
     def not_bought(self, failed: NotBought) -> None:
@@ -100,7 +100,7 @@ class _InstanceOutcome(InstancePass):
         self._leave_fleet()
         if not claimed and not self.instance.for_run and not self.instance.of_gateway:  # a gateway sees its end
             self._record_failed_offer()
-        # A refusal covers this call only: an earlier one, whose response was lost, may have created something.
+        # A refusal is about this call only: an earlier one, whose response was lost, may have created something.
         first = self.instance.act_until == purchases.act_until(self.instance.created_at, self.facts)
         if self.instance.handles or means.repeat or not first:
             self.instance = self.instance if means.repeat else self.instance.with_(act_until=None)
@@ -130,7 +130,7 @@ class _InstanceOutcome(InstancePass):
                 )
                 self.draft.wake(f"queue/{job.project_id}", f"run/{job.run_id}")
                 self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
-            elif job.status == JobStatus.submitted:  # its gang, which is undone
+            elif job.status == JobStatus.submitted:  # a job of a gang, which is undone
                 self.draft.save(job.with_(attempts=(*job.attempts, attempt), last_processed_at=self.now))
                 self.draft.wake(f"run/{job.run_id}")
             elif job.status == JobStatus.terminating:
@@ -145,7 +145,7 @@ class _InstanceOutcome(InstancePass):
             self.draft.finish_job(ending, None)
 
     def _record_failed_offer(self) -> None:
-        """No job remembers that this offer failed, so the fleet does."""
+        """Record the failed offer in the fleet, because no job does."""
         tried = tuple(dict.fromkeys((*self.fleet.tried, self.instance.offer.key)))
         self.draft.save(
             self.fleet.with_(
@@ -178,7 +178,7 @@ class _InstanceOutcome(InstancePass):
             self.draft.wake(*(f"run/{claim.run_id}" for claim in self.instance.claims))
 
     def _hidden(self) -> bool:
-        """Could it exist without the provider showing it yet?"""
+        """Could the machine exist although the provider doesn't show it yet?"""
         return self.now < purchases.act_until(self.instance.created_at, self.facts) or not self.instance.handles
 
     def _interrupt(self, seen: Seen) -> None:
@@ -189,10 +189,10 @@ class _InstanceOutcome(InstancePass):
             self.instance = self.instance.with_(due_at=self.now)
             self.terminating()  # its disk or address may be left
 
-    # --- given back --------------------------------------------------------------------------------------------------
+    # --- released ----------------------------------------------------------------------------------------------------
 
     def left(self, left: Left) -> None:
-        """Ended only if nothing is left and no unanswered purchase can still be hiding something."""
+        """End the instance only if nothing is left and no unanswered purchase can still create something."""
         if self.instance.status != InstanceStatus.terminating:
             return
         if left.going:
@@ -204,7 +204,7 @@ class _InstanceOutcome(InstancePass):
             self.finish()
 
     def call_failed(self, failed: NotDone) -> None:
-        """Recorded once, and retried later."""
+        """Record the failure once, and retry later."""
         if self.instance.status == InstanceStatus.terminated:
             return
         if failed.message != self.instance.message:

@@ -1,4 +1,4 @@
-"""Placement groups that nobody is in any more: their deletion is requested until the cloud says that they are gone."""
+"""Deletion of empty placement groups, which is requested until the provider says that they are gone."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from chalicelib.planning.placing.placement_groups import DeleteGroup, GroupLeft,
 
 
 def earliest_check(fleet: Fleet, at: Micros | None) -> Micros | None:
-    """When the fleet must be looked at: then, or earlier for a group that leaves."""
+    """When the next pass over the fleet is due: at this time, or earlier for a group that is being deleted."""
     looks = [group.look_at for group in fleet.groups if group.leaving and group.look_at is not None]
     return min([*looks, *([] if at is None else [at])], default=None)
 
 
 def delete_unused_groups(fleet: Fleet, instances: Iterable[Instance], now: Micros) -> tuple[tuple[Step, ...], Fleet]:
-    """Request the deletion of the groups that nobody is in, as often as that is due."""
+    """Request the deletion of empty groups for which that is due."""
     used = {each.placement_group for each in instances if each.status is not InstanceStatus.terminated}
     due = [
         group
@@ -46,7 +46,7 @@ def delete_unused_groups(fleet: Fleet, instances: Iterable[Instance], now: Micro
 
 
 def decide_group(snapshot: FleetSnapshot, outcome: Outcome) -> Plan:
-    """What follows from the request to delete a group."""
+    """Apply the outcome of a request to delete a group."""
     if not isinstance(outcome, GroupLeft | GroupNotDeleted):
         raise Bug(f"{outcome} is no outcome of an effect on a fleet")
     fleet, now, draft = snapshot.view.fleet, snapshot.now, Draft(snapshot.now)
@@ -55,7 +55,7 @@ def decide_group(snapshot: FleetSnapshot, outcome: Outcome) -> Plan:
         return Plan()
     if isinstance(outcome, GroupLeft) and not outcome.going:
         fleet = fleet.with_(groups=tuple(each for each in fleet.groups if each.id != group.id))
-        if fleet.status is FleetStatus.terminating:  # it may have waited for this alone
+        if fleet.status is FleetStatus.terminating:  # this may have been the last obstacle to its end
             fleet = fleet.with_(due_at=now)
         draft.save(fleet)
         draft.wake(f"fleet/{fleet.id}")

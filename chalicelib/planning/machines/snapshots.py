@@ -1,4 +1,4 @@
-"""What passes over instances and fleets see."""
+"""Snapshots for passes over instances and fleets."""
 
 from __future__ import annotations
 
