@@ -21,19 +21,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 Flag = inspect.Parameter
 
 
-def flag(*words: str, kind: Any = str | None, default: Any = None, **settings: Any) -> Flag:
+def flag(*spellings: str, kind: Any = str | None, default: Any = None, **settings: Any) -> Flag:
     """One flag; its parameter is named after its last spelling."""
-    name = words[-1].partition("/")[0].removeprefix("--").replace("-", "_")
-    option = Annotated[kind, typer.Option(*words, **settings)]
+    name = spellings[-1].partition("/")[0].removeprefix("--").replace("-", "_")
+    option = Annotated[kind, typer.Option(*spellings, **settings)]
     return Flag(name, Flag.KEYWORD_ONLY, default=default, annotation=option)
 
 
-def switch(*words: str, help: str) -> Flag:
-    return flag(*words, kind=bool, default=False, help=help)
+def switch(*spellings: str, help: str) -> Flag:
+    return flag(*spellings, kind=bool, default=False, help=help)
 
 
-def several(*words: str, help: str, **settings: Any) -> Flag:
-    return flag(*words, kind=list[str] | None, metavar="NAME", help=f"{help} Repeatable.", **settings)
+def several(*spellings: str, help: str, **settings: Any) -> Flag:
+    return flag(*spellings, kind=list[str] | None, metavar="NAME", help=f"{help} Repeatable.", **settings)
 
 
 RESOURCES = (
@@ -140,7 +140,9 @@ def overrides(ctx: typer.Context) -> Overrides:
         regions=tuple(params.get("region") or ()),
         instance_types=tuple(params.get("instance_type") or ()),
         fleets=tuple(params.get("fleet") or ()),
-        spot_policy=next((word for name, word in SPOT_POLICIES.items() if params.get(name)), params.get("spot_policy")),
+        spot_policy=next(
+            (policy for name, policy in SPOT_POLICIES.items() if params.get(name)), params.get("spot_policy")
+        ),
         retry=True if params.get("retry") else False if params.get("no_retry") else None,
         retry_duration=params.get("retry_duration"),
         max_price=params.get("max_price"),
@@ -152,6 +154,6 @@ def overrides(ctx: typer.Context) -> Overrides:
 
 def refuse_contradictions(ctx: typer.Context) -> None:
     for names in EXCLUSIVE:
-        both = [word for name in names if (word := given(ctx, name))]
+        both = [flag_name for name in names if (flag_name := given(ctx, name))]
         if len(both) > 1:
             raise typer.BadParameter(f"{' and '.join(both)} contradict each other.", ctx=ctx)

@@ -66,8 +66,8 @@ def delete_gateway(session: Session, name: str) -> None:
 
 def apply_gateway(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
     """Creates the gateway, or changes it if possible; returns the exit code."""
-    asked = with_certificate(definition.configuration, session.terminal.cwd, session.terminal.home)
-    spec = {"configuration": asked, "configuration_path": definition.path}
+    configuration = with_certificate(definition.configuration, session.terminal.cwd, session.terminal.home)
+    spec = {"configuration": configuration, "configuration_path": definition.path}
     plan = session.client.in_project("gateways/get_plan", {"spec": spec})
     current = plan.get("current_resource")
     if not options.as_json:
@@ -122,11 +122,11 @@ def _delete(session: Session, kind: str, name: str) -> None:
 
 
 def _show(session: Session, definition: LoadedConfiguration, remarks: Iterable[str] = ()) -> None:
-    terminal, said = session.terminal, definition.configuration
+    terminal, configuration = session.terminal, definition.configuration
     rows = [("Project", session.project), ("Type", definition.kind), ("Configuration", definition.path)]
-    rows += [(label, _text(said[field])) for field, label in SHOWN.items() if said.get(field)]
+    rows += [(label, _text(configuration[field])) for field, label in SHOWN.items() if configuration.get(field)]
     if definition.kind == "gateway":
-        rows.append(("Certificate", (said.get("certificate") or {"type": "none"})["type"]))
+        rows.append(("Certificate", (configuration.get("certificate") or {"type": "none"})["type"]))
     terminal.print(facts(rows, terminal.width, terminal.colour))
     for remark in remarks:
         terminal.print(remark)
@@ -157,10 +157,10 @@ def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptio
     if options.as_json:
         terminal.print(as_json(made))
         return 0
-    said = ""
+    shown = ""
     while made["status"] not in ENDED and not options.detach:
-        if (why := made.get("status_message") or "") != said:
-            said = why
+        if (why := made.get("status_message") or "") != shown:
+            shown = why
             terminal.warn(f"{name}: {why}" if why else f"{name}: {made['status']}")
         terminal.sleep(READY_SECONDS)
         made = session.client.in_project(f"{kind}/get", {"name": name})

@@ -172,9 +172,9 @@ def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:
     if kind == "fleet" and ctx.params["profile"]:
         raise typer.BadParameter("--profile doesn't apply to a fleet, which uses only the default profile.", ctx=ctx)
     of_runs = (*SHOWN_OFFERS, "ssh_identity", "host", *OF_REPO, "profile", *(["no_profile"] if kind != "fleet" else []))
-    for word in (given(ctx, name) for name in of_runs):
-        if word:
-            raise typer.BadParameter(f"{word} doesn't apply to a {kind}; leave the flag out.", ctx=ctx)
+    for flag in (given(ctx, name) for name in of_runs):
+        if flag:
+            raise typer.BadParameter(f"{flag} doesn't apply to a {kind}; leave the flag out.", ctx=ctx)
 
 
 UNBUILT = {  # parameter: flag, and why

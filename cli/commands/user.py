@@ -95,8 +95,8 @@ def update(
         "active": (now["active"] or active) and not inactive,
     }
     after = session.client.post("/api/users/update", wanted)
-    said = after["global_role"] if after["active"] else f"{after['global_role']}, inactive"
-    session.terminal.print(f"User {name}: {said}{', ' + after['email'] if after['email'] else ''}.")
+    state = after["global_role"] if after["active"] else f"{after['global_role']}, inactive"
+    session.terminal.print(f"User {name}: {state}{', ' + after['email'] if after['email'] else ''}.")
 
 
 @command(app, "token", "dstack user token ann", "dstack user token ann -y")
@@ -134,12 +134,12 @@ def delete(
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    said = ", ".join(names)
-    if not yes and not session.terminal.confirm(f"Delete {said} for good?"):
+    listed = ", ".join(names)
+    if not yes and not session.terminal.confirm(f"Delete {listed} for good?"):
         session.terminal.print("Nothing was deleted.")
         return
     session.client.post("/api/users/delete", {"users": names})
-    session.terminal.print(f"Deleted: {said}.")
+    session.terminal.print(f"Deleted: {listed}.")
 
 
 # --- one's own public keys --------------------------------------------------------------------------------------------

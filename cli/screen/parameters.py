@@ -55,19 +55,19 @@ class PlainValue:
             return [self._one(item, param, ctx) for item in value]
         return self._one(value, param, ctx)
 
-    def _one(self, word: Any, param: Any, ctx: Any) -> Any:
-        if self.choices and word not in self.choices:
-            raise typer.BadParameter(f"{word!r} is not one of {', '.join(self.choices)}.", ctx=ctx, param=param)
+    def _one(self, value: Any, param: Any, ctx: Any) -> Any:
+        if self.choices and value not in self.choices:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(self.choices)}.", ctx=ctx, param=param)
         if self.item not in (int, float):
-            return word
+            return value
         try:
-            number = self.item(word)
+            number = self.item(value)
         except ValueError:
             kind = "a whole number" if self.item is int else "a number"
-            raise typer.BadParameter(f"{word!r} is not {kind}.", ctx=ctx, param=param) from None
+            raise typer.BadParameter(f"{value!r} is not {kind}.", ctx=ctx, param=param) from None
         if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
             span = f"at least {self.low:g}" if self.high is None else f"between {self.low or 0:g} and {self.high:g}"
-            raise typer.BadParameter(f"{word} is out of range; give {span}.", ctx=ctx, param=param)
+            raise typer.BadParameter(f"{value} is out of range; give {span}.", ctx=ctx, param=param)
         return number
 
 
@@ -127,12 +127,12 @@ class CommandGroup(_Plain, TyperGroup):
 
     def hand_down(self, ctx: Any, name: str | None, found: Any) -> None:
         """Makes flags of the group defaults of the command; refuses those that the command doesn't have."""
-        said = {param.name: word for param in self.params if (word := given(ctx, param.name))}
+        given_flags = {param.name: flag for param in self.params if (flag := given(ctx, param.name))}
         known = {param.name for param in found.params}
-        for parameter, word in said.items():
+        for parameter, flag in given_flags.items():
             if parameter not in known:
-                ctx.fail(f"{word} has no effect on `{ctx.command_path} {name}`; leave it out.")
-        ctx.default_map = {name: {parameter: ctx.params[parameter] for parameter in said}}
+                ctx.fail(f"{flag} has no effect on `{ctx.command_path} {name}`; leave it out.")
+        ctx.default_map = {name: {parameter: ctx.params[parameter] for parameter in given_flags}}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

@@ -159,8 +159,8 @@ class _Exchange:
         states = {task.id: task.state for task in self.message.tasks}
         moves = [keys.run(job.run_id) for job in self.jobs.values() if _may_move(job, states.get(job.id))]
         self.runs = {run.id: run for run in self.plane.read.find_many(Run, list(dict.fromkeys(moves))) if run}
-        told = {task.id for task in self.message.tasks if task.mounted}
-        jobs = [job for job in self.jobs.values() if job.running_at is None or job.id in told]
+        mounting = {task.id for task in self.message.tasks if task.mounted}
+        jobs = [job for job in self.jobs.values() if job.running_at is None or job.id in mounting]
         starting = [job.assignment for job in jobs if job.assignment and not job.finished]
         wanted = dict.fromkeys(keys.volume(each.id) for assignment in starting for each in assignment.volumes)
         self.volumes = {each.id: each for each in self.plane.read.find_many(Volume, list(wanted)) if each}
@@ -171,8 +171,8 @@ class _Exchange:
         """The jobs and, if the agent named its revision of the rights to log in to them, the current one: one read."""
         if not wanted:
             return [], ""
-        told = any(task.access is not None for task in self.message.tasks)
-        found = self.plane.store.get_many([*wanted, keys.rights()] if told else wanted)
+        has_revision = any(task.access is not None for task in self.message.tasks)
+        found = self.plane.store.get_many([*wanted, keys.rights()] if has_revision else wanted)
         records, moved = found[: len(wanted)], found[len(wanted) :]
         read = self.plane.read
         revision = rights_revision.revision_of(moved[0]) if moved else ""
@@ -263,9 +263,9 @@ class _Exchange:
             volume = self.volumes.get(volume_id)
             if volume is None:
                 continue
-            told = with_hold(volume.with_(blank=False), job, job.held if volume_id in report.held else "")
-            if told != volume:
-                self.volumes[volume_id] = told.with_(last_processed_at=self.now)
+            after = with_hold(volume.with_(blank=False), job, job.held if volume_id in report.held else "")
+            if after != volume:
+                self.volumes[volume_id] = after.with_(last_processed_at=self.now)
                 draft.save(self.volumes[volume_id])
 
     def _prepare(self, fold: ReportFold, job: Job) -> Job:
@@ -314,8 +314,8 @@ class _Exchange:
         agent's promise to report grows old."""
         known, message = entry.presence, self.message
         after = known if _repeated(known, message) else _updated(known, message, self.now)
-        told, before = ((each.boot, each.facts, each.health, each.clock_off) for each in (after, known))
-        news = changed or bool(entry.credential) or told != before
+        current, before = ((each.boot, each.facts, each.health, each.clock_off) for each in (after, known))
+        news = changed or bool(entry.credential) or current != before
         pace = self.plane.pace
         if not news and not pace.stale(self.now - known.last_seen):
             return known, False
@@ -350,7 +350,7 @@ class _Exchange:
 
     def _answer(self, instance: Instance, entry: Admission) -> dict[str, Any]:
         reports = {task.id: task for task in self.message.tasks}
-        tasks = [told for job in self.jobs.values() if (told := self._wanted(job, reports.get(job.id))) is not None]
+        tasks = [task for job in self.jobs.values() if (task := self._wanted(job, reports.get(job.id))) is not None]
         tasks += [{"id": task_id, "want": "remove"} for task_id in reports if task_id not in self.jobs]
         answer: dict[str, Any] = {
             "seq": self.message.seq,
@@ -398,8 +398,8 @@ class _Exchange:
 
     def _moved_access(self, job: Job, report: TaskReport | None) -> dict[str, Any]:
         """Who may log in from now on, if the agent has an older list."""
-        told = None if report is None or report.state == "exited" else report.access
-        if told is None or told == self.revision:
+        reported = None if report is None or report.state == "exited" else report.access
+        if reported is None or reported == self.revision:
             return {}
         allowed = job_keys.access(self.plane.read, job)
         return {"access": allowed.revision, "authorized_keys": list(allowed.keys)}

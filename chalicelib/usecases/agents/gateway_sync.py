@@ -153,12 +153,12 @@ def judge(plane: CredentialPorts, seat: Seat, caller: GatewayCaller, project_id:
     return doors.member_by_hash(plane, caller.claims, caller.token_hash, project_id, name)
 
 
-def report(plane: GatewayPorts, seat: Seat, told: Sequence[Traffic]) -> None:
+def report(plane: GatewayPorts, seat: Seat, reports: Sequence[Traffic]) -> None:
     """Record the traffic of the gateway's services. Those that have just moved to another gateway are left out."""
-    runs = plane.read.find_many(Run, [keys.run(each.run_id) for each in told])
+    runs = plane.read.find_many(Run, [keys.run(each.run_id) for each in reports])
     served = [
         each
-        for run, each in zip(runs, told, strict=True)
+        for run, each in zip(runs, reports, strict=True)
         if run is not None and (run.project_id, run.gateway_id) == (seat.gateway.project_id, seat.gateway.id)
     ]
     traffic.report(plane, seat.door, served)
@@ -192,11 +192,11 @@ def pass_on(plane: GatewayPorts, seat: Seat, orders: Sequence[GatewayStreamOrder
     }
     good = [(order, run) for order in orders if (run := replicas.get((order.instance, order.task, order.target)))]
     machines = plane.read.find_many(Instance, [keys.instance(order.instance) for order, _ in good])
-    told = [
+    addressed = [
         (order.instance, _order(order, _address(plane, seat, run, machine), pin))
         for (order, run), machine in zip(good, machines, strict=True)
     ]
-    stream_orders.pass_on(plane, told)
+    stream_orders.pass_on(plane, addressed)
 
 
 def _check_pin(seat: Seat, pin: str) -> None:
@@ -210,9 +210,9 @@ def _check_pin(seat: Seat, pin: str) -> None:
 
 
 def _order(order: GatewayStreamOrder, gateway: str, pin: str) -> dict[str, Any]:
-    told = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
-    told |= {"pin": pin} if pin else {}
-    return {**told, "lazily": order.lazily, "gateway": gateway}
+    fields = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
+    fields |= {"pin": pin} if pin else {}
+    return {**fields, "lazily": order.lazily, "gateway": gateway}
 
 
 def _address(plane: GatewayPorts, seat: Seat, run: Run, dialling: Instance | None) -> str:

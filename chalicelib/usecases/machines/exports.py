@@ -83,7 +83,7 @@ def create(plane: ChangePorts, actor: User, project: Project, name: str, change:
         try:
             _commit(plane, actor, project, none, made)
         except Conflict:
-            continue  # somebody took the name, or the project was deleted: look again
+            continue  # somebody took the name, or the project was deleted: try again
         return _view(plane, made)
     raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
@@ -95,7 +95,7 @@ def update(plane: ChangePorts, actor: User, project: Project, name: str, change:
         try:
             _commit(plane, actor, project, before, after)
         except Conflict:
-            continue  # somebody else changed it: look again
+            continue  # somebody else changed it: try again
         return _view(plane, after)
     raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 

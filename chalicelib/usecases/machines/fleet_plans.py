@@ -57,7 +57,7 @@ class SeenFleet:
 
 
 def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any]) -> FleetPlan:
-    specs.text_of(raw)  # what is too large isn't looked at
+    specs.text_of(raw)  # refuses a spec that is too large
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     specs.refuse(spec, _problems(plane, project, spec))
@@ -87,7 +87,7 @@ def apply_plan(
 ) -> FleetRow:
     """Creates the fleet, or changes it in place if possible. `seen`: the fleet that the plan was about, which must
     still be as it was; None: whatever is there. `role` is the user's role in the project."""
-    specs.text_of(raw)  # what is too large isn't looked at
+    specs.text_of(raw)  # refuses a spec that is too large
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     refuse_ssh(plane, user, role, spec)
@@ -100,7 +100,7 @@ def apply_plan(
         try:
             return _apply(plane, user, project, name, spec, raw, seen, role)
         except Conflict:
-            continue  # somebody took the name, or the engine moved the fleet: look again
+            continue  # somebody took the name, or the engine moved the fleet: try again
     raise Contended(f"The fleet {name} keeps changing.", hint="Try again.")
 
 

@@ -25,7 +25,7 @@ from chalicelib.usecases import pages
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
-_GONE = (FleetStatus.terminated, FleetStatus.failed)
+_ENDED = (FleetStatus.terminated, FleetStatus.failed)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class FleetFilter:
 def get(plane: RecordPorts, project: Project, *, name: str | None, fleet_id: str | None) -> FleetRow:
     if fleet_id is not None:
         found = nouns.find(plane.store, Fleet, keys.fleet(fleet_id))
-        fleet = None if found is None or found.project_id != project.id or found.status in _GONE else found
+        fleet = None if found is None or found.project_id != project.id or found.status in _ENDED else found
     elif name is not None:
         fleet = named(plane.store, project, name)
     else:
@@ -68,14 +68,14 @@ def list_rows(plane: RecordPorts, projects: Sequence[Project], wanted: FleetFilt
             reverse=not wanted.ascending,
         )
         fleets = (nouns.read(Fleet, record) for record in page.records)
-        found += [(project, fleet) for fleet in fleets if fleet.status not in _GONE]
+        found += [(project, fleet) for fleet in fleets if fleet.status not in _ENDED]
     found.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
     return [(project, plane.read.fleet_row(fleet)) for project, fleet in found[: wanted.limit]]
 
 
 def list_all(plane: RecordPorts, project: Project) -> list[FleetRow]:
     """Every fleet of a project, oldest first."""
-    fleets = [fleet for fleet in plane.read.fleets(project.id) if fleet.status not in _GONE]
+    fleets = [fleet for fleet in plane.read.fleets(project.id) if fleet.status not in _ENDED]
     return [plane.read.fleet_row(fleet) for fleet in sorted(fleets, key=lambda fleet: (fleet.created_at, fleet.id))]
 
 
@@ -89,7 +89,7 @@ def imported(
         fleet.id: (export.project_name, fleet)
         for project in projects
         for export, fleet in plane.read.imported_fleets(project.id)
-        if fleet.project_id not in own and fleet.status not in _GONE
+        if fleet.project_id not in own and fleet.status not in _ENDED
     }
     rows = sorted(found.values(), key=lambda row: (row[1].created_at, row[1].id))
     if wanted is not None:
@@ -122,7 +122,7 @@ def holder(store: Store, project: Project, name: str) -> tuple[Fleet | None, int
     if pointer is None:
         return None, 0
     fleet = nouns.find(store, Fleet, keys.fleet(pointer[0]))
-    return None if fleet is None or fleet.deleted or fleet.status in _GONE else fleet, pointer[1]
+    return None if fleet is None or fleet.deleted or fleet.status in _ENDED else fleet, pointer[1]
 
 
 # --- delete ---------------------------------------------------------------------------------------------------------

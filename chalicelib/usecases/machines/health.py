@@ -18,7 +18,7 @@ from chalicelib.store.port import Put, Record
 from chalicelib.usecases.agent_message import TroubleReport
 from chalicelib.usecases.ports import RecordPorts
 
-KEPT_SECONDS = 7 * 86_400
+TTL_SECONDS = 7 * 86_400
 MOST = 1_000  # checks in one response
 
 
@@ -40,7 +40,7 @@ def health_of(troubles: list[TroubleReport], now: Micros) -> Health:
 def check_put(instance: str, health: Health, now: Micros) -> Put:
     key = keys.health_check(instance, now - now % MINUTE, health.status)
     body = HealthCheck.made(at=now, health=health).model_dump_json().encode()
-    return Put(Record(key, 1, body, expires_at=now // SECOND + KEPT_SECONDS), expect=None)
+    return Put(Record(key, 1, body, expires_at=now // SECOND + TTL_SECONDS), expect=None)
 
 
 @dataclass(frozen=True)

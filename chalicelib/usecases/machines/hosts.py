@@ -17,7 +17,7 @@ from chalicelib.usecases.machines.fleets import refuse_if_used
 
 MOST_HOSTS = 1000  # of a fleet: an apply and a list show them all
 _HOSTNAME = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,251}[A-Za-z0-9._])?")
-_ASIDE = {  # by what shows that more than a name was written: where that goes
+_FIELD_HINTS = {  # signs of more than a name: the hint for each
     "@": "write the user in `user`",
     "[": "write an IPv6 address without brackets",
     ":": "write the port in `port`",
@@ -70,7 +70,7 @@ def _names(hostname: str | None, user: str | None, at: str) -> Iterator[Problem]
     """Problems of a host's and a user's name, which are printed on terminals and in commands that people copy."""
     if hostname is not None and (not _HOSTNAME.fullmatch(hostname) or hostname.count(":") == 1):
         text = f"`{printable(hostname)[:60]}` can't be the name of a host"
-        hint = next((hint for sign, hint in _ASIDE.items() if sign in hostname), "write a name or an address")
+        hint = next((hint for sign, hint in _FIELD_HINTS.items() if sign in hostname), "write a name or an address")
         yield Problem(text, path=f"{at}.hostname", hint=hint, code="invalid-name")
     if user is not None and not _USER.fullmatch(user):
         text = f"`{printable(user)[:60]}` can't be the name of a user"

@@ -135,7 +135,7 @@ def create(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any],
         try:
             return _create(plane, user, project, configuration.with_(name=name), version)
         except Conflict:
-            continue  # somebody took the name: look again
+            continue  # somebody took the name: try again
     raise Contended(f"The volume {name} keeps changing.", hint="Try again.")
 
 
@@ -148,7 +148,7 @@ def _taken(volume: Volume) -> AlreadyExists:
 
 def _configuration(raw: dict[str, Any]) -> VolumeConfiguration:
     """The configuration as sent. Raises Invalid with every problem, each with the path that its author knows."""
-    specs.text_of(raw)  # what is too large isn't looked at
+    specs.text_of(raw)  # refuses a spec that is too large
     found: list[Problem] = []
     try:
         spec = read(VolumeSpec, {"configuration": raw})

@@ -37,7 +37,7 @@ def first_start(plane: AccountPorts, token: str | None = None) -> tuple[str | No
         try:
             return _ensure(plane, token)
         except Conflict:
-            continue  # another process was faster: look again at what it created
+            continue  # another process was faster: try again with its result
     raise Bug("the admin and its project keep changing while this server starts")
 
 

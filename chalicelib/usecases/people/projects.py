@@ -113,7 +113,7 @@ def create_project(plane: ChangePorts, actor: User, name: str, *, is_public: boo
         try:
             plane.store.commit([*made, *_one_more(plane.store, actor)])
         except Conflict:
-            continue  # the name was taken, or the same user created another project: look again
+            continue  # the name was taken, or the same user created another project: try again
         return project
     raise Refused("You are creating many projects at once.", hint="Try again.")
 
@@ -165,7 +165,7 @@ def _delete(plane: RecordPorts, actor: User, name: str) -> None:
         try:
             plane.store.commit([closed, nouns.put(closing), Delete(keys.project_name(name)), event])
         except Conflict:
-            continue  # its members or its settings were changed: look again
+            continue  # its members or its settings were changed: try again
         try:
             _refuse_if_used(plane, project)
         except Refused:

@@ -105,7 +105,7 @@ def set_limits(
         try:
             _commit(plane, actor, project, quota, changed, now, _detail(username, changes))
         except Conflict:
-            continue  # a run was placed meanwhile: look again
+            continue  # a run was placed meanwhile: try again
         return
     raise Contended(f"The quota of the project {project.name} keeps changing.", hint="Try again.")
 

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 PATIENCE = 10 * MINUTE  # for a user to sign on
 TRIES = 20  # names, and commits under contention
 _SEALED_FOR = "sign-on"
-_AGAIN = "Begin again with `dstack login`."
+_RESTART = "Begin again with `dstack login`."
 
 
 class SignOnPorts(AccountPorts, Protocol):
@@ -128,7 +128,7 @@ def finish(plane: SignOnPorts, name: str, code: str, state: str, proof: str = ""
     """The user and a new token. `proof`: the browser's secret."""
     known = _opened(plane, state)
     if known.provider != name or not known.verifier:
-        raise Refused("This sign-on was begun with another provider.", hint=_AGAIN)
+        raise Refused("This sign-on was begun with another provider.", hint=_RESTART)
     if known.browser and not compare_digest(known.browser, hash_token(proof)):
         raise Refused("This sign-on was begun in another browser.", hint="Begin again in this one.")
     provider = _provider(plane, name)
@@ -146,7 +146,7 @@ def finish_device(plane: SignOnPorts, name: str, state: str) -> tuple[User, str]
     """The user and a new token; None while nobody has signed on with the code."""
     known = _opened(plane, state)
     if known.provider != name or not known.device_code:
-        raise Refused("This sign-on was begun with another provider.", hint=_AGAIN)
+        raise Refused("This sign-on was begun with another provider.", hint=_RESTART)
     provider = _provider(plane, name)
     account = provider.device_account(known.device_code)
     return None if account is None else _enter(plane, provider, account)
@@ -172,9 +172,9 @@ def _opened(plane: SealedPorts, sealed: str) -> _State:
     try:
         known = _State(**orjson.loads(plane.seal.open(sealed, context=_SEALED_FOR)))
     except Refused:
-        raise Refused("This sign-on didn't begin here.", hint=_AGAIN) from None
+        raise Refused("This sign-on didn't begin here.", hint=_RESTART) from None
     if known.until < plane.clock.now():
-        raise Refused("This sign-on has taken too long.", hint=_AGAIN)
+        raise Refused("This sign-on has taken too long.", hint=_RESTART)
     return known
 
 

@@ -58,7 +58,7 @@ def store_archive(plane: FilePorts, user: User, owner_id: str, folder: str, hash
         try:
             plane.store.commit([nouns.put(archive), nouns.put(uploads)])
         except Conflict:
-            continue  # another upload of this user or of the same content, or the old archive was erased: look again
+            continue  # another upload of this user or of the same content, or the old archive was erased: try again
         return archive
     raise Contended("This archive keeps changing.", hint="Try again.")
 

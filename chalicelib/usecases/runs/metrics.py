@@ -26,7 +26,7 @@ from chalicelib.usecases.runs.jobs import newest_job
 
 DAY_SECONDS = 86_400
 SHORT_SECONDS = LONGEST_WINDOW + 600  # a request for the longest window may come late
-_SLOT, _KEPT = 5 * MINUTE, 10 * SECOND  # points in the first ten seconds of every five minutes are stored longer
+_SLOT, _SAMPLED = 5 * MINUTE, 10 * SECOND  # points in the first ten seconds of every five minutes are stored longer
 MAX_POINTS = 1_000
 
 
@@ -43,7 +43,7 @@ def metric_puts(
         at = min(point.at + clock_off, now + MINUTE)  # points of a clock that jumped must not lie in the future
         if at < now - SHORT_SECONDS * SECOND:
             continue  # no agent holds points for that long
-        lifetime = days * DAY_SECONDS if at % _SLOT < _KEPT else SHORT_SECONDS
+        lifetime = days * DAY_SECONDS if at % _SLOT < _SAMPLED else SHORT_SECONDS
         body = orjson.dumps({**point.model_dump(exclude={"task", "at"}), "at": at})
         key = keys.metric(point.task, at - at % SECOND)
         puts[key] = Put(Record(key, 1, body, expires_at=now // SECOND + lifetime), expect=None)

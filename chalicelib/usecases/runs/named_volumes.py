@@ -15,7 +15,7 @@ from chalicelib.planning.volumes.sites import Names, Volumes, active, current_us
 from chalicelib.usecases.ports import RecordPorts
 
 
-def known(plane: RecordPorts, project: Project, job_specs: Sequence[JobSpec]) -> Volumes:
+def volumes_of(plane: RecordPorts, project: Project, job_specs: Sequence[JobSpec]) -> Volumes:
     names = names_of(job_specs)
     return plane.read.volumes_named(project.id, names) if names else {}
 

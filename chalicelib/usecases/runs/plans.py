@@ -175,7 +175,7 @@ def get_plan(
     current = named(plane.store, project, draft.name)
     views = plane.read.fleet_views(project.id)
     book = plane.catalog.book(project.id)
-    volumes = named_volumes.known(plane, project, draft.job_specs)
+    volumes = named_volumes.volumes_of(plane, project, draft.job_specs)
     named_volumes.refuse_missing(draft.job_specs[:1], volumes)
     named_volumes.refuse_never(draft.possible, volumes)
     if not view.beyond_fleets:
@@ -352,7 +352,7 @@ def apply_plan(
     still be as it was; None: whatever is there. `role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
-    named_volumes.refuse(draft.possible, named_volumes.known(plane, project, draft.job_specs))
+    named_volumes.refuse(draft.possible, named_volumes.volumes_of(plane, project, draft.job_specs))
     if any(job_spec.isolated or job_spec.user is not None for job_spec in draft.job_specs):
         _refuse_plain(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
     files.use(plane, project.id, draft.spec)
@@ -360,7 +360,7 @@ def apply_plan(
         try:
             return _apply(plane, user, project, draft, seen)
         except Conflict:
-            continue  # somebody took the name, or the engine moved the run: look again
+            continue  # somebody took the name, or the engine moved the run: try again
     raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 

@@ -96,7 +96,7 @@ def apply_plan(
                 return _create(plane, user, project, configuration, version)
             return _update(plane, user, project, current, configuration)
         except Conflict:
-            continue  # somebody took the name, or the engine moved the gateway: look again
+            continue  # somebody took the name, or the engine moved the gateway: try again
     raise Contended(f"The gateway {name} keeps changing.", hint="Try again.")
 
 
@@ -108,7 +108,7 @@ def _checked(
 ) -> tuple[dict[str, Any], GatewayConfiguration]:
     """The spec with what an earlier plan sealed opened, and its configuration. Raises Invalid with every problem, each
     with the path that its author knows."""
-    specs.text_of(raw)  # what is too large isn't looked at
+    specs.text_of(raw)  # refuses a spec that is too large
     raw = sealed_specs.from_client(plane.seal, GatewaySpec, raw, project.id, user.id)
     found: list[Problem] = []
     try:

@@ -96,8 +96,8 @@ def _some(names: Sequence[str]) -> str:
 def _filled(plane: SealedPorts, project_id: str, text: str) -> str:
     """The text with the project's secrets filled in; references to missing ones remain."""
     names = sorted(set(secrets_in(text)))
-    there = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
-    return fill(text, {"secrets": {each.name: opened(plane, each) for each in there if each}})
+    existing = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
+    return fill(text, {"secrets": {each.name: opened(plane, each) for each in existing if each}})
 
 
 def _missing(text: str, path: str) -> Iterable[Problem]:

@@ -1,5 +1,5 @@
-"""Where the names of tokens and projects pointed is remembered, and what they mean is asked each time: a warm function
-reads once to know who calls, and what is taken away is gone with the next call."""
+"""The targets of names are cached as hints and verified with each call: a warm function authorises with one read, and
+revoked rights end with the next call."""
 
 from __future__ import annotations
 
