@@ -4,15 +4,15 @@ Items are arguments of the shell and never become part of one text, so the gramm
 program below keeps them in variables, since an item may set the shell's parameters, and evaluates one after the other.
 What it takes care of:
 
-* Nothing of its own stands around an item: no loop that `break` would leave, no function that `return` would end, no
-  `||` in which `set -e` has no effect.
+* No item runs inside a construct of the program: no loop that `break` would leave, no function that `return` would end,
+  no `||` in which `set -e` has no effect.
 * All of it is parsed before the first item runs, so that aliases and functions of items don't change it.
-* An interactive dash or busybox sh prompts after an error, for ever, unless it happens under `command`; after SIGINT
-  too, unless that is trapped. zsh has `builtin` for that.
-* An interactive bash prints `exit` when it is told to, so after an item that failed the program runs out instead.
-* `set -x` shows items only: the steps between them are silent.
-* The number of each item is added to a file, if the agent names one, before it begins: that is how the agent knows
-  where a job ended, whether by `set -e`, by `exit` or in a program that took the shell's place.
+* An interactive dash or busybox sh prompts for ever after an error, unless that happens under `command`, and after
+  SIGINT, unless that is trapped. zsh has `builtin` for that.
+* An interactive bash prints `exit` when it executes that, so after a failed item the program runs to its end instead.
+* `set -x` shows only items: the steps between them are silent.
+* The number of each item is appended to a file, if the agent names one, before the item begins. That is how the agent
+  knows where a job ended, whether by `set -e`, by `exit` or in a program that replaced the shell.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONGEST = 125 * 1024  # bytes of one argument of a program: Linux takes 131,071
 FOREIGN = ("fish", "csh", "tcsh", "nu", "elvish", "xonsh", "pwsh")  # shells that have a language of their own
 SHOWN = 60  # characters of a command that messages quote
 
-# What runs before each item: it ends the list if the one before failed, else it counts.
+# Runs before each item: ends the list if the previous item failed, else counts the next one.
 _NEXT = r"""case ${_dstack_status:=$?} in
 0) _dstack_status= _dstack_trace= _dstack_go=yes _dstack_number=$((_dstack_number+1))
 case $- in *x*) \set +x; _dstack_trace="\\set -x; ";; esac
@@ -61,12 +61,13 @@ _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")  # an odd number of backslashes
 
 
 def argv(shell: str, items: Sequence[str]) -> list[str]:
-    """The shell is interactive, so that it reads what its user has set up (`~/.bashrc`) and expands aliases."""
+    """The argv of a list of commands. The shell is interactive, so that it reads `~/.bashrc` and expands aliases."""
     return [shell, "-i", "-c", DRIVER, shell, *items]
 
 
 def names(before: Sequence[str], commands: Sequence[str], after: Sequence[str]) -> list[str]:
-    """What to call each item when a job ends in it; empty for what ends like the job. Nothing if there is only one."""
+    """A name for each item, for the message of a job that ends in it; empty for items that end with the job. No names
+    if there is only one item."""
     if len(before) + len(commands) + len(after) < 2:
         return []
     of_commands = [f"command {number} (`{_begun(text)}`)" for number, text in enumerate(commands, 1)]
@@ -74,14 +75,14 @@ def names(before: Sequence[str], commands: Sequence[str], after: Sequence[str]) 
 
 
 def _begun(command: str) -> str:
-    """The first line that says something."""
+    """The first line that isn't empty or a comment, shortened."""
     lines = (printable(line).strip() for line in command.splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return first if len(first) <= SHOWN else f"{first[: SHOWN - 1]}…"
 
 
 def unusable(path: str, commands: Sequence[str], *, arguments: bool = False) -> Iterator[Problem]:
-    """Lists and items that no shell could be given. `arguments`: they are those of an entrypoint."""
+    """Problems of lists and items that can't be passed to a shell. `arguments`: they are those of an entrypoint."""
     if len(commands) > MOST:
         text = f"a job runs at most {MOST} commands, and this list has {len(commands)}"
         hint = "move them into a script, and bring that along with `files:`"

@@ -19,7 +19,7 @@ mkdir -p "$to.part" || exit
 {{ curl -fsSL --connect-timeout 10 "{url}" || wget -q -T 10 -O - "{url}"; }} 2>/dev/null |
   tar xzf - -C "$to.part" --strip-components 1 2>/dev/null && mv "$to.part" "$to" || {{ rm -rf "$to.part"; exit 1; }}"""
 
-# For ever. An image may have nothing but a shell; nobody types on a job's terminal.
+# Waits for ever, even in an image that has only a shell: nothing is ever typed on a job's terminal.
 _WAIT = """\
 if command -v tail >/dev/null; then tail -f /dev/null
 else while read -r dstack_line </dev/tty; do :; done
@@ -44,7 +44,7 @@ def _fetching(editor: Editor, written: str) -> str:
 
 
 def _connect_lines(editor: Editor | None, run_name: str) -> list[str]:
-    """The words of each line, as arguments for a shell."""
+    """The lines that explain how to connect, each quoted for a shell."""
     lines = [shlex.quote(f"Connect to this dev environment while attached: ssh {run_name}")]
     if editor:
         # Not percent-encoded: only the job knows its folder, and shells have no tool for that.

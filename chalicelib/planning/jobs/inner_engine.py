@@ -1,9 +1,9 @@
-"""`docker: true`: the job's first command starts a Docker engine of its own, which the commands after it use.
+"""`docker: true`: the job's first command starts a Docker engine of its own, for the commands that follow.
 
 The image needs `dockerd`, `docker` and a shell. A `start-dockerd` of its own is preferred; so is `dind`, the wrapper in
 Docker's official image, which prepares control groups of version 2 for nesting. The container is privileged, and
 `/var/lib/docker` is a volume, since an engine's layers can't lie on a container's. The engine ends with the container,
-and so does all that ran in it.
+and with it everything that ran in it.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def effective(run_spec: RunSpec) -> RunSpec:
 def job_specs(
     run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | None = None, isolated: bool = False
 ) -> tuple[JobSpec, ...]:
-    """The jobs of a run: one for each node of a task, or for each replica group of a service. `user_ssh_key`: who may
-    log in, once jobs allow that. `isolated`: only where jobs are separated from the agent."""
+    """The specs of a run's jobs: one for each node of a task, or for each replica group of a service. `isolated`: only
+    where jobs are separated from the agent."""
     config = merged_run(run_spec)
     name = run_spec.run_name or config.name or "run"
     if isinstance(config, ServiceConfiguration):
@@ -102,13 +102,14 @@ def job_specs(
 
 
 def by_group(specs: Sequence[JobSpec]) -> list[Sequence[JobSpec]]:
-    """Jobs whose specs differ in their number only, together."""
+    """Specs grouped so that those of a group differ only in their number."""
     groups = groupby(specs, key=lambda spec: (spec.replica_group, spec.node_group_index, spec.volumes))
     return [tuple(found) for _, found in groups]
 
 
 def _groups(config: RunConfiguration) -> list[tuple[str, int, RunConfiguration]]:
-    """The groups of a run's nodes: name, count, and the configuration of each node. Ranks run through them in order."""
+    """The groups of a run's nodes: name, size, and the configuration of each node. Ranks count through them in
+    order."""
     if not isinstance(config, TaskConfiguration) or config.groups is None:
         nodes = config.nodes or 1 if isinstance(config, TaskConfiguration) else 1
         return [("0", nodes, config)]
@@ -193,7 +194,8 @@ def _image(config: RunConfiguration, images: DefaultImages) -> str:
 
 
 def _commands(config: RunConfiguration, run_name: str) -> dict[str, Any]:
-    """With an entrypoint the commands are its arguments; else a shell runs them until one fails."""
+    """The fields of a spec that say what runs. With an entrypoint the commands are its arguments; else a shell runs
+    them until one fails."""
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -215,7 +217,7 @@ def _commands(config: RunConfiguration, run_name: str) -> dict[str, Any]:
 
 
 def _single_branch(config: RunConfiguration) -> bool:
-    """Somebody who works on the code wants the other branches too."""
+    """Clone only one branch? A dev environment gets all branches by default."""
     return not isinstance(config, DevEnvironmentConfiguration) if config.single_branch is None else config.single_branch
 
 
@@ -239,7 +241,7 @@ def _stop_duration(config: RunConfiguration) -> int | None:
 
 
 def _repo_dir(run_spec: RunSpec, config: RunConfiguration) -> str:
-    """Where the code goes; without any, the directory that clients know as the default."""
+    """The directory of the code; without any code, the default that clients know."""
     written = run_spec.repo_dir or (config.repos[0].path if config.repos else None)
     kind = None if run_spec.repo_data is None else run_spec.repo_data.repo_type
     has_code = run_spec.repo_code_hash is not None or kind in ("remote", "local")
@@ -270,7 +272,7 @@ def _apps(config: RunConfiguration) -> tuple[AppSpec, ...]:
 
 
 def agent_repo(spec: JobSpec) -> dict[str, Any] | None:
-    """The repository that the agent brings, without what only the store knows: its address, credentials and code."""
+    """The repository in the agent protocol, without the parts that only the store has: URL, credentials and code."""
     data = spec.repo_data or {}
     found: dict[str, Any] = {"path": spec.repo_dir, "if_exists": spec.repo_exists_action or "error"}
     if data.get("repo_type") == "local" and spec.repo_code_hash:
@@ -345,7 +347,7 @@ def agent_task(
 
 
 def _run(spec: JobSpec, commands: list[str]) -> dict[str, Any]:
-    """What the agent executes, with what to call each command if the job ends in it."""
+    """What the agent executes, with a name for each command for the message of a job that ends in it."""
     if spec.shell is None:
         joined = spec.commands[1:3] == ("-i", "-c")  # of a spec that was stored when they were one text
         return {"commands": commands, "shell": spec.commands[0] if joined else None}
@@ -354,7 +356,7 @@ def _run(spec: JobSpec, commands: list[str]) -> dict[str, Any]:
 
 
 def _replica(spec: JobSpec) -> dict[str, Any]:
-    """What an agent does for a service's replica: look whether it is ready, and how much waits inside its engine."""
+    """The settings for a service's replica: how to probe it, and whether to report its engine's waiting requests."""
     if spec.service_port is None:
         return {}
     probes = [probe.model_dump(mode="json") for probe in spec.probes]

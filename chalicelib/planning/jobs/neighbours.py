@@ -1,9 +1,9 @@
-"""What a service's replica knows of the others when it starts: where they are.
+"""Addresses of other replicas that a service's replica gets when it starts.
 
-A command may name a replica as `groups[i].replicas[j].IP_ADDRESS`: of group i, the j-th by number of those that are of
-the same version, one that is always there. The workers of a Dynamo router find each other by what runs beside it, so
-they get its address in a variable. A replica starts once all that it asks for have machines with an address;
-none waits for another's start, so two may ask for each other.
+A command may name a replica as `groups[i].replicas[j].IP_ADDRESS`: of group i, the j-th by number among those of the
+same version; it must be within the group's minimum. The workers of a Dynamo router find each other through services
+beside the router, so they get its address in a variable. A replica starts once all replicas that it names have machines
+with an address. None waits for another's start, so two may name each other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 
-Reference = tuple[int, int]  # a group's place, and which of its replicas
+Reference = tuple[int, int]  # the indexes of a group and of a replica in it
 
 ROUTER_IP = "DSTACK_ROUTER_INTERNAL_IP"
 
@@ -26,7 +26,7 @@ def mentions(command: str) -> bool:
 
 
 def unknown(command: str, least: Sequence[int]) -> list[str]:
-    """What the command names that is no replica, or none that is always there; `least`: how many each group has."""
+    """The references of a command to replicas that don't exist, or may not. `least`: the minimum of each group."""
     return [found[0] for found in _ADDRESS.finditer(command) if not _always(found, least)]
 
 
@@ -40,14 +40,14 @@ def _reference(found: re.Match[str]) -> Reference:
 
 
 def needed(spec: JobSpec) -> frozenset[Reference]:
-    """Whose addresses a replica must have before it starts."""
+    """The replicas whose addresses a replica needs before it starts."""
     named = {_reference(found) for command in spec.commands for found in _ADDRESS.finditer(command)}
     router = _router(spec)
     return frozenset(named if router is None else {*named, router})
 
 
 def _router(spec: JobSpec) -> Reference | None:
-    """Of a worker that finds the others by its router."""
+    """The router of a worker that finds the others through it; None for all others."""
     return None if spec.routing != "worker" or spec.discovery is None else (spec.discovery, 0)
 
 
@@ -61,7 +61,7 @@ def environment(spec: JobSpec, addresses: Mapping[Reference, str]) -> dict[str, 
 
 
 def members(jobs: Iterable[Job], group: str, deployment_num: int) -> list[Job]:
-    """The replicas of a group that are there, or will be, as they are counted here."""
+    """The live replicas of a group in the order in which references count them."""
     found = [
         job
         for job in jobs

@@ -1,4 +1,4 @@
-"""What a job learns of the nodes it runs with: their addresses and GPUs, by rank, in variables and in a hostfile."""
+"""Information for a job about its nodes: their addresses and GPUs, by rank, in variables and in a hostfile."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _ADDRESS = re.compile(r"(?<!\$)\$\{\{\s*groups\[([0-9]{1,6})\]\.nodes\[([0-9]{1,
 
 
 def address_of(instance: Instance) -> str:
-    """Where other nodes reach it; empty if nobody knows. The hosts of a local fleet are all on this machine."""
+    """The address at which other nodes reach an instance; empty if unknown. A local fleet is all on this machine."""
     return instance.internal_ip or (LOOPBACK if instance.local else "")
 
 
 @dataclass(frozen=True)
 class Nodes:
     addresses: tuple[str, ...]  # by rank
-    gpus: tuple[int, ...]  # so too
-    groups: tuple[int, ...] = (1,)  # how many nodes each group has; ranks run through them in order
+    gpus: tuple[int, ...]  # by rank
+    groups: tuple[int, ...] = (1,)  # the size of each group; ranks count through them in order
 
     @staticmethod
     def of(gang: Gang, specs: Iterable[JobSpec]) -> Nodes:
@@ -36,7 +36,7 @@ class Nodes:
         return Nodes(gang.addresses, gang.gpus, tuple(groups[at] for at in sorted(groups)))
 
     def hostfile(self) -> str:
-        """The nodes in the format of MPI launchers, one a line: the address and, with GPUs, a slot for each."""
+        """The nodes in the format of MPI launchers, one per line: the address and, with GPUs, a slot for each."""
         return "".join(
             f"{address} slots={gpus}\n" if gpus else f"{address}\n"
             for address, gpus in zip(self.addresses, self.gpus, strict=True)
@@ -52,7 +52,7 @@ class Nodes:
 
 
 def unknown_nodes(command: str, groups: Sequence[int]) -> list[str]:
-    """What the command refers to of nodes that don't exist; `groups`: how many nodes each has."""
+    """The references of a command to nodes that don't exist. `groups`: the size of each group."""
     return [found[0] for found in _ADDRESS.finditer(command) if not _known(groups, found)]
 
 
@@ -67,7 +67,7 @@ def one_node(job: Job, instance: Instance) -> Nodes:
 
 
 def task_env(job: Job, spec: JobSpec, nodes: Nodes) -> dict[str, str]:
-    """The variables that tell a job where it is. The user's own `env` may override them."""
+    """The variables about the job and its nodes. The user's own `env` may override them."""
     own = {} if spec.service_port is None else {"DSTACK_SERVICE_PORT": str(spec.service_port)}
     return {
         **own,

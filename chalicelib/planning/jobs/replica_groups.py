@@ -1,8 +1,7 @@
-"""What a service's configuration says of its replicas: their groups, how many there are at first, and how each is
-probed.
+"""The replicas in a service's configuration: their groups, their initial number, and their probes.
 
-All replicas of a group have one spec. A replica's own is that of its group with its number, and numbers run on through
-all groups; so a spec is stored once, however many replicas come and go.
+All replicas of a group share one spec; a replica's own is that of its group with its number. Numbers are unique across
+groups. So a spec is stored only once, however many replicas come and go.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def groups_of(config: ServiceConfiguration) -> dict[str, Range[int]]:
 
 
 def routing(config: ServiceConfiguration, name: str) -> Literal["router", "worker"] | None:
-    """The part that a group's replicas have in a service with a router; None: it has none."""
+    """The role of a group's replicas in a service with a router; None: there is no router."""
     groups = config.groups or ()
     if not any(group.router for group in groups):
         return None
@@ -47,8 +46,8 @@ def routing(config: ServiceConfiguration, name: str) -> Literal["router", "worke
 
 
 def discovery(config: ServiceConfiguration) -> int | None:
-    """The place of a router's group whose workers find it by themselves, as Dynamo's do; None: they are told to it, or
-    there is none."""
+    """The index of a router's group whose workers register with it themselves, as Dynamo's do; None: the router gets a
+    list of workers, or there is none."""
     groups = config.groups or ()
     return next((at for at, group in enumerate(groups) if group.router and group.router.type == "dynamo"), None)
 
@@ -61,25 +60,25 @@ def networked(config: ServiceConfiguration) -> bool:
 
 
 def queues(config: ServiceConfiguration, name: str) -> bool:
-    """Does a group scale by the requests that wait?"""
+    """Does a group scale by its waiting requests?"""
     scaling = config.scaling if config.groups is None else named_group(config.groups, name).scaling
     return scaling is not None and scaling.metric == "queue"
 
 
 def without(config: ServiceConfiguration) -> str:
-    """What is to be said of it while it has no replicas."""
+    """The run's message while the service has no replicas."""
     return ASLEEP if any(count.max for count in groups_of(config).values()) else OFF
 
 
 def first_scales(config: RunConfiguration) -> tuple[Scale, ...]:
-    """How many replicas each group should have at first: the fewest it may have. None for other types of runs."""
+    """The initial number of replicas of each group: its minimum. Empty for other types of runs."""
     if not isinstance(config, ServiceConfiguration):
         return ()
     return tuple(Scale(group=name, desired=count.min or 0) for name, count in groups_of(config).items())
 
 
 def next_scales(config: RunConfiguration, current: Sequence[Scale]) -> tuple[Scale, ...]:
-    """The same after a change of the configuration: each group keeps what it has, as far as it still may."""
+    """The numbers of replicas after a change of the configuration: each group keeps its own, within the new bounds."""
     had = {scale.group: scale for scale in current}
     return tuple(_within(had.get(scale.group, scale), count) for scale, count in _counted(config))
 
@@ -96,7 +95,7 @@ def _within(scale: Scale, count: Range[int]) -> Scale:
 
 
 def first_replicas(specs: Sequence[JobSpec], scales: Sequence[Scale]) -> tuple[JobSpec, ...]:
-    """The specs of as many replicas as each group should have, numbered through all groups. `specs`: one a group."""
+    """The specs of the initial replicas of all groups, numbered consecutively. `specs`: one for each group."""
     of = {spec.replica_group: spec for spec in specs}
     each = [of[scale.group] for scale in scales if scale.group in of for _ in range(scale.desired)]
     return tuple(spec.with_(**replica_of(vars(spec), number)) for number, spec in enumerate(each))
@@ -106,9 +105,9 @@ def first_replicas(specs: Sequence[JobSpec], scales: Sequence[Scale]) -> tuple[J
 
 
 def probes_of(config: ServiceConfiguration, group: str = ONE_GROUP) -> tuple[ProbeSpec, ...]:
-    """The probes with their defaults filled in. One that serves a model, and says nothing of probes, is asked for a
-    word: it isn't ready before its weights are loaded. Behind a router only that is asked: the others may each have
-    half of what an answer takes."""
+    """The probes with their defaults filled in. A service with a model and no configured probes is probed with a short
+    completion, because it isn't ready before its weights are loaded. Behind a router only the router is probed: a
+    worker may be able to do only a part of a completion."""
     if config.probes is None:
         if routing(config, group) == "worker":
             return ()

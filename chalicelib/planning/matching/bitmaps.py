@@ -1,8 +1,8 @@
 """A bitmap index: which rows of a table have a given value, or one within given bounds.
 
 A set of rows is an int whose bit n stands for row n, so "both" is `&`, "either" is `|`, and the first row of a set is
-its lowest bit. A column is built once; a query is then two look-ups and an exclusive or, for a hundred rows or fifty
-thousand.
+its lowest bit. A column is built once; a query then takes two look-ups and an exclusive or, whether there are a hundred
+rows or fifty thousand.
 """
 
 from __future__ import annotations

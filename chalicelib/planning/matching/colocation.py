@@ -1,7 +1,7 @@
 """Where the machines of a cluster are bought: all of them where its first one is.
 
-The first one's backend, region and zone are those of all. So nothing else is bought until the cloud has accepted it;
-then the rest are, at once.
+They share the backend, region and zone of the first machine. So the others are bought only once its provider has
+accepted it, and then all at once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def capable(facts: Mapping[str, BackendFacts]) -> frozenset[str]:
 
 
 def first_of(instances: Iterable[Instance]) -> Instance | None:
-    """The machine that says where a cluster is: the first that its cloud has accepted, or else the first ordered."""
+    """The machine that determines where a cluster is: the first accepted one, or else the first ordered."""
     staying = (each for each in instances if each.bought and each.status not in _LEAVING)
     return min(staying, key=lambda each: (each.status is InstanceStatus.pending, not each.zone, each.num), default=None)
 
 
 def beside(query: Query, first: Instance | None, backends: Collection[str]) -> Query | None:
-    """What the next machine of a cluster must be. None: where the first one is isn't known yet."""
+    """The query for the next machine of a cluster; None: the place of the first one isn't known yet."""
     if first is None:
         return query._replace(backends=_both(query.backends, backends))
     if first.status is InstanceStatus.pending:
@@ -49,7 +49,7 @@ def place_of(first: Instance) -> str:
 
 
 def _zone(first: Instance) -> str:
-    """Its zone; if the cloud's answer was lost and its agent reported all the same, one in which it may be."""
+    """Its zone or, if the provider's response was lost although the agent has reported, a possible one."""
     return first.zone or next(iter(first.offer.availability_zones or ()), "")
 
 

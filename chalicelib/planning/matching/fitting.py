@@ -1,8 +1,8 @@
 """Does a machine meet the requirements, and if not, why not?
 
-`misfits` compares a machine's `measured` sizes with the requirements and says what is missing; `stock` checks
+`misfits` compares a machine's `measured` sizes with the requirements and lists what is missing; `machine_index` checks
 thousands of machines at once, without reasons. An exact value means exactly that, so a large host takes small exact
-requests only in blocks: equal shares of its CPUs, memory and GPUs, with the whole disk shared.
+requests only in blocks: equal shares of its CPUs, memory and GPUs, with a common disk.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Misfit:
 
 
 class Measures(NamedTuple):
-    """The figures of a machine, or a share of one, to compare with requirements. Sizes are GB; GPUs count as equal to
-    the first."""
+    """The sizes of a machine, or of a share of one, to compare with requirements. Sizes are in GB; all GPUs are treated
+    like the first."""
 
     arch: str
     cpus: int
@@ -88,8 +88,8 @@ def _misfits(spec: ResourcesSpec, has: Measures, provisioned: bool) -> Iterator[
 
 
 def arch_wanted(spec: ResourcesSpec, provisioned: bool) -> str | None:
-    """A machine gets the CPUs that most images are built for, unless others are requested or come with the GPU: nobody
-    wants a machine that can't run their program because it was a cent cheaper."""
+    """The required CPU architecture; None: any. A bought machine gets the one that most images are built for, unless
+    another is requested or comes with the GPU: a cheaper machine is useless if it can't run the program."""
     if spec.cpu.arch or not provisioned:
         return spec.cpu.arch
     with_arm = spec.gpu is not None and any(squeeze(name) in WITH_ARM for name in spec.gpu.name or ())
@@ -97,7 +97,7 @@ def arch_wanted(spec: ResourcesSpec, provisioned: bool) -> str | None:
 
 
 def disk_wanted(spec: ResourcesSpec, provisioned: bool) -> DiskSpec | None:
-    """The default size says how large a disk to create, so it isn't required of a host that already exists."""
+    """The required disk. The default size only says how large a disk to create, so an existing host needn't have it."""
     size = spec.disk and spec.disk.size
     unasked = not provisioned and size and (size.min, size.max) == _DEFAULT_SIZE
     return None if unasked else spec.disk
@@ -139,14 +139,14 @@ def _gpu_misfits(spec: GPUSpec, has: Measures) -> Iterator[Misfit]:
 
 
 def total_blocks(blocks: Blocks, has: Resources) -> int | None:
-    """How many blocks a machine is cut into, or None if it can't be cut evenly. A TPU counts as one."""
+    """The number of blocks of a machine; None: it can't be split evenly. All chips of a TPU count as one."""
     gpus = min(len(has.gpus), 1) if has.gpus and has.gpus[0].vendor == "google" else len(has.gpus)
     total = blocks if isinstance(blocks, int) else (min(has.cpus, gpus) if gpus else has.cpus)
     return total if total >= 1 and has.cpus % total == 0 and gpus % total == 0 else None
 
 
 def share(has: Resources, blocks: int, total: int) -> Resources:
-    """What `blocks` of `total` blocks have: an even share, the disk whole."""
+    """The resources of `blocks` of `total` blocks: an even share, but the whole disk."""
     if blocks == total:
         return has
     return has.with_(

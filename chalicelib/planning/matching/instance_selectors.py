@@ -10,7 +10,7 @@ from chalicelib.domain.specs.references import InstanceHostnameSelector, Instanc
 
 
 class Selector(NamedTuple):
-    """What an instance must have; an empty field asks for nothing."""
+    """The properties that an instance must have; an empty field requires nothing."""
 
     name: str = ""
     address: str = ""

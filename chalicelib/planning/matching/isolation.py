@@ -1,8 +1,8 @@
-"""What separates the jobs of a machine, and who one of them may be there.
+"""The isolation of jobs on a machine, and the users as which they may run there.
 
-In a container, `user` is somebody in the image. A plain process runs as an account of its host, and has all that this
-account has there: keys, files, the ways to become root. So `user` takes a permission there, and is never for the jobs
-of other projects. The agent checks it again, with the host's own lists of users and groups.
+In a container, `user` is a user of the image. A plain process runs as an account of its host, with everything that this
+account has there: keys, files, ways to become root. So `user` needs a permission there, and isn't available to jobs of
+other projects. The agent checks it again, with the host's own lists of users and groups.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from chalicelib.domain.job_specs import UnixUser
 from chalicelib.planning.matching.fitting import Misfit
 
 FIRST_ACCOUNT, LAST_ACCOUNT = 1000, (1 << 31) - 1  # other ids are the system's own
-NOBODIES = (65534, 65535)  # so are these
+NOBODIES = (65534, 65535)  # as are these
 SYSTEM_NAMES = ("root", "nobody")
 
 UNISOLATED = Misfit(
@@ -35,13 +35,13 @@ def without_docker(instance: Instance) -> bool:
 
 
 def unisolated(instance: Instance) -> bool:
-    """Jobs there run as the agent's own user."""
+    """Do jobs there run as the agent's own user?"""
     return without_docker(instance) and instance.isolation != "user"
 
 
 def barred(user: UnixUser | None, permitted: bool) -> Misfit | None:
-    """Why a job with this `user` can't be a plain process; None if it can. `permitted`: whoever submitted it may name
-    users of hosts."""
+    """Why a job with this `user` can't be a plain process; None if it can. `permitted`: its user may name users of
+    hosts."""
     if user is None:
         return None
     if not permitted:
@@ -56,7 +56,7 @@ def _systems_own(number: int) -> bool:
 
 
 def text_of(user: UnixUser) -> str:
-    """As it was written."""
+    """The `user` field as it was written."""
     parts = (
         user.uid if user.username is None else user.username,
         user.gid if user.groupname is None else user.groupname,

@@ -1,7 +1,7 @@
-"""Machines, indexed: which of them meet the requirements.
+"""An index of machines by what they offer: which of them meet the requirements.
 
 `fitting` checks one machine; this checks all of them at once. Every requirement is a column of a bitmap index, and the
-answer is the rows that meet them all. `fitting.misfits` says what is wrong with any other machine.
+answer is the set of rows that meet them all. `fitting.misfits` explains what is wrong with any other machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def lowered(names: Iterable[str] | None) -> frozenset[str] | None:
 
 
 class Query(NamedTuple):
-    """What is required of an offer or an instance. Names are lower case; None means any."""
+    """The requirements on an offer or an instance. Names are lower case; None means any."""
 
     resources: ResourcesSpec
     spot: bool | None = False  # None: either market
@@ -33,24 +33,24 @@ class Query(NamedTuple):
     regions: frozenset[str] | None = None
     zones: frozenset[str] | None = None
     instance_types: frozenset[str] | None = None
-    blocks: Blocks = 1  # how many shares to cut the machine into
+    blocks: Blocks = 1  # the number of shares to split the machine into
     machine: ResourcesSpec | None = None  # required of the whole machine, if `resources` are for a share
     host: bool = False  # whether it must have folders of its own
-    sites: tuple[Site, ...] | None = None  # of its volumes
-    nodes: int = 0  # machines of one cluster that there are to be; 0: in none
-    reservation: str | None = None  # the reserved capacity that it is in; None: of an offer none, of an instance any
+    sites: tuple[Site, ...] | None = None  # the possible sites of its volumes
+    nodes: int = 0  # the size of its cluster; 0: it isn't in one
+    reservation: str | None = None  # its reserved capacity; None: an offer may have none, an instance any
     container: frozenset[str] = frozenset()  # what a container must grant; a machine grants anything
 
     @property
     def places(self) -> tuple[Site, ...] | None:
-        """Those of the sites that are in its zones."""
+        """The sites that are in its zones."""
         if self.sites is None or self.zones is None:
             return self.sites
         return tuple(site for site in self.sites if not site.zone or site.zone in self.zones)
 
     @property
     def disk_gib(self) -> float:
-        """How large a disk to create: the smallest that is allowed."""
+        """The size of the disk to create: the smallest that is allowed."""
         asked = (spec.disk.size.min for spec in (self.resources, self.machine) if spec is not None and spec.disk)
         return max((size for size in asked if size is not None), default=0.0)
 
@@ -115,7 +115,7 @@ class MachineIndex:
     total_memory, capability = map(_measured, ("total_memory", "capability"))
 
     def offered(self, query: Query) -> int:
-        """The rows of the right kind in the right place."""
+        """The rows of the right kind in the right place, regardless of resources."""
         found = self.all
         if query.backends is not None:
             found &= self.backend.any_of(query.backends)
@@ -143,7 +143,7 @@ class MachineIndex:
         return sum(1 << row for row, offer in enumerate(self.offers) if any(site.sells(offer) for site in sites))
 
     def having(self, spec: ResourcesSpec, *, whole: bool = True, provisioned: bool = True) -> int:
-        """The rows that meet the spec. Not `whole`: rows of which a share may, because the whole has at least as much.
+        """The rows that meet the spec. If not `whole`, a share of the machine may meet it, so upper bounds don't apply.
         `provisioned`: the machines are created to order."""
         cpus, memory = spec.cpu.count, spec.memory
         found = self.cpus.between(cpus.min, cpus.max if whole else None)

@@ -23,7 +23,7 @@ from chalicelib.planning.matching.bitmaps import rows_of
 from chalicelib.planning.matching.fitting import Blocks, blocks_needed, measured, share, total_blocks
 from chalicelib.planning.matching.machine_index import MachineIndex, Query
 
-DISK_SIZES = 8  # shelves that are kept for disks made to order
+DISK_SIZES = 8  # how many variants with other disk sizes an account's offers cache
 
 Match = tuple[int, int, Blocks]  # an offer's rank, the blocks needed of it, the blocks it is cut into
 
@@ -47,12 +47,12 @@ def slice_of(offer: Offer, blocks: int, total: int, availability: Availability |
 class AccountOffers:
     """The offers of one account, by rank. Immutable.
 
-    One for disks of another size computes prices and one offer of each kind, and makes the others as they are read: a
-    queue may ask for as many sizes as it has jobs, and an account has ten thousand offers.
+    A variant for disks of another size computes prices and one offer of each kind, and makes the others as they are
+    read: a queue may request as many sizes as it has jobs, and an account has ten thousand offers.
     """
 
     def __init__(self, offers: Iterable[Offer], gib: float = 0.0) -> None:
-        """`gib`: of disks that are made to order."""
+        """`gib`: the size of disks that are made to order."""
         self._gib = gib
         priced = [(not offer.availability.usable, offer.price_sized(gib), offer) for offer in offers]
         priced.sort(key=itemgetter(0, 1))
@@ -80,7 +80,7 @@ class AccountOffers:
         return self._resized(ceil(gib)) if gib > self._least_disk else self
 
     def reserved(self, reservation: str) -> Iterator[Offer]:
-        """What is sold of this reservation, whatever else is asked for."""
+        """All offers in this reservation, regardless of other requirements."""
         return (self.offer(rank) for rank in rows_of(self._index.reservation.equal(reservation)))
 
     def sort_key(self, rank: int) -> tuple[bool, float]:
@@ -88,8 +88,8 @@ class AccountOffers:
         return rank >= self._usable, self._prices[rank]
 
     def matches(self, queries: Sequence[Query]) -> tuple[Iterable[Match], int]:
-        """The offers that match any of the queries, best first, and how many there are. An offer counts once, cut as
-        the first matching query would."""
+        """The offers that match any of the queries, best first, and their number. An offer counts once, split as the
+        first matching query requires."""
         if all(query.blocks == 1 for query in queries):
             found = 0
             for query in queries:
@@ -130,7 +130,7 @@ class AccountOffers:
         return offer if total == 1 else slice_of(offer, needed, total)
 
     def _candidates(self, query: Query) -> int:
-        """The offers that fit; if machines are cut into blocks, those of which a share may fit."""
+        """The offers that fit; if machines are split into blocks, those of which a share may fit."""
         found = self._index.offered(query)
         if query.reservation is None:
             found &= self._index.reservation.equal("")
@@ -144,8 +144,8 @@ class AccountOffers:
 
 
 class OfferBook:
-    """The shelves of a project's accounts, read as one. Immutable; `taken_at` says how old the oldest of them is, and
-    `awaited` names the backends that have yet to say what they sell."""
+    """The offers of a project's accounts, read as one list. Immutable. `taken_at`: when the oldest of them were
+    fetched; `awaited`: the backends whose first offers haven't arrived yet."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class OfferBook:
         accounts: Iterable[AccountOffers] | None = None,
         awaited: Iterable[str] = (),
     ) -> None:
-        """From `accounts`, which other books may share, or from `offers` on a shelf of their own."""
+        """From `accounts`, which other books may share, or from `offers` of an account of their own."""
         self.taken_at, self.awaited = taken_at, tuple(sorted(awaited))
         self._accounts = (AccountOffers(offers),) if accounts is None else tuple(accounts)
 
@@ -163,7 +163,7 @@ class OfferBook:
         return sum(map(len, self._accounts))
 
     def awaited_by(self, query: Query) -> str:
-        """The awaited backends that the query takes, in words; empty if there are none."""
+        """The names of awaited backends that the query allows, as text; empty if there are none."""
         taken = (name for name in self.awaited if query.backends is None or name.lower() in query.backends)
         return " and ".join(f"`{name}`" for name in taken)
 
@@ -172,15 +172,15 @@ class OfferBook:
         return self.match_any((query,), limit)
 
     def match_any(self, queries: Sequence[Query], limit: int = 50) -> tuple[tuple[Offer, ...], int]:
-        """The same for any of several queries. An offer counts once, cut as the first matching query would; with disks
-        of two sizes it is two."""
+        """The same for any of several queries. An offer counts once, split as the first matching query requires, but
+        twice with disks of two sizes."""
         by_account = self._by_account(queries)
         found = [account.matches(alike) for account, alike in by_account]
         best = islice(_merged([account for account, _ in by_account], [matches for matches, _ in found]), limit)
         return tuple(account.cut(*match) for account, match in best), sum(count for _, count in found)
 
     def machines(self, query: Query, limit: int) -> list[tuple[Offer, int, int]]:
-        """The best machines to buy: each whole, with the number of blocks needed and the number it is cut into."""
+        """The best machines to buy: the offer of the whole machine, the blocks needed, and its number of blocks."""
         return [_whole_machine(account, match) for account, match in islice(self._fitting(query), limit)]
 
     def best(self, query: Query, tried: Collection[str]) -> tuple[Offer, int, int] | None:
@@ -206,7 +206,7 @@ class OfferBook:
         return _merged(accounts, [account.fitting(query) for account in accounts])
 
     def _by_account(self, queries: Sequence[Query]) -> list[tuple[AccountOffers, list[Query]]]:
-        """The shelves to look at, each with the queries that ask for its size of disks."""
+        """The accounts' offers by size of disk, each with the queries for that size."""
         found: dict[int, tuple[AccountOffers, list[Query]]] = {}
         for account in self._accounts:
             for query in queries:
@@ -218,7 +218,7 @@ class OfferBook:
 def _merged(
     accounts: Sequence[AccountOffers], found: Sequence[Iterable[Match]]
 ) -> Iterator[tuple[AccountOffers, Match]]:
-    """The shelves' matches in one order; of two that rank equal, the earlier shelf's comes first."""
+    """The accounts' matches in one order; of two equals, that of the earlier account comes first."""
     if len(accounts) == 1:
         return ((accounts[0], match) for match in found[0])
     lines = (_sorted_matches(number, accounts[number], matches) for number, matches in enumerate(found))
@@ -238,7 +238,7 @@ def _whole_machine(account: AccountOffers, match: Match) -> tuple[Offer, int, in
 
 
 def _first(count: int) -> int:
-    """The first rows of a stock, as a set."""
+    """The first rows of an index, as a set."""
     return (1 << count) - 1
 
 

@@ -28,7 +28,7 @@ COMING = (InstanceStatus.pending, InstanceStatus.provisioning)
 
 
 class PoolShare(NamedTuple):
-    """Machines that fit equally well: this many blocks of any of them, at this price."""
+    """Machines that fit equally well, with the blocks that the job needs of one and their price."""
 
     price: float
     blocks: int
@@ -37,7 +37,7 @@ class PoolShare(NamedTuple):
 
 @dataclass
 class _EqualMachines:
-    """Equal machines cut into blocks; `one` represents them all."""
+    """Equal machines split into blocks; `one` represents them all."""
 
     one: Instance
     rows: int = 0
@@ -50,8 +50,8 @@ class Pool:
         self.free: dict[int, int] = {}  # number of free blocks → machines; changed through a journal
         self.ready = self.coming = 0  # those that may take jobs
         self._whole = self._bought = self._plain = self._shared = self._unreported = 0
-        self.ports: dict[int, int] = {}  # port → machines whose network has a job that listens on it; journalled too
-        self._prices: dict[float, int] = {}  # price → machines that aren't cut
+        self.ports: dict[int, int] = {}  # port → machines where a job listens on it; changed through a journal
+        self._prices: dict[float, int] = {}  # price → machines that aren't split
         self._cut: dict[object, _EqualMachines] = {}
         for instance in view.instances:
             if instance.status in READY or instance.status in COMING:
@@ -102,7 +102,7 @@ class Pool:
         journal.put(self.free, after, self.free.get(after, 0) | row)
 
     def listen(self, row: int, ports: Iterable[int], journal: Journal) -> None:
-        """A job on this machine listens on these ports. In a container it has them to itself."""
+        """Record that a job on this machine listens on these ports. In a container it doesn't share them."""
         if row & self._plain:
             for port in ports:
                 journal.put(self.ports, port, self.ports.get(port, 0) | row)
@@ -110,7 +110,7 @@ class Pool:
     # --- what fits ---------------------------------------------------------------------------------------------------
 
     def shares(self, wants: Wants, query: Query) -> list[PoolShare]:
-        """What fits, free or not."""
+        """The machines that fit, free or not."""
         found = []
         chosen = self.chosen(wants)
         if whole := self._whole and chosen and self._fitting(wants, query) & chosen:
@@ -125,7 +125,7 @@ class Pool:
         return found
 
     def undecided(self, wants: Wants, query: Query) -> int:
-        """Machines on their way that fit if the zone they get, which nobody knows yet, is that of the job's volumes."""
+        """Starting machines that fit if they get the zone of the job's volumes; their zone isn't known yet."""
         sites = query.sites
         if not sites:
             return 0
@@ -138,7 +138,7 @@ class Pool:
         return sum(row for row in may if any(share.rows & row for share in fitting))
 
     def zone_of(self, undecided: int) -> str:
-        """What a job waits for that fits only if such a machine comes up in the right zone."""
+        """What a job waits for if only such machines may fit."""
         instance = self.machines[first_of(undecided)]
         return f"for the zone of {instance.name} in fleet `{self.view.fleet.name}`, which is still being created"
 
@@ -199,13 +199,13 @@ class Pool:
         return best
 
     def awaited(self, shares: Sequence[PoolShare], chosen: int = -1) -> str:
-        """What a job waits for: something that fits but isn't free. Empty if nothing fits. `chosen`: see there."""
+        """What a job waits for: a machine that fits but isn't free; empty if none fits. `chosen`: see the method."""
         rows = self._unreported & chosen
         for share in shares:
             rows |= share.rows & self._there
         if not rows:
             return ""
-        # A place that is free and yet not given says more than one that is taken.
+        # A free place that can't be used yet explains more than an occupied one.
         instance, where = self.machines[first_of(self.not_full(rows) or rows)], f"in fleet `{self.view.fleet.name}`"
         if unreported(instance):
             return f"for {instance.name} {where} to report its resources"
@@ -223,7 +223,8 @@ def unreported(instance: Instance) -> bool:
 
 
 def blocks_for(wants: Wants, query: Query, instance: Instance, fleet: str) -> int:
-    """How many of the instance's blocks the job needs; 0: it doesn't fit. `fleet`: its fleet's name for the project."""
+    """How many of the instance's blocks the job needs; 0: it doesn't fit. `fleet`: the name by which the project knows
+    its fleet."""
     offer = instance.offer
     if (
         offer.is_container
@@ -242,7 +243,7 @@ def blocks_for(wants: Wants, query: Query, instance: Instance, fleet: str) -> in
 
 
 def at_sites(query: Query, instance: Instance) -> bool:
-    """Is it where the job's volumes are?"""
+    """Is the instance at a site of the job's volumes?"""
     return query.sites is None or any(site.has(instance) for site in query.sites)
 
 

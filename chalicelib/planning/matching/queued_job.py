@@ -25,7 +25,7 @@ class QueuedJob:
     sites: tuple[Site, ...] | None = None  # where its volumes are; None: it has none
 
     alone: bool = False  # its run has no other job
-    fleet_id: str | None = None  # where others of its run are that it reaches
+    fleet_id: str | None = None  # the fleet of the other jobs of its run, if they reach each other
 
     @cached_property
     def volumes(self) -> tuple[tuple[str, ...], ...]:
@@ -34,7 +34,7 @@ class QueuedJob:
 
     @cached_property
     def wants(self) -> Wants:
-        """With the places where its volumes are. The fleet that others of its run are in is no condition, unless they
-        reach each other: a later replica may go wherever the first could have gone."""
+        """Its requirements, including the sites of its volumes. The fleet of its run's other jobs is required only if
+        they reach each other: otherwise a later replica may go wherever the first could."""
         wants = wants_of(self.run_spec, self.spec, self.fleet_id)
         return wants if self.sites is None else wants.at(self.sites)

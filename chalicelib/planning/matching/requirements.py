@@ -1,4 +1,4 @@
-"""Fleet and run: what both allow, or why nothing does.
+"""The combination of a fleet's and a run's requirements, or why they exclude each other.
 
 A fleet restricts machines, and a run has requirements of its own. Lists and ranges intersect, the lower price wins, and
 `spot_policy: auto` yields to the other side. The result is one `Query` on the fleet's instances and, if the fleet may
@@ -31,7 +31,7 @@ from chalicelib.planning.matching.machine_index import Query, lowered
 from chalicelib.planning.volumes.mounts import needs_host
 from chalicelib.planning.volumes.sites import Site
 
-NO_IMAGE = "scratch"  # the empty image, which can't run anything: clients send it when they only want offers
+NO_IMAGE = "scratch"  # the empty image, which can't run anything; clients send it to get offers only
 NOT_NAMED = "isn't among the run's `fleets`"
 
 _ABSENT = object()  # a field that a profile has and this kind of configuration doesn't
@@ -39,22 +39,22 @@ _SPOT = {"spot": True, "on-demand": False, "auto": None}
 
 
 class Wants(NamedTuple):
-    """What a job requires of a place."""
+    """The requirements of a job on its place."""
 
     query: Query
     fleets: tuple[str, ...] | None = None
-    fleet_id: str | None = None  # only this fleet: others of its run that it reaches are there
+    fleet_id: str | None = None  # the only possible fleet, because jobs of its run that it reaches are there
     reuse_only: bool = False
     container: tuple[str, ...] = ()  # fields of the run that need a container
     isolated: bool = False  # not where jobs run as the agent's own user
     instances: tuple[Selector, ...] = ()  # only these; any if empty
-    ports: tuple[int, ...] = ()  # that it listens on, in its host's network if it runs in that
-    networked: bool = False  # it reaches others of its run, or they it
-    named: bool = False  # it says as whom it runs
+    ports: tuple[int, ...] = ()  # the ports that it listens on, which matter in its host's network
+    networked: bool = False  # it and other jobs of its run reach each other
+    named: bool = False  # it sets `user`
     barred: Misfit | None = None  # why it can't be a plain process as that user
 
     def at(self, sites: tuple[Site, ...]) -> Wants:
-        """The same, only there."""
+        """The same requirements, at these sites only."""
         return self._replace(query=self.query._replace(sites=sites))
 
 
@@ -68,8 +68,8 @@ def merged_run(spec: RunSpec) -> RunConfiguration:
 
 
 def as_placed(spec: RunSpec, project_name: Callable[[], str]) -> RunSpec:
-    """The spec as placement reads it: with its profile merged in, and with the fleets of its own project by their names
-    alone, however they were written."""
+    """The spec as placement reads it: with its profile merged in, and with fleets of its own project always named
+    without the project."""
     config = merged_run(spec)
     if config.fleets and any(each.project for each in config.fleets):
         config = config.with_(fleets=tuple(_ours(each, project_name) for each in config.fleets))
@@ -124,13 +124,13 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
 
 
 def needing_container(config: RunConfiguration) -> tuple[str, ...]:
-    """The fields that only a container can provide. A default image doesn't count: nobody asked for it."""
+    """The fields that only a container can provide. A default image doesn't count, because nobody requested it."""
     fields = ("image", "python", "nvcc", "docker", "privileged", "registry_auth")
     return tuple([name for name in fields if (value := getattr(config, name)) and value != NO_IMAGE])
 
 
 def _nodes(config: FleetConfiguration) -> int:
-    """Machines of the cluster that the fleet is, from the start."""
+    """The initial size of the fleet's cluster; 0: it isn't one."""
     if config.placement != "cluster" or config.nodes is None:
         return 0
     return max(1, config.nodes.min, config.nodes.target)
@@ -167,7 +167,7 @@ class FleetConditions:
     config: FleetConfiguration
     query: Query | None
     imported: bool = False
-    one_machine: bool = False  # the server's own
+    one_machine: bool = False  # it is the server's own machine
     plain: bool = False  # it has hosts that run plain processes
 
     @staticmethod
@@ -179,7 +179,7 @@ class FleetConditions:
 
 
 def combined(wants: Wants, view: FleetView) -> Query | Note:
-    """What the fleet and the run both allow, or why this fleet can't host the run."""
+    """The query that both the fleet and the run allow, or why this fleet can't host the run."""
     return within(FleetConditions.of(view), wants)
 
 
@@ -205,7 +205,7 @@ def within(conditions: FleetConditions, wants: Wants) -> Query | Note:
 
 
 def _too_much(wants: Wants, conditions: FleetConditions) -> str:
-    """What a run needs that a project doesn't give to the jobs of others."""
+    """A feature of the run that a project doesn't grant to jobs of other projects; empty if there is none."""
     if wants.query.host:
         return "with folders of its hosts"
     if wants.named and conditions.plain:
@@ -258,7 +258,7 @@ def _apart(words: str, mine: frozenset[str] | None, theirs: frozenset[str] | Non
 
 
 def meet_resources(a: ResourcesSpec, b: ResourcesSpec) -> ResourcesSpec | str:
-    """Both at once, or the name of the field that can't satisfy both."""
+    """The intersection of both, or the name of the field that can't satisfy both."""
     if a.cpu.arch and b.cpu.arch and a.cpu.arch != b.cpu.arch:
         return "CPU architectures"
     count, memory = a.cpu.count.meet(b.cpu.count), a.memory.meet(b.memory)
@@ -298,7 +298,7 @@ def _changed(spec: S, **fields: Any) -> S:
 
 
 def idle_seconds(values: Iterable[int | None], default: int, offer: Offer) -> int | None:
-    """How many seconds an instance may idle: the smallest value set; `off` yields to any finite one. None: for ever."""
+    """How many seconds an instance may idle: the smallest value set; `off` yields to finite ones. None: for ever."""
     if offer.is_container:
         return 0
     given = [value for value in values if value is not None] or [default]
