@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
@@ -29,6 +29,9 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
+
+if TYPE_CHECKING:
+    from chalicelib.domain.offer_requests import OfferRequest
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +118,8 @@ class Backend(Protocol):
         """Do the credentials work? Raises InvalidCredentials or MissingPermission."""
 
     def offers(self) -> Sequence[Offer]:
-        """Everything that could be bought, with prices. Called only by the catalog's refresh, never by a plan."""
+        """Everything that could be bought, with prices. Called only by the catalog's refresh, never by a plan; not at
+        all where a backend has `LiveOffers`."""
 
     def create(self, request: CreateRequest) -> Iterator[Handle]: ...
 
@@ -259,10 +263,22 @@ class Volumes(Protocol):
     def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]: ...
 
 
+@runtime_checkable
+class LiveOffers(Protocol):
+    """For a market: its offers can't be listed, or are others a moment later. It is asked for a plan, and once more
+    when a machine is about to be bought; `facts.offers_last` is how long its answer may be used for that.
+
+    An offer that is one machine has it as `terms.listing`; creating it raises InsufficientCapacity once it is taken.
+    """
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        """The best offers that meet the request, a hundred at most; some that don't do no harm."""
+
+
 def facts_of(backend: Backend | type[Backend]) -> BackendFacts:
     """What the backend, or its class, says of itself, and what follows from the methods that it has."""
 
     def has(capability: type) -> bool:
         return issubclass(backend, capability) if isinstance(backend, type) else isinstance(backend, capability)
 
-    return backend.facts.with_(volumes=has(Volumes), placement_groups=has(PlacementGroups))
+    return backend.facts.with_(volumes=has(Volumes), placement_groups=has(PlacementGroups), live_offers=has(LiveOffers))

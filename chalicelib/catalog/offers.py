@@ -12,22 +12,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 from pydantic import TypeAdapter
 
-from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.backends.spi import LiveOffers
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age, Backends, Clock
 from chalicelib.errors import BackendError, Throttled, Transient
+from chalicelib.planning.matching.market_answers import MOST_LISTINGS, MarketAnswer
 from chalicelib.store.cache import Lru
 
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
+    from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.planning.matching.offer_book import AccountOffers, OfferBook
 
 log = logging.getLogger(__name__)
@@ -91,6 +94,9 @@ class StoredCatalog:
             for name in self._blobs.list(f"{FOLDER}/{key}/"):
                 self._blobs.delete(name)
             return None
+        if account.facts.live_offers:
+            self._forget_answers(account)
+            return None
         before = self._read_head(account.key)
         head = self._fetch(account, before)
         self._blobs.put(_head_of(account.key), orjson.dumps(asdict(head)))
@@ -112,6 +118,19 @@ class StoredCatalog:
             if taken_at is None or now + turn - taken_at >= (lasts if longest is None else min(lasts, longest)):
                 found.append(account.key)
         return found
+
+    def ask(self, account: Account, request: OfferRequest) -> MarketAnswer:
+        """Ask a market, and keep its answer for those who decide."""
+        answer = answer_of(account, request, self._clock)
+        self._blobs.put(_answer_blob(account.key, request.key), answer_to_json(answer))
+        return answer
+
+    def _forget_answers(self, account: Account) -> None:
+        before = self._clock.now() - max(account.facts.offers_last, HOUR)
+        for name in self._blobs.list(f"{FOLDER}/{account.key}/"):
+            body = self._blobs.get(name)
+            if body is not None and orjson.loads(body).get("at", 0) < before:
+                self._blobs.delete(name)
 
     def forget_unknown(self) -> None:
         """Remove the offers of accounts that aren't configured any more, as of a deleted project."""
@@ -143,21 +162,36 @@ class StoredCatalog:
     def book(self, project_id: str) -> OfferBook:
         """What the project's accounts sell, as of the last refresh of each."""
         with self._lock:
-            accounts = self._backends.accounts(project_id)
+            every = self._backends.accounts(project_id)
+            accounts = [each for each in every if not each.facts.live_offers]
+            live = tuple(each.facts.name for each in every if each.facts.live_offers)
             cached = [self._read_offers(account.key) for account in accounts]
             awaited = tuple(a.facts.name for a, each in zip(accounts, cached, strict=True) if each.head.awaited)
-            return self._books.get((awaited, *(each.read.blob for each in cached)), lambda: _bound(cached, awaited))
+            key = (awaited, live, *(each.read.blob for each in cached))
+            return self._books.get(key, lambda: _bound(cached, awaited, live))
 
     def ages(self, project_id: str) -> Mapping[str, Age]:
         """How old the offers of each of the project's backends are, by type."""
         now = self._clock.now()
         with self._lock:
-            heads = [(account.facts, self._cached(account.key).head) for account in self._backends.accounts(project_id)]
+            accounts = [each for each in self._backends.accounts(project_id) if not each.facts.live_offers]
+            heads = [(account.facts, self._cached(account.key).head) for account in accounts]
         return {facts.name: _age(head, facts.offers_last, now) for facts, head in heads}
 
     def awaited(self) -> list[Account]:
         """The accounts that have never answered, and may soon."""
-        return [account for account in self._backends.accounts() if self._read_head(account.key).awaited]
+        listed = (account for account in self._backends.accounts() if not account.facts.live_offers)
+        return [account for account in listed if self._read_head(account.key).awaited]
+
+    def answers(self, project_id: str, asked: Iterable[tuple[str, str]]) -> dict[tuple[str, str], MarketAnswer]:
+        """What the project's markets have answered, by backend and key of the request."""
+        accounts = {each.facts.name: each.key for each in self._backends.accounts(project_id)}
+        found = {}
+        for backend, key in dict.fromkeys(asked):
+            body = self._blobs.get(_answer_blob(accounts[backend], key)) if backend in accounts else None
+            if body is not None:
+                found[backend, key] = answer_from_json(orjson.loads(body))
+        return found
 
     def _read_offers(self, key: str) -> _CachedAccount:
         cached = self._cached(key)
@@ -184,6 +218,34 @@ class StoredCatalog:
         return LastRefresh() if body is None else LastRefresh(**orjson.loads(body))
 
 
+def answer_of(account: Account, request: OfferRequest, clock: Clock) -> MarketAnswer:
+    """What a market answers now, or why it doesn't."""
+    backend = account.backend
+    try:
+        if not isinstance(backend, LiveOffers):  # its class has the method, so this one stands in for it
+            backend.check()
+            return MarketAnswer(clock.now(), error=f"the backend {account.facts.name} can't be used")
+        return MarketAnswer(clock.now(), tuple(backend.offers_for(request))[:MOST_LISTINGS])
+    except BackendError as error:
+        return MarketAnswer(clock.now(), error=str(error))
+    except Exception as error:  # a bug in its backend: whoever waits goes on without it
+        log.exception("asking %s for offers failed in a way its backend doesn't translate", account.key)
+        return MarketAnswer(clock.now(), error=f"the backend failed unexpectedly ({type(error).__name__})")
+
+
+def answer_to_json(answer: MarketAnswer) -> bytes:
+    offers = orjson.Fragment(_adapter().dump_json(list(answer.offers), exclude_defaults=True))
+    return orjson.dumps({"at": answer.at, "error": answer.error, "offers": offers})
+
+
+def answer_from_json(body: Mapping[str, Any]) -> MarketAnswer:
+    return MarketAnswer(body["at"], tuple(_adapter().validate_python(body["offers"])), body["error"])
+
+
+def _answer_blob(key: str, request: str) -> str:
+    return f"{FOLDER}/{key}/answers/{request}.json"
+
+
 @cache
 def _adapter() -> TypeAdapter[list[Offer]]:
     return TypeAdapter(list[Offer])
@@ -195,12 +257,12 @@ def _parsed(body: bytes) -> AccountOffers:
     return AccountOffers(_adapter().validate_json(body))
 
 
-def _bound(cached: Sequence[_CachedAccount], awaited: Sequence[str]) -> OfferBook:
+def _bound(cached: Sequence[_CachedAccount], awaited: Sequence[str], live: Sequence[str]) -> OfferBook:
     from chalicelib.planning.matching.offer_book import OfferBook
 
     taken = [each.read.taken_at for each in cached if each.read.taken_at is not None]
     account_offers = [each.offers for each in cached if each.offers]
-    return OfferBook(taken_at=min(taken, default=0), accounts=account_offers, awaited=awaited)
+    return OfferBook(taken_at=min(taken, default=0), accounts=account_offers, awaited=awaited, live=live)
 
 
 def _age(head: LastRefresh, lasts: Micros, now: Micros) -> Age:

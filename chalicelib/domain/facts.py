@@ -17,7 +17,7 @@ class BackendFacts(Value):
     visibility_lag: Micros = 10 * SECOND  # how long a created resource may be missing from a listing
     create_timeout: Micros = 60 * SECOND  # one create call, from commit to response
     provisioning_timeout: Micros = 10 * MINUTE  # from request to the agent's first message
-    offers_last: Micros = 6 * HOUR  # how long a list of its offers holds; list prices change by the week
+    offers_last: Micros = 6 * HOUR  # how long its offers hold; list prices change by the week
     multinode: bool = False  # its machines in one region, and zone if it has zones, reach each other
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
     describes: int = 0  # machines that one call describes, if it describes several (`spi.DescribesSeveral`)
@@ -34,5 +34,6 @@ class BackendFacts(Value):
     simulated: bool = False  # nothing is bought; offers say so
 
     # Derived.
+    live_offers: bool = False  # has no list of offers, but an answer to each request (`spi.LiveOffers`)
     volumes: bool = False  # has disks that outlive machines (`spi.Volumes`)
     placement_groups: bool = False  # keeps a cluster's machines close together (`spi.PlacementGroups`)

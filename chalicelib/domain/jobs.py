@@ -85,6 +85,16 @@ class Attempt(Value):
     error: str
 
 
+class MarketQuery(Value):
+    """That a job's decision waits for a market's answer, or has waited."""
+
+    backend: str
+    key: str  # of the request
+    at: Micros  # an older answer is none
+    until: Micros  # from then on, the decision goes on without it
+    attempts: int = 0  # that had failed by then: the next failure asks anew
+
+
 class Job(Noun):
     kind: ClassVar[str] = "job"
     in_run: ClassVar[str] = "run_id"
@@ -113,6 +123,7 @@ class Job(Noun):
     disconnected_at: Micros | None = None  # when its instance was first found overdue
     assignment: Assignment | None = None
     attempts: tuple[Attempt, ...] = ()
+    markets: tuple[MarketQuery, ...] = ()  # that it is asked about
     reserved: bool = False  # submitted: its gang has all its places, and the job waits for the other nodes
     stop_sent_at: Micros | None = None  # terminating: when `stop` was first sent to the agent
     held: str = ""  # terminating: why its volumes can't be unmounted yet

@@ -90,6 +90,7 @@ class OfferTerms(Value):
     no_volumes: str = ""  # why no volume can be attached to its machines; empty if they can be
     cluster: ClusterLimit | None = None
     grants: tuple[str, ...] = ()  # what its containers can have beyond what all can (`planning/matching/containers.py`)
+    listing: str = ""  # of a market: the machine that this offer is, which can be bought once
     prices: str = ""  # where its price is from, if not from the provider
 
 
@@ -125,9 +126,10 @@ class Offer(Value):
 
     @property
     def key(self) -> str:
-        """Identifies a tried offer: backend, region, type and market, or reservation."""
+        """Identifies a tried offer: backend, region, type and market, or reservation; of one machine, its listing."""
         market = self.reservation or ("spot" if self.instance.resources.spot else "on-demand")
-        return f"{self.backend}/{self.region}/{self.instance.name}/{market}"
+        one = f"/{self.terms.listing}" if self.terms.listing else ""
+        return f"{self.backend}/{self.region}/{self.instance.name}/{market}{one}"
 
     @property
     def reservation(self) -> str:
@@ -141,6 +143,8 @@ class Offer(Value):
     @property
     def most_nodes(self) -> float:
         """How many of its machines may be in one cluster."""
+        if self.terms.listing:
+            return 1
         return inf if self.terms.cluster is None else self.terms.cluster.most
 
     @property

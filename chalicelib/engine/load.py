@@ -38,6 +38,7 @@ from chalicelib.planning.machines.fleet import ends_instances, has_minimum
 from chalicelib.planning.machines.hosts import workflow_ids
 from chalicelib.planning.machines.instance import needs_fleet_size
 from chalicelib.planning.machines.snapshots import FleetSnapshot, InstanceSnapshot
+from chalicelib.planning.matching.market_answers import Answers
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.quotas import QuotaUsage
 from chalicelib.planning.placing.snapshot import QueueSnapshot
@@ -316,11 +317,16 @@ class Loader:
             facts=self.backends.facts(project_id),
             gangs={gang_lead(gang): gang for gang in gangs},
             ahead=tuple(before),
+            answers=self._answers(project_id, queued),
             usage=usage,
             volumes=self.read.volumes_named(
                 project_id, {name for item in (*queued, *before) for each in item.volumes for name in each}
             ),
         )
+
+    def _answers(self, project_id: str, queued: Sequence[QueuedJob]) -> Answers:
+        asked = [(query.backend, query.key) for item in queued for query in item.job.markets]
+        return self.catalog.answers(project_id, asked) if asked else {}
 
     def _all_queued(self, jobs: Sequence[Job]) -> list[QueuedJob]:
         runs = dict.fromkeys(job.run_id for job in jobs)

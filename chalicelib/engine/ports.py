@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chalicelib.domain.backends import account_key
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import SECOND, Micros
 
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.domain.state_changes import StateChange
     from chalicelib.domain.workflows import Workflow
     from chalicelib.planning.kernel.plan import Effect
+    from chalicelib.planning.matching.market_answers import MarketAnswer
     from chalicelib.planning.matching.offer_book import OfferBook
     from chalicelib.store.port import Record
+
+
+PLAN_WAITS: Micros = 8 * SECOND  # for markets
 
 
 class Clock(Protocol):
@@ -63,6 +68,9 @@ class AccountWork(Protocol):
     def check(self, request: ConfigurationCheck) -> None:
         """Check a configuration while the caller waits. Raises the provider's error, Refused if its SDK isn't
         installed, and Transient if the check takes too long."""
+
+    def offers(self, asks: Sequence[tuple[str, OfferRequest]]) -> Sequence[MarketAnswer | None]:
+        """What the markets of these accounts answer now, while a plan waits, in their order; None: not in time."""
 
 
 class DeadLetterQueue(Protocol):
@@ -185,6 +193,9 @@ class Age:
 class Catalog(Protocol):
     def book(self, project_id: str) -> OfferBook:
         """Everything that could be bought for this project, as of the last refresh. Never calls a cloud."""
+
+    def answers(self, project_id: str, asked: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], MarketAnswer]:
+        """What markets have answered for this project, by backend and key of the request."""
 
     def ages(self, project_id: str) -> Mapping[str, Age]:
         """The age of the offers of each of the project's backends, by type."""

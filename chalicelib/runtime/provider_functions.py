@@ -10,6 +10,8 @@ one of:
 | `{"refresh": ACCOUNT}`             | one account's offers            | `refresh_catalog`; the API for a new one |
 | `{"check": ConfigurationCheck}`    | does a configuration work       | the API, which waits for the answer    |
 
+| `{"offers": {account, request}}`  | a market's offers               | the API, for a plan that waits for them |
+
 So an account waits for no other: Lambda runs as many events at once as the function may have executions. The first
 three are asynchronous, and Lambda keeps and repeats them. A configuration that is checked travels with its secrets
 sealed, as it is stored.
@@ -19,20 +21,24 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from chalicelib import errors
 from chalicelib.backends.registry import BACKENDS, Row, artefact_of, lacks_sdk
 from chalicelib.domain.backends import type_and_project
-from chalicelib.engine.ports import ConfigurationCheck
+from chalicelib.domain.instants import SECOND
+from chalicelib.engine.ports import PLAN_WAITS, ConfigurationCheck
 from chalicelib.errors import BackendError, Bug, DstackError, NotDeployed, Refused, Throttled, Transient
 from chalicelib.runtime import telemetry
 from chalicelib.runtime.event_chains import EventChain
 
 if TYPE_CHECKING:
+    from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.planning.kernel.plan import Effect
+    from chalicelib.planning.matching.market_answers import MarketAnswer
     from chalicelib.runtime.root import Root
 
 log = logging.getLogger(__name__)
@@ -58,7 +64,9 @@ class ProviderFunctions:
         chain: EventChain,
         own: Mapping[str, str] | None = None,
         table: Mapping[str, Row] = BACKENDS,
+        plan_waits: float = PLAN_WAITS / SECOND,
     ) -> None:
+        self._plan_waits = plan_waits
         self._clients, self._functions, self._chain = clients, functions, chain
         self._own, self._table = own or {}, table
 
@@ -93,6 +101,34 @@ class ProviderFunctions:
             raise Bug(f"The check of the backend {request.type} failed: {body.get('errorType')} in {function}.")
         if body.get("error"):
             raise from_wire(body["error"])
+
+    def offers(self, asks: Sequence[tuple[str, OfferRequest]]) -> Sequence[MarketAnswer | None]:
+        threads = ThreadPoolExecutor(max(1, len(asks)), "market")
+        done = [threads.submit(self._answer, account, request) for account, request in asks]
+        wait(done, self._plan_waits)
+        threads.shutdown(wait=False, cancel_futures=True)
+        return [each.result() if each.done() and not each.cancelled() else None for each in done]
+
+    def _answer(self, account: str, request: OfferRequest) -> MarketAnswer | None:
+        """None: it couldn't be asked, which is logged here."""
+        from chalicelib.catalog.offers import answer_from_json
+        from chalicelib.planning.matching.market_answers import MarketAnswer
+
+        event = {"offers": {"account": account, "request": request.model_dump_json()}}
+        try:
+            function = self._function(type_and_project(account)[0])
+            client, payload = self._clients(WAITED), json.dumps(event).encode()
+            answer = client.invoke(FunctionName=function, InvocationType="RequestResponse", Payload=payload)
+            body = json.loads(answer["Payload"].read())
+        except NotDeployed as error:
+            return MarketAnswer(0, error=str(error))
+        except Exception:  # as with a check
+            log.exception("%s had no answer for a plan", account)
+            return None
+        if answer.get("FunctionError"):
+            log.error("%s failed to answer for a plan: %s", account, body)
+            return None
+        return answer_from_json(body)
 
     def _send(self, account: str, event: Mapping[str, Any]) -> None:
         """Send an event. One that can't be sent doesn't affect the others, and the schedule repeats it."""
@@ -129,6 +165,8 @@ def perform(root: Root, event: Mapping[str, Any]) -> dict[str, Any]:
     request = root.ports.chain.begin(event)
     if "check" in request:
         return _check_result(root, ConfigurationCheck(**request["check"]))
+    if "offers" in request:
+        return _offers_result(root, request["offers"])
     try:
         done = _done(root, request)
     except Exception:
@@ -158,6 +196,15 @@ def _check_result(root: Root, request: ConfigurationCheck) -> dict[str, Any]:
     except (BackendError, Refused) as error:
         return {"error": to_wire(error)}
     return {}
+
+
+def _offers_result(root: Root, asked: Mapping[str, str]) -> dict[str, Any]:
+    from chalicelib.catalog.offers import answer_to_json
+    from chalicelib.domain.offer_requests import OfferRequest
+
+    answer = root.offers_for(asked["account"], OfferRequest.model_validate_json(asked["request"]))
+    body: dict[str, Any] = json.loads(answer_to_json(answer))
+    return body
 
 
 def to_wire(error: DstackError) -> dict[str, Any]:

@@ -3,19 +3,25 @@ counterpart of `provider_functions.py` in AWS."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.backends import type_and_project
-from chalicelib.engine.ports import ConfigurationCheck
+from chalicelib.domain.instants import SECOND
+from chalicelib.engine.ports import PLAN_WAITS, ConfigurationCheck
 from chalicelib.runtime.effect_pools import FairPool
 from chalicelib.runtime.provider_functions import PATIENCE, unanswered
 
 if TYPE_CHECKING:
+    from chalicelib.domain.offer_requests import OfferRequest
+    from chalicelib.planning.matching.market_answers import MarketAnswer
     from chalicelib.runtime.root import Root
+
+log = logging.getLogger(__name__)
 
 THREADS = 16
 
@@ -36,8 +42,15 @@ class _AccountTask:
 class ProviderThreads:
     """`AccountWork` by threads. Before `start`, callers do the work themselves."""
 
-    def __init__(self, root: Callable[[], Root], *, threads: int = THREADS, patience: float = PATIENCE) -> None:
-        self._root, self._patience = root, patience
+    def __init__(
+        self,
+        root: Callable[[], Root],
+        *,
+        threads: int = THREADS,
+        patience: float = PATIENCE,
+        plan_waits: float = PLAN_WAITS / SECOND,
+    ) -> None:
+        self._root, self._patience, self._plan_waits = root, patience, plan_waits
         self._pool: FairPool[_AccountTask] = FairPool(threads, Daemons())
 
     def start(self) -> None:
@@ -69,6 +82,24 @@ class ProviderThreads:
         if not done.done():
             raise unanswered(request.type)
         done.result()
+
+    def offers(self, asks: Sequence[tuple[str, OfferRequest]]) -> Sequence[MarketAnswer | None]:
+        done = [self._answer(account, request) for account, request in asks]
+        wait(done, self._plan_waits)
+        return [each.result() if each.done() else None for each in done]
+
+    def _answer(self, account: str, request: OfferRequest) -> Future[MarketAnswer | None]:
+        done: Future[MarketAnswer | None] = Future()
+
+        def do() -> None:
+            try:
+                done.set_result(self._root().offers_for(account, request))
+            except Exception:  # whatever it is: the plan goes on without it
+                log.exception("%s couldn't be asked for a plan", account)
+                done.set_result(None)
+
+        self._submit(_AccountTask(f"{account}/offers-{id(done)}", "offers", do))
+        return done
 
     def busy(self, account: str) -> bool:
         """Whether there is work on it, under way or waiting."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
     from chalicelib.domain.instances import Instance
     from chalicelib.domain.instants import Micros
+    from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.engine.erase_unused import Erased, Eraser
     from chalicelib.engine.execute import Executor
     from chalicelib.engine.executions import StartCalls, WorkflowCalls
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.reconcile import Reconciler
     from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.connection import HostLogin
+    from chalicelib.planning.matching.market_answers import MarketAnswer
 
 
 def install_id(key: bytes) -> str:
@@ -100,6 +102,8 @@ class Root:
             executions=ports.workflows,
             seal=ports.seal,
             authority=ports.authority,
+            ask_market=self.catalog.ask,
+            wake=ports.wake,
         )
         return Executor(acting, self._load, wake=ports.wake, notify_agents=ports.notify_agents, counters=ports.counters)
 
@@ -219,6 +223,16 @@ class Root:
         """Fetch an account's offers; plans read the stored copy. True: jobs still wait for its first offers."""
         head = self.catalog.refresh(account)
         return head is not None and head.awaited
+
+    def offers_for(self, account: str, request: OfferRequest) -> MarketAnswer:
+        """What a market answers now, for a plan."""
+        from chalicelib.catalog.offers import answer_of
+        from chalicelib.planning.matching.market_answers import MarketAnswer
+
+        found = self.ports.backends.account(account)
+        if found is None:
+            return MarketAnswer(self.ports.clock.now(), error="the backend isn't configured any more")
+        return answer_of(found, request, self.ports.clock)
 
     def check(self, asked: ConfigurationCheck) -> None:
         """Check a configuration. Raises the provider's error."""

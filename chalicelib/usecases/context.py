@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,11 +30,13 @@ from chalicelib.usecases.pace import Pace
 if TYPE_CHECKING:
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.domain.specs.reading import Spec
     from chalicelib.domain.specs.sign_on import SignOnProvider
     from chalicelib.engine.commit import RequestCommitter
     from chalicelib.engine.counters import Counters
     from chalicelib.engine.read import Reader
+    from chalicelib.planning.matching.market_answers import MarketAnswer
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads
     from chalicelib.store.logs import LogStore
@@ -124,6 +126,9 @@ class NoAccountWork:
 
     def check(self, configuration: ConfigurationCheck) -> None:
         raise Bug("this plane checks no configurations")
+
+    def offers(self, asks: Sequence[tuple[str, OfferRequest]]) -> Sequence[MarketAnswer | None]:
+        raise Bug("this plane asks no markets")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from chalicelib.domain.tenants import Permissions
     from chalicelib.engine.commit import RequestCommitter
-    from chalicelib.engine.ports import Backends, Catalog, Clock, NotifyAgents, Rights, Streams, Wake
+    from chalicelib.engine.ports import AccountWork, Backends, Catalog, Clock, NotifyAgents, Rights, Streams, Wake
     from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.logs import LogStore
@@ -76,6 +76,9 @@ class OfferPorts(SealedChangePorts, Protocol):
 
 class RunPlanPorts(OfferPorts, Protocol):
     """Plans of runs."""
+
+    @property
+    def account_work(self) -> AccountWork: ...
 
     @property
     def images(self) -> JobImages: ...

@@ -1,12 +1,12 @@
 """A further provider, which no file of the product knows: its row enters the table, and everything works through it.
 
-Its machines, volumes and gateways are those of the simulated cloud, under its own name. Live offers belong here as soon
-as a backend may have them.
+Its machines, volumes and gateways are those of the simulated cloud, under its own name. Another has a market in place
+of a list of offers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -22,13 +22,16 @@ from chalicelib.backends.spi import CreateRequest
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.schema import configuration_schema
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instants import HOUR
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import HOUR, MINUTE
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import Offer, OfferTerms
 from chalicelib.domain.specs.credentials import ApiKeyCreds
 from chalicelib.domain.specs.gateways import ProviderGatewayCertificate
 from chalicelib.domain.specs.profiles import ProviderOptions
 from chalicelib.domain.specs.quantities import DiskSize
 from chalicelib.domain.specs.volumes import VolumeConfiguration
-from chalicelib.errors import Invalid, MissingPermission
+from chalicelib.errors import BackendError, InsufficientCapacity, Invalid, MissingPermission, Transient
 from chalicelib.runtime.root import Root
 from tests.scenarios.stages import MAIN, Virtual
 from tests.world.embedded import EmbeddedSite
@@ -84,6 +87,38 @@ class Nimbus(FakeCloud):
         """It has nothing open."""
 
 
+class Bazaar(Nimbus):
+    """The same with a market: what it is asked for is offered as single machines."""
+
+    facts = FACTS.with_(offers_last=MINUTE)
+    requests: ClassVar[list[OfferRequest]] = []
+    error: ClassVar[BackendError | None] = None
+    taken: ClassVar[set[str]] = set()
+
+    def offers(self) -> Sequence[Offer]:
+        raise AssertionError("a market has no list")
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        Bazaar.requests.append(request)
+        if Bazaar.error is not None:
+            raise Bazaar.error
+        fitting = [
+            offer
+            for offer in super().offers()
+            if offer.region in (request.regions or (offer.region,)) and not offer.instance.resources.spot
+        ]
+        return [
+            offer.with_(terms=OfferTerms(listing=f"{at}-{half}"), price=offer.price + half / 100)
+            for at, offer in enumerate(fitting)
+            for half in (0, 1)
+        ]
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        if request.offer.terms.listing in Bazaar.taken:
+            raise InsufficientCapacity("It was taken a moment ago.")
+        return super().create(request)
+
+
 ROW = Row(
     f"{__name__}:NimbusBackendConfig",
     volume=f"{__name__}:NimbusVolumeConfiguration",
@@ -91,6 +126,8 @@ ROW = Row(
     certificates={"nimbus-cert": f"{__name__}:NimbusGatewayCertificate"},
     backend=f"{__name__}:Nimbus",
 )
+
+MARKET = replace(ROW, backend=f"{__name__}:Bazaar")
 
 # --- the tests --------------------------------------------------------------------------------------------------------
 
@@ -159,6 +196,57 @@ def test_a_fleet_a_volume_and_a_task_run_there(stage: Virtual, site: Site) -> No
     done(stage, "fleet", "delete", "pool", "-y")
     done(stage, "volume", "delete", "data", "-y")
     stage.until("its end", lambda: not site.cloud.resources())
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> Iterator[Virtual]:
+    with registered("nimbus", MARKET):
+        site = Site("nimbus", tmp_path / "server")
+        stage = Virtual(site, tmp_path, MAIN)
+        (tmp_path / "nimbus.yml").write_text("type: nimbus\ncreds: {type: api_key, api_key: a-key}\n")
+        done(stage, "backend", "add", "-f", "nimbus.yml")
+        site.root.refresh_accounts()
+        yield stage
+        Bazaar.error = None
+        Bazaar.requests.clear()
+        Bazaar.taken.clear()
+        ACCOUNTS.clear()
+        site.close()
+
+
+PLAIN = TASK.replace("volumes: ['data:/data']\n", "")
+
+
+@pytest.mark.slow
+def test_a_market_is_asked_for_a_plan_and_for_a_purchase(market: Virtual) -> None:
+    applied(market, "fleet", FLEET)
+    assert not Bazaar.requests, "a fleet that buys nothing by itself asks nobody"
+    assert "done" in applied(market, "task", PLAIN)
+    plan, purchase = Bazaar.requests
+    assert plan == purchase and plan.regions == ("sim-east",)
+    run = market.ask("runs/get", {"run_name": "work"})
+    assert run["status"] == "done", run
+    offer = run["jobs"][0]["job_submissions"][-1]["job_runtime_data"]["offer"]
+    assert offer["backend"] == "nimbus" and offer["backend_data"] == {}
+
+
+@pytest.mark.slow
+def test_the_next_machine_is_bought_if_somebody_else_was_quicker(market: Virtual) -> None:
+    applied(market, "fleet", FLEET)
+    Bazaar.taken.update(f"{at}-0" for at in range(99))
+    assert "done" in applied(market, "task", PLAIN)
+    assert len(Bazaar.requests) == 3, "for the plan, for the purchase, and after it had failed"
+
+
+@pytest.mark.slow
+def test_a_market_that_fails_costs_a_plan_a_line(market: Virtual) -> None:
+    applied(market, "fleet", FLEET)
+    Bazaar.error = Transient("Nimbus is closed on Sundays.")
+    plan = market.ask("runs/get_plan", {"run_spec": {"configuration": {"type": "task", "commands": ["true"]}}})
+    assert plan["job_plans"][0]["offers"] == []
+    text = "Backend `nimbus` was asked for offers and couldn't answer: Nimbus is closed on Sundays."
+    assert text in plan["remarks"], plan["remarks"]
+    assert plan["offers_as_of"] == [], "there is no list that could be old"
 
 
 @pytest.mark.slow

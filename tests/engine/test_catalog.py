@@ -14,6 +14,7 @@ from chalicelib.catalog.offers import MAX_AGE, MAX_AGE_WITHOUT_OFFERS, StoredCat
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import HOUR, MINUTE
+from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import NO_TERMS, Offer, OfferTerms
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import CPUSpec, ResourcesSpec
@@ -145,6 +146,53 @@ def test_prices_that_are_not_the_providers_are_said_and_stay_so_while_it_fails(p
     seller.error, seller.terms = None, NO_TERMS
     catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"] == Age(place.at)
+
+
+class Stall(Seller):
+    """A market."""
+
+    facts = NIMBUS.with_(name="bazaar", offers_last=MINUTE)
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.facts = Stall.facts
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        return [offer.with_(terms=OfferTerms(listing="one")) for offer in self.offers()] * 60
+
+
+REQUEST = OfferRequest(resources=ResourcesSpec())
+ASKED = ("bazaar", REQUEST.key)
+
+
+def test_what_a_market_answers_is_kept_for_who_decides_and_it_is_in_no_list(place: Engine, blobs: Blobs) -> None:
+    stall = Stall()
+    market = Account.made(stall, PROJECT)
+    catalog = Sold(blobs, place, Accounts([market, Account.made(Seller(1.0), PROJECT)]))
+    catalog.refresh_all()
+    assert len(catalog.book(PROJECT)) == 3 and catalog.book(PROJECT).live == ("bazaar",)
+    assert set(catalog.ages(PROJECT)) == {"nimbus"} and not catalog.awaited()
+    assert catalog.answers(PROJECT, [ASKED]) == {}
+    answer = catalog.ask(market, REQUEST)
+    assert (answer.at, answer.error, len(answer.offers)) == (place.at, "", 100)
+    assert catalog.answers(PROJECT, [ASKED, ASKED, ("gone", "k")]) == {ASKED: answer}
+    assert catalog.answers("another", [ASKED]) == {}, "another's answers are its own"
+    for error, text in ((Transient("closed"), "closed"), (KeyError("x"), "the backend failed unexpectedly (KeyError)")):
+        stall.error = error
+        catalog.ask(market, REQUEST)
+        assert catalog.answers(PROJECT, [ASKED])[ASKED].error == text
+
+
+def test_old_answers_of_a_market_go_with_its_refresh(place: Engine, blobs: Blobs) -> None:
+    market = Account.made(Stall(), PROJECT)
+    catalog = Sold(blobs, place, Accounts([market]))
+    catalog.ask(market, REQUEST)
+    place.at += HOUR
+    catalog.refresh_all()
+    assert catalog.answers(PROJECT, [ASKED])
+    place.at += 1
+    catalog.refresh_all()
+    assert not blobs.kept
 
 
 def test_an_account_is_due_before_its_offers_outlive_what_its_facts_say(place: Engine, blobs: Blobs) -> None:

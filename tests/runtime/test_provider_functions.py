@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from dataclasses import asdict, dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from chalicelib import errors
 from chalicelib.backends.registry import BACKENDS, CLOUDS, Row, artefact_of, artefacts, built
 from chalicelib.domain.backends import account_key, type_and_project
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import OfferTerms
+from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.errors import (
     BackendError,
@@ -26,8 +30,10 @@ from chalicelib.errors import (
     Transient,
 )
 from chalicelib.planning.kernel.purchases import Create
+from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.runtime.event_chains import EventChain
 from chalicelib.runtime.provider_functions import WAITED, ProviderFunctions, from_wire, perform, to_wire
+from tests.world import nouns as b
 
 NIMBUS = Row("a:Config", "a:Nimbus", extra="nimbus", sdk=("nimbus.sdk",), artefact="nimbus")
 TABLE = {**BACKENDS, "nimbus": NIMBUS}
@@ -178,6 +184,46 @@ def test_what_is_wrong_is_an_answer_that_nobody_repeats_and_a_defect_is_raised()
     root.says = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError):
         perform(root, {"check": asdict(ASKED)})
+
+
+REQUEST = OfferRequest(resources=ResourcesSpec(), max_price=2.0, regions=("eu",))
+OFFER = b.offer("stall", terms=OfferTerms(listing="one"))
+
+
+def test_a_plan_asks_the_function_with_the_providers_sdk_and_gets_what_its_root_says() -> None:
+    class Market(Root):
+        def offers_for(self, account: str, request: OfferRequest) -> MarketAnswer:
+            assert (account, request) == ("nimbus-p", REQUEST)
+            return MarketAnswer(5, (OFFER,))
+
+    aws = Lambda(answer={"body": {"at": 1, "error": "", "offers": []}})
+    functions(aws).offers([("nimbus-p", REQUEST)])
+    ((function, kind, event),) = aws.sent
+    assert (function, kind) == ("provider_nimbus", "RequestResponse")
+    body = perform(cast(Any, Market()), event)
+    assert functions(Lambda(answer={"body": body})).offers([("nimbus-p", REQUEST)]) == [MarketAnswer(5, (OFFER,))]
+
+
+def test_a_market_whose_function_fails_or_is_not_there_costs_a_plan_nothing_else() -> None:
+    body = {"at": 1, "error": "", "offers": []}
+    aws = Lambda(answer={"body": body}, away={"provider_nimbus"})
+    assert functions(aws).offers([("nimbus-p", REQUEST), ("aws-p", REQUEST)]) == [None, MarketAnswer(1)]
+    failed = Lambda(answer={"failed": True, "body": {"errorMessage": "Task timed out"}})
+    assert functions(failed).offers([("nimbus-p", REQUEST)]) == [None]
+    (found,) = functions(aws, {CLOUDS: "provider_clouds"}).offers([("nimbus-p", REQUEST)])
+    assert found and "make deploy" in found.error
+
+
+def test_a_plan_does_not_wait_for_a_slow_function() -> None:
+    over = threading.Event()
+
+    class Slow(Lambda):
+        def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:
+            over.wait(60)
+            return super().invoke(FunctionName, InvocationType, Payload)
+
+    assert functions(Slow(), plan_waits=0.01).offers([("nimbus-p", REQUEST)]) == [None]
+    over.set()
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

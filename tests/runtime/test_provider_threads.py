@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.errors import InvalidCredentials, Transient
+from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.runtime.provider_threads import ProviderThreads
 
 LONG = 60.0  # seconds that a test waits for what must come
@@ -36,6 +39,12 @@ class Root:
         self._call("check", asked.account)
         if self.says is not None:
             raise self.says
+
+    def offers_for(self, account: str, request: OfferRequest) -> MarketAnswer:
+        self._call("offers", account)
+        if self.says is not None:
+            raise self.says
+        return MarketAnswer(1, error=account)
 
     def _call(self, what: str, account: str) -> None:
         hangs = account in self.slow  # before it is known to have begun: a test may change that then
@@ -131,4 +140,25 @@ def test_what_fails_holds_up_nothing() -> None:
         work.refresh(account)
     assert len(root.next(4)) == 4
     assert work.settle(LONG)
+    work.stop()
+
+
+REQUEST = OfferRequest(resources=ResourcesSpec())
+
+
+def test_a_plan_waits_for_no_slow_market_and_gets_what_the_others_answered() -> None:
+    root = Root(slow={"bazaar-p"})
+    work = started(root, plan_waits=0.05)
+    found: list[MarketAnswer | None] = []
+    while found[1:] != [MarketAnswer(1, error="quick-p")]:  # it may need longer on a busy machine
+        found = list(work.offers([("bazaar-p", REQUEST), ("quick-p", REQUEST)]))
+        assert found[0] is None
+    root.over.set()
+    work.stop()
+
+
+def test_a_market_that_fails_unexpectedly_is_as_one_that_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    work = started(Root(says=ZeroDivisionError("a bug")), plan_waits=LONG)
+    assert list(work.offers([("bazaar-p", REQUEST)])) == [None]
+    assert "bazaar-p couldn't be asked for a plan" in caplog.text
     work.stop()

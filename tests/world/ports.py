@@ -14,6 +14,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import Key
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age
+from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Index, Page, Record, Store
@@ -100,6 +101,9 @@ class Books:
 
     def book(self, project_id: str) -> OfferBook:
         return self._book
+
+    def answers(self, project_id: str, asked: Iterable[tuple[str, str]]) -> dict[tuple[str, str], MarketAnswer]:
+        return {}
 
     def ages(self, project_id: str) -> dict[str, Age]:
         return self._ages

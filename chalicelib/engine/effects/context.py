@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from chalicelib.engine.certificate_authority import CertificateAuthority
-from chalicelib.engine.ports import Backends, Clock, Executions, Performer
-from chalicelib.errors import BackendError, Transient
+from chalicelib.engine.ports import Backends, Clock, Executions, Performer, Wake
+from chalicelib.errors import BackendError, Bug, Transient
 from chalicelib.planning.kernel.failures import MEANINGS
 from chalicelib.store.port import Store
 from chalicelib.store.seal import Sealer
 
+if TYPE_CHECKING:
+    from chalicelib.backends.accounts import Account
+    from chalicelib.domain.offer_requests import OfferRequest
+
 log = logging.getLogger(__name__)
+
+
+def _no_market(account: Account, request: OfferRequest) -> None:
+    raise Bug(f"nothing here keeps what {account.key} answers")
+
+
+def _nobody(units: Iterable[str], /) -> None:
+    """Nothing is woken."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,8 @@ class EffectContext:
     performers: Mapping[str, Performer] = field(default_factory=dict)  # of workflows' steps, by definition
     executions: Executions | None = None  # None: passes drive every workflow
     seal: Sealer | None = None
+    ask_market: Callable[[Account, OfferRequest], object] = _no_market
+    wake: Wake = _nobody
     authority: CertificateAuthority | None = None  # for the hosts of gateways
 
 

@@ -14,6 +14,7 @@ from chalicelib.engine.effects.attachments import Attachments
 from chalicelib.engine.effects.certificates import Certificates
 from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.executions import ExecutionMessages
+from chalicelib.engine.effects.markets import MarketEffects
 from chalicelib.engine.effects.placement_groups import GroupEffects
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
@@ -36,6 +37,7 @@ FAMILIES: tuple[type[Family], ...] = (
     VolumeEffects,
     Attachments,
     Certificates,
+    MarketEffects,
 )
 
 _KINDS: Mapping[str, type[Effect]] = {kind.__name__: kind for family in FAMILIES for kind in family.effects}

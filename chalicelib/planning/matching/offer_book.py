@@ -145,7 +145,7 @@ class AccountOffers:
 
 class OfferBook:
     """The offers of a project's accounts, read as one list. Immutable. `taken_at`: when the oldest of them were
-    fetched; `awaited`: the backends whose first offers haven't arrived yet."""
+    fetched; `awaited`: the backends whose first offers haven't arrived yet; `live`: those that have no list."""
 
     def __init__(
         self,
@@ -154,13 +154,20 @@ class OfferBook:
         *,
         accounts: Iterable[AccountOffers] | None = None,
         awaited: Iterable[str] = (),
+        live: Iterable[str] = (),
     ) -> None:
         """From `accounts`, which other books may share, or from `offers` of an account of their own."""
-        self.taken_at, self.awaited = taken_at, tuple(sorted(awaited))
+        self.taken_at, self.awaited, self.live = taken_at, tuple(sorted(awaited)), tuple(sorted(live))
         self._accounts = (AccountOffers(offers),) if accounts is None else tuple(accounts)
 
     def __len__(self) -> int:
         return sum(map(len, self._accounts))
+
+    def with_answers(self, offers: Iterable[Offer]) -> OfferBook:
+        """The same with what markets have answered."""
+        answered = AccountOffers(offers)
+        accounts = (*self._accounts, answered) if len(answered) else self._accounts
+        return OfferBook(taken_at=self.taken_at, accounts=accounts, awaited=self.awaited, live=self.live)
 
     def awaited_by(self, query: Query) -> str:
         """The names of awaited backends that the query allows, as text; empty if there are none."""

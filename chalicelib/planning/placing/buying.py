@@ -36,7 +36,7 @@ def tried_by(job: Job) -> set[str]:
 
 
 def best_buy(book: OfferBook, view: FleetView, query: Query, tried: Collection[str]) -> Purchase | None:
-    found = book.best(query, tried) if len(tried) < MOST_TRIED else None
+    found = book.best(query, tried)
     if found is None:
         return None
     offer, blocks, total = found

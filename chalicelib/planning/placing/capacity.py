@@ -16,6 +16,7 @@ from chalicelib.domain.volumes import Volume
 from chalicelib.planning.kernel.journal import Journal
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.colocation import capable, first_of, is_cluster
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool
 from chalicelib.planning.matching.requirements import Wants
@@ -40,6 +41,9 @@ class Capacity:
             instance.id: (pool, 1 << row) for pool in self.pools for row, instance in enumerate(pool.machines)
         }
         self.volumes = dict(volumes or {})  # by name
+        machines = (instance for pool in self.pools for instance in pool.view.instances)
+        self.listings = {each.offer.key: True for each in machines if each.offer.terms.listing}  # of markets, bought
+        self._live = frozenset(name.lower() for name, each in (facts or {}).items() if each.live_offers)
         self.held: dict[str, str] = {}  # fleet → for whom some of its machines are held back
         self._candidates: dict[Wants, Candidates] = {}
         self._journal = Journal()
@@ -59,6 +63,10 @@ class Capacity:
         if first is None:
             return self.count[pool.view.fleet.id] > len(pool.view.instances)
         return first.status is InstanceStatus.pending
+
+    def sold_on_request(self, query: Query) -> bool:
+        """May a market have it, which says so only when it is asked?"""
+        return bool(self._live if query.backends is None else self._live & query.backends)
 
     def free(self, instance: Instance) -> tuple[int, ...]:
         return self._free[instance.id]
@@ -90,6 +98,8 @@ class Capacity:
         """This instance is being created; other jobs may share what is left of it."""
         self._journal.put(self.fleets, fleet.id, fleet)
         self._journal.put(self.count, fleet.id, self.count[fleet.id] + 1)
+        if instance.offer.terms.listing:
+            self._journal.put(self.listings, instance.offer.key, True)
         left = _free_blocks(instance)
         if left:
             pool = next(pool for pool in self.pools if pool.view.fleet.id == fleet.id)

@@ -22,8 +22,9 @@ from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import slice_of
 from chalicelib.planning.matching.pools import Pool
 from chalicelib.planning.matching.requirements import Wants
-from chalicelib.planning.placing.buying import Purchase, is_full, may_grow, tried_by
+from chalicelib.planning.placing.buying import MOST_TRIED, Purchase, is_full, may_grow, tried_by
 from chalicelib.planning.placing.capacity import Capacity
+from chalicelib.planning.placing.markets import Unanswered
 from chalicelib.planning.placing.why_not import refusals
 
 OFFERS_DUE_WITHIN: Micros = 10 * MINUTE  # that a job waits for a backend's first offers; most have them in seconds
@@ -46,6 +47,7 @@ class Waiting:
     fleet: str
     text: str
     check_in: Micros | None = None  # the pause until the next check, if it is shorter than usual
+    market: Unanswered | None = None  # to be asked for it
 
 
 @dataclass(frozen=True)
@@ -123,10 +125,15 @@ class _Search:
             count = self.capacity.count[pool.view.fleet.id]
             grows = may_grow(pool, count, self.asked.wants) and not is_full(pool, count)
             if grows and not self.capacity.awaits_first_machine(pool):
-                found = self.asked.buy(at, self.tried)
+                found = self._buy(at)
                 if found and (best is None or found.price < best.price):
                     best = found
         return best
+
+    def _buy(self, at: int) -> Purchase | None:
+        """A machine of a market can be bought once."""
+        untaken = self.tried | self.capacity.listings.keys()
+        return self.asked.buy(at, untaken) if len(self.tried) < MOST_TRIED else None
 
     def wait(self) -> Waiting | None:
         for at, pool in enumerate(self.capacity.pools):
@@ -159,6 +166,8 @@ class _Search:
             return ""
         if self.capacity.awaits_first_machine(pool):
             return f"for the first machine of cluster `{pool.view.fleet.name}` to be created"
-        if not self.asked.buy(at, self.tried):
+        query = self.asked.order(at)
+        asks_then = is_full(pool, count) and query is not None and self.capacity.sold_on_request(query)
+        if not asks_then and not self._buy(at):
             return ""
         return f"for room in fleet `{pool.view.fleet.name}` ({nodes.max} of {nodes.max} nodes)"

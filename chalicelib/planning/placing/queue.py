@@ -31,6 +31,7 @@ from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.claims import assignment_to, claim_of
 from chalicelib.planning.placing.gang_needs import is_gang
 from chalicelib.planning.placing.gang_placement import GangPlacer
+from chalicelib.planning.placing.markets import ASK_AGAIN_EVERY, CHECK_ANSWER_EVERY, Markets
 from chalicelib.planning.placing.new_machine import order_for
 from chalicelib.planning.placing.options import FreePlace, Waiting
 from chalicelib.planning.placing.quotas import Allowance, Amounts, gpus_of
@@ -42,7 +43,9 @@ from chalicelib.planning.volumes.sites import Volumes, chosen_for, sites, togeth
 
 
 def decide_queue(snapshot: QueueSnapshot) -> Plan:
-    capacity = Capacity(snapshot.fleets, snapshot.offers, snapshot.facts, snapshot.volumes)
+    markets = Markets(snapshot.now, snapshot.facts, snapshot.answers)
+    book = snapshot.offers.with_answers(markets.offers()) if snapshot.answers else snapshot.offers
+    capacity = Capacity(snapshot.fleets, book, snapshot.facts, snapshot.volumes)
     todo, before = (located(units(part), snapshot.volumes) for part in (snapshot.queue, snapshot.ahead))
     allowance = Allowance(snapshot.usage)
     gathering = GangPlacer(capacity, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance)
@@ -59,7 +62,7 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
             if started_fleets
             else each
         )
-        answer = gathering.places(unit) if is_gang(unit) else _place_unit(snapshot, capacity, allowance, unit)
+        answer = gathering.places(unit) if is_gang(unit) else _place_unit(snapshot, capacity, allowance, markets, unit)
         if not isinstance(answer, Unplaced):
             steps += answer
             if unit[0].spec.networked:
@@ -73,21 +76,33 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
             notes.append(Note(answer.item.job.name, f"{message}; {ahead} ahead of it"))
             usual = CHECK_HEAD_EVERY if sum(waiting.values()) == 1 else CHECK_QUEUE_EVERY
             pause = min(pause, verdict.check_in or usual)
+            if verdict.market is not None and verdict.market.to_ask:
+                steps.append(markets.step(verdict.market))
+                continue
             for item in _queued(unit):
                 steps += _wait(snapshot.now, item.job, message, verdict.check_in or usual)
         else:
-            notes += verdict.notes
-            reason, why = verdict.reason, as_text(verdict.notes).strip()
+            why_not = (*markets.silences(answer.item.job), *verdict.notes)
+            notes += why_not
+            reason, why = verdict.reason, as_text(why_not).strip()
             message = why if reason is JobReason.volume_error else f"nowhere to run: {why}"
             steps += [_fail(snapshot.now, item.job, reason, message) for item in _queued(unit)]
     return Plan(tuple(steps), tuple(notes), snapshot.now + pause if waiting else None)
 
 
 def _place_unit(
-    snapshot: QueueSnapshot, capacity: Capacity, allowance: Allowance, unit: list[QueuedJob]
+    snapshot: QueueSnapshot, capacity: Capacity, allowance: Allowance, markets: Markets, unit: list[QueuedJob]
 ) -> tuple[Step, ...] | Unplaced:
     draft, mark, lead = Draft(snapshot.now), capacity.mark(), unit[0]
+    unanswered = markets.unanswered(capacity, unit)
     answer = place_together(capacity, unit, partial(place, draft, capacity, snapshot.facts))
+    if isinstance(answer, Unplaced) and isinstance(answer.reason, Waiting):
+        unanswered = markets.unanswered(capacity, unit, again=ASK_AGAIN_EVERY)
+    elif not isinstance(answer, Unplaced) and not any(isinstance(where, Purchase) for where in answer):
+        unanswered = None
+    if unanswered is not None:
+        capacity.roll_back(mark)
+        return Unplaced(lead, Waiting("", unanswered.message, CHECK_ANSWER_EVERY, unanswered))
     if isinstance(answer, Unplaced):
         return answer
     need = Amounts(sum(map(_gpus, answer)), len(unit))

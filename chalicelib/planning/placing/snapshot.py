@@ -11,6 +11,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.volumes import Volume
 from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.market_answers import Answers
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.quotas import QuotaUsage
@@ -29,6 +30,7 @@ class QueueSnapshot:
     gangs: Mapping[str, Gang] = field(default_factory=dict)  # by the id of the first node's job
     volumes: Mapping[str, Volume] = field(default_factory=dict)  # by name, those that its jobs name
     ahead: tuple[QueuedJob, ...] = ()  # tasks on several nodes that wait further ahead than this part of the queue
+    answers: Answers = field(default_factory=dict)  # of markets, to what its jobs have asked
     usage: QuotaUsage | None = None  # None: the project has no quota
 
     @property

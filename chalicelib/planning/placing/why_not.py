@@ -243,6 +243,10 @@ def _unsold(query: Query, book: OfferBook) -> Misfit | None:
     if awaited := book.awaited_by(query):
         text = f"nothing that fits is known to be sold, and the first offers of {awaited} are awaited"
         return Misfit(text, "see `dstack backend list`")
+    if not len(book) and book.live:
+        names = " and ".join(f"`{name}`" for name in book.live)
+        text = f"nothing that fits is known to be for sale: {names} has no list of offers, and is asked for jobs only"
+        return Misfit(text, "let the fleet buy when a job needs a machine: `nodes: 0..`")
     if not len(book):
         return Misfit("no backend has any offers", "configure a backend")
     wrong = None if query.reservation is None else unreserved(query.reservation, query, book)

@@ -6,7 +6,7 @@ plan sent by a client is never trusted; apply computes everything again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import Wants, as_placed, combined, wants_of
 from chalicelib.planning.placing import cluster_plans, plan_offers
+from chalicelib.planning.placing.why_not import closed_to
 from chalicelib.planning.runs import field_support, schedule
 from chalicelib.planning.runs.remarks import remarks
 from chalicelib.planning.volumes.sites import Volumes
@@ -51,6 +52,7 @@ from chalicelib.usecases.people import quotas, secrets
 from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.ports import ChangePorts, RunPlanPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.runs import files, named_volumes, repos
+from chalicelib.usecases.runs.market_offers import ask_markets
 from chalicelib.usecases.runs.runs import holder, named, stop
 from chalicelib.usecases.services import service_gateways
 
@@ -174,14 +176,16 @@ def get_plan(
     back = sealed_specs.to_client(plane.seal, RunSpec, draft.raw, project.id, user.id)
     current = named(plane.store, project, draft.name)
     views = plane.read.fleet_views(project.id)
+    facts = plane.backends.facts(project.id)
+    live, silences = ask_markets(plane, project.id, _to_buy(draft, views, view), facts)
     book = plane.catalog.book(project.id)
+    book = book.with_answers(live) if live else book
     volumes = named_volumes.volumes_of(plane, project, draft.job_specs)
     named_volumes.refuse_missing(draft.job_specs[:1], volumes)
     named_volumes.refuse_never(draft.possible, volumes)
     if not view.beyond_fleets:
         _refuse_plain(draft, views, book)
     _refuse_large(draft)  # because it couldn't be applied
-    facts = plane.backends.facts(project.id)
     notes: dict[Note, None] = {}
     if draft.gang and not view.beyond_fleets:
         notes.update(
@@ -206,12 +210,25 @@ def get_plan(
         notes=tuple(notes),
         delays=plane.pace.delays(),
         isolation=tuple(plan_offers.separation(_open_to(draft, views), draft.job_specs[0])),
-        remarks=tuple(
-            remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned], draft.door.gateway)
+        remarks=(
+            *(f"{note.subject.capitalize()} {note.text}." for note in silences),
+            *remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned], draft.door.gateway),
         ),
         ages=plane.catalog.ages(project.id),
         quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),
     )
+
+
+def _to_buy(draft: _Draft, fleets: Sequence[FleetView], view: PlanView) -> Iterator[Query]:
+    """What would be bought for the run, by each fleet that could."""
+    for group in draft.groups:
+        if view.beyond_fleets:
+            yield group.wants.query
+            continue
+        for fleet in fleets:
+            query = combined(group.wants, fleet)
+            if isinstance(query, Query) and closed_to(group.wants, fleet, query) is None:
+                yield query
 
 
 def _open_to(draft: _Draft, views: Sequence[FleetView]) -> list[FleetView]:

@@ -7,13 +7,15 @@ import sys
 
 import pytest
 
-from chalicelib.backends.aws.facts import FACTS
+from chalicelib.backends.aws.backend import AwsBackend
+from chalicelib.backends.spi import facts_of
 from tests.backends.aws.planted import ROOT, Plant, plants
 from tests.backends.planted.suite import required_of
 
 
 def test_changes_are_of_cases_that_aws_must_pass() -> None:
-    assert {case.removeprefix("test_") for plant in plants() for case in plant.cases} <= required_of(FACTS)
+    named = {case.removeprefix("test_") for plant in plants() for case in plant.cases}
+    assert named <= required_of(facts_of(AwsBackend))
 
 
 @pytest.mark.parametrize("plant", plants(), ids=str)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from chalicelib.backends.spi import Backend
+from chalicelib.backends.spi import Backend, facts_of
 from chalicelib.domain.facts import BackendFacts
 from tests.backends.conformance import BackendConformance
 from tests.backends.conformance.suite import Suite
@@ -85,4 +85,4 @@ class PlantedFaults(Suite):
             assert fault.__name__ in self.unnoticed, f"{case.name} passes with the fault {fault.__name__}"
 
     def test_every_case_has_a_fault_that_it_notices(self, sound: Backend) -> None:
-        assert required_of(sound.facts) - {case.name for _, case in self.pairs} == set()
+        assert required_of(facts_of(sound)) - {case.name for _, case in self.pairs} == set()

@@ -1,0 +1,58 @@
+"""What markets have answered, as decisions see it, and the requests that queries become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import Micros, spoken
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import Offer
+from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.matching.machine_index import Query
+
+MOST_LISTINGS = 100  # of an answer, the best of them
+
+
+@dataclass(frozen=True)
+class MarketAnswer:
+    at: Micros
+    offers: tuple[Offer, ...] = ()
+    error: str = ""  # why there are none
+
+
+Asked = tuple[str, str]  # a backend, and the key of a request
+Answers = Mapping[Asked, MarketAnswer]
+
+
+def requests_of(query: Query, facts: Mapping[str, BackendFacts]) -> Iterable[tuple[str, OfferRequest]]:
+    """What to ask each market that the query takes. Machines of a market are no clusters."""
+    for name, each in sorted(facts.items()):
+        taken = query.backends is None or name.lower() in query.backends
+        if each.live_offers and taken and query.nodes < 2 and query.reservation is None:
+            yield (
+                name,
+                OfferRequest(
+                    resources=query.machine or query.resources,
+                    spot=query.spot,
+                    max_price=query.max_price if query.blocks == 1 else None,
+                    regions=_ordered(query.regions),
+                    zones=_ordered(query.zones),
+                    instance_types=_ordered(query.instance_types),
+                ),
+            )
+
+
+def silence(backend: str, answer: MarketAnswer | None, waited: Micros) -> Note | None:
+    """What a plan or a refusal says of a market that gave nothing; None: it did."""
+    subject = f"backend `{backend}`"
+    if answer is None:
+        return Note(subject, f"was asked for offers and didn't answer within {spoken(waited)}", "try again later")
+    if answer.error:
+        return Note(subject, f"was asked for offers and couldn't answer: {answer.error.rstrip('.')}", "try again later")
+    return None if answer.offers else Note(subject, "was asked for offers and has nothing that fits now")
+
+
+def _ordered(names: frozenset[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(sorted(names))

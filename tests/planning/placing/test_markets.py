@@ -1,0 +1,197 @@
+"""Markets are asked before a job buys, once; nobody behind it waits, and no market can keep it waiting for long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.jobs import Attempt, Job, JobStatus
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import Offer, OfferTerms
+from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.market_answers import MarketAnswer
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.matching.queued_job import QueuedJob
+from chalicelib.planning.placing.markets import ANSWER_WITHIN, ASK_AGAIN_EVERY, AskMarket
+from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.snapshot import QueueSnapshot
+from tests.world import nouns as b
+
+BAZAAR = BackendFacts(name="bazaar", live_offers=True, offers_last=MINUTE)
+FACTS = {**b.FACTS, "bazaar": BAZAAR}
+
+
+def listing(id: str, price: float) -> Offer:
+    return b.offer("stall", price, backend="bazaar", terms=OfferTerms(listing=id))
+
+
+@dataclass
+class Day:
+    """A queue over virtual time. The market's answers come when a test gives them."""
+
+    items: list[QueuedJob]
+    fleet: FleetView = field(default_factory=lambda: b.view(b.fleet("cloud"), nodes="0..9"))
+    sold: tuple[Offer, ...] = ()  # by lists
+    now: Micros = b.NOW
+    answers: dict[tuple[str, str], MarketAnswer] = field(default_factory=dict)
+    asked: list[AskMarket] = field(default_factory=list)
+    bought: dict[str, Instance] = field(default_factory=dict)  # by the job's name
+    notes: list[str] = field(default_factory=list)
+
+    def check(self) -> Day:
+        live = [item for item in self.items if item.job.status is JobStatus.submitted]
+        book = OfferBook(self.sold, self.now, live=["bazaar"])
+        snapshot = QueueSnapshot(self.now, b.PROJECT, tuple(live), (self.fleet,), book, FACTS, answers=self.answers)
+        plan = decide_queue(snapshot)
+        assert b.lint(snapshot, plan) == []
+        self.notes = [f"{note.subject} {note.text}" for note in plan.notes]
+        for step in plan.steps:
+            self.asked += [effect for effect in step.effects if isinstance(effect, AskMarket)]
+            jobs = {noun.id: noun for noun in step.saves if isinstance(noun, Job)}
+            known = {instance.id for instance in self.fleet.instances}
+            made = [noun for noun in step.saves if isinstance(noun, Instance) and noun.id not in known]
+            self.items = [replace(item, job=jobs.get(item.job.id, item.job)) for item in self.items]
+            for instance in made:
+                self.bought[next(iter(jobs.values())).name] = instance
+                self.fleet = replace(
+                    self.fleet,
+                    fleet=next(noun for noun in step.saves if noun.kind == "fleet"),
+                    instances=(*self.fleet.instances, instance),
+                )
+        return self
+
+    def answer(self, *offers: Offer, error: str = "") -> Day:
+        """The market answers what it was asked last."""
+        request = OfferRequest.model_validate_json(self.asked[-1].request)
+        self.answers["bazaar", request.key] = MarketAnswer(self.now, offers, error)
+        return self
+
+    def later(self, passed: Micros) -> Day:
+        self.now += passed
+        return self
+
+    def fails(self, at: int, error: str = "it was taken") -> Day:
+        """The purchase for a job fails, and the job is back in the queue."""
+        item = self.items[at]
+        instance = self.bought.pop(item.job.name)
+        left = tuple(each for each in self.fleet.instances if each.id != instance.id)
+        attempts = (*item.job.attempts, Attempt(offer_key=instance.offer.key, error=error))
+        job = item.job.with_(status=JobStatus.submitted, assignment=None, attempts=attempts)
+        self.fleet = replace(self.fleet, instances=left)
+        self.items[at] = replace(item, job=job)
+        return self
+
+    def job(self, at: int = 0) -> Job:
+        return self.items[at].job
+
+
+def a_day(*names: str, **how: object) -> Day:
+    return Day([b.queued(name, submitted_at=b.NOW) for name in names or ("train",)], **how)  # type: ignore[arg-type]
+
+
+def test_a_job_has_a_market_asked_once_and_buys_what_it_answers() -> None:
+    day = a_day().check()
+    (asked,) = day.asked
+    assert (asked.backend, asked.project_id) == ("bazaar", b.PROJECT) and not day.bought
+    assert day.job().message == "waiting for offers of `bazaar`"
+    assert day.later(5 * SECOND).check().asked == [asked], "once"
+    day.answer(listing("dear", 2.0), listing("cheap", 1.0)).later(SECOND).check()
+    assert day.bought["train-0-0"].offer.terms.listing == "cheap"
+    assert len(day.asked) == 1
+
+
+def test_what_is_listed_is_bought_if_it_is_cheaper_than_what_a_market_has() -> None:
+    for price, backend in ((1.5, "bazaar"), (0.5, "aws")):
+        day = a_day(sold=(b.offer(price=price),)).check()
+        assert not day.bought
+        assert day.answer(listing("one", 1.0)).check().bought["train-0-0"].offer.backend == backend
+
+
+def test_jobs_behind_one_that_waits_for_a_market_go_on() -> None:
+    day = Day(
+        [b.queued("train"), b.queued("other", b.run_spec(backends=["aws"]))],
+        sold=(b.offer(),),
+    ).check()
+    assert list(day.bought) == ["other-0-0"]
+
+
+def test_a_slow_market_is_waited_for_until_its_time_is_up() -> None:
+    day = a_day(sold=(b.offer(price=5.0),)).check().later(ANSWER_WITHIN - 1).check()
+    assert not day.bought
+    assert day.later(1).check().bought["train-0-0"].offer.backend == "aws"
+    assert len(day.asked) == 1
+
+
+def test_a_market_that_is_late_fails_or_has_nothing_is_named_where_nothing_else_is_sold() -> None:
+    nothing = "nowhere to run: backend `bazaar` was asked for offers and "
+    late = a_day().check().later(ANSWER_WITHIN).check()
+    assert late.job().message.startswith(f"{nothing}didn't answer within 20 seconds (try again later); ")
+    failed = a_day().check().answer(error="Bazaar is closed.").check()
+    assert failed.job().message.startswith(f"{nothing}couldn't answer: Bazaar is closed (try again later); ")
+    empty = a_day().check().answer().check()
+    assert empty.job().message.startswith(f"{nothing}has nothing that fits now; fleet `cloud` can grow, but nothing ")
+    for day in (late, failed, empty):
+        assert day.job().finished or day.job().status is JobStatus.terminating
+
+
+def test_after_a_machine_was_taken_the_market_is_asked_anew_and_another_is_bought() -> None:
+    day = a_day().check().answer(listing("one", 1.0), listing("two", 2.0)).check()
+    assert day.bought["train-0-0"].offer.terms.listing == "one"
+    day.fails(0).later(SECOND).check()
+    assert len(day.asked) == 2 and not day.bought, "what it had a moment ago may be gone, too"
+    day.later(SECOND).answer(listing("one", 1.0), listing("three", 1.5), listing("two", 2.0)).check()
+    assert day.bought["train-0-0"].offer.terms.listing == "three", "never the same again"
+
+
+def test_two_jobs_get_two_machines_of_one_answer_and_never_one() -> None:
+    day = a_day("one", "two").check()
+    assert len(day.asked) == 1, "for both"
+    day.answer(listing("a", 1.0), listing("b", 2.0)).check()
+    assert [day.bought[f"{name}-0-0"].offer.terms.listing for name in ("one", "two")] == ["a", "b"]
+    day = a_day("one", "two").check().answer(listing("a", 1.0)).check()
+    assert list(day.bought) == ["one-0-0"]
+    assert "nowhere to run" in day.job(1).message
+    later = Day([b.queued("late")], fleet=day.fleet, answers=day.answers, now=day.now).check()
+    later.answer(listing("a", 1.0)).check()
+    assert not later.bought, "the fleet has it already, whatever the market says"
+
+
+def test_an_old_answer_is_none() -> None:
+    day = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check()
+    assert not day.bought and len(day.asked) == 2
+    assert day.answer(listing("one", 1.0)).check().bought
+
+
+def test_nobody_asks_for_a_job_that_has_a_place_or_may_buy_none() -> None:
+    idle = b.machine(of=b.fleet("cloud"))
+    day = a_day(fleet=b.view(b.fleet("cloud"), idle, nodes="0..9")).check()
+    assert not day.asked and day.job().assignment is not None
+    busy = b.holding(idle, b.job(b.run("other"))).with_(status=InstanceStatus.busy)
+    full = a_day(fleet=b.view(b.fleet("cloud"), busy, nodes="0..1")).check()
+    assert not full.asked and full.job().message.startswith("waiting for ")
+    elsewhere = Day([b.queued("train", b.run_spec(backends=["aws"]))], sold=(b.offer(),)).check()
+    assert not elsewhere.asked and elsewhere.bought
+    reuse = Day([b.queued("train", b.run_spec(creation_policy="reuse"))]).check()
+    assert not reuse.asked
+
+
+def test_a_job_that_could_also_wait_for_a_machine_asks_first_and_then_seldom() -> None:
+    of = b.fleet("cloud", next_instance_num=1)
+    busy = b.holding(b.machine(of=of), b.job(b.run("other")))
+    day = a_day(fleet=b.view(of, busy, nodes="0..9")).check()
+    assert len(day.asked) == 1
+    day.answer().check()
+    assert day.job().message.startswith("waiting for ") and "bazaar" not in day.job().message
+    assert len(day.later(ASK_AGAIN_EVERY - 1).check().asked) == 1
+    assert len(day.later(1).check().asked) == 2
+    assert day.answer(listing("one", 1.0)).check().bought
+
+
+def test_a_full_fleet_waits_for_room_before_anybody_is_asked() -> None:
+    small = b.machine(of=b.fleet("cloud"), offer=b.offer(has=b.resources(1, 1)))
+    spec = b.run_spec(resources={"cpu": 8})
+    full = Day([b.queued("train", spec)], fleet=b.view(b.fleet("cloud"), small, nodes="0..1")).check()
+    assert not full.asked
+    assert full.job().message == "waiting for room in fleet `cloud` (1 of 1 nodes)"
