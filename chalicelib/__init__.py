@@ -18,7 +18,7 @@
     `kit`          what providers share: a REST client, limits, start scripts
 `hosts`            effects: hosts that people own: logging in over SSH, setting them up, clearing them again.
 `store`            effects: one small port, SQLite and DynamoDB behind it, blobs beside it.
-`catalog`          offers as snapshots with their age; plans never call a cloud.
+`catalog`          offers as snapshots with their age, and what markets answer that have no lists.
 `engine`           the shell: due, load, decide, lint, commit, execute; `engine/kinds.py` is the table of nouns.
     `effects`      what a committed plan does outside: machines, volumes, workflows, certificates
 `usecases`         what the API does: authorise, validate, write intent, wake the engine.

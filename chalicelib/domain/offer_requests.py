@@ -3,7 +3,6 @@ what is needed. Names are lower case; None means any."""
 
 from __future__ import annotations
 
-from functools import cached_property
 from hashlib import sha256
 
 from chalicelib.domain.noun import Value
@@ -18,7 +17,7 @@ class OfferRequest(Value):
     zones: tuple[str, ...] | None = None
     instance_types: tuple[str, ...] | None = None
 
-    @cached_property
+    @property
     def key(self) -> str:
         """Two equal requests have one."""
         return sha256(self.model_dump_json().encode()).hexdigest()[:32]
