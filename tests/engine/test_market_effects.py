@@ -8,7 +8,7 @@ from chalicelib.backends.accounts import Accounts
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.specs.resources import ResourcesSpec
-from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.markets import MarketEffects
 from chalicelib.engine.effects.table import from_message, to_message
 from chalicelib.planning.placing.markets import AskMarket
@@ -24,7 +24,7 @@ def test_the_projects_market_is_asked_and_its_queue_is_woken() -> None:
     woken: list[str] = []
     unused: Any = None
     markets = Accounts(accounts(b.FACTS["aws"].with_(name="bazaar"), b.FACTS["aws"]).accounts())
-    here = Acting(
+    here = EffectContext(
         unused,
         unused,
         markets,
